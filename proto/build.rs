@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     envelope()?;
     peer()?;
     store()?;
+    kms()?;
     Ok(())
 }
 
@@ -65,6 +66,17 @@ fn store() -> Result<(), Box<dyn Error>> {
         .bytes(".orch.store.v1")
         .type_attribute(".orch.store.v1.ControlResponse.kind", one_at_a_time)
         .type_attribute(".orch.store.v1.SnapshotFrame.kind", one_at_a_time)
+        .compile_fds(descriptors)?;
+    Ok(())
+}
+
+/// The protocol of KMS plugins, and data keys on a disk. Messages that hold a data key are not printed: `src/kms.rs`.
+fn kms() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=kms");
+    let descriptors = protox::compile(["kms/v2.proto", "kms/sealed.proto"], ["."])?;
+    tonic_prost_build::configure()
+        .btree_map(".")
+        .skip_debug([".v2.DecryptResponse", ".v2.EncryptRequest"])
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -136,6 +136,9 @@ pub enum ApiError {
     /// No room for the response: this user, or all users together, hold as many bytes on this node as they may.
     #[error("too much waits for this user to send or to take it")]
     NoRoom,
+    /// Flow control has no seat for the request. Answered in plain text, as by the reference.
+    #[error("too many requests")]
+    TooManyRequests,
     /// The request would exceed its budget of memory or steps.
     #[error("{0}")]
     OverBudget(String),

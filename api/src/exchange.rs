@@ -15,6 +15,7 @@ use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::audit::{Auditor, Trail};
 use crate::authn::User;
 use crate::authz::Ruling;
+use crate::flow::Entry;
 
 /// Identifies a request in the logs of client and server. A client may send its own id, which is returned unchanged.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -40,6 +41,8 @@ pub struct Exchange {
     /// The user as whom the authenticated user acts.
     impersonated: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
+    /// The flow schema that the request belongs to.
+    flow: OnceLock<Arc<Entry>>,
     warnings: Mutex<Vec<String>>,
     is_closed: AtomicBool,
 }
@@ -72,7 +75,16 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Exchange { asked, trail: None, user, impersonated, ruling, warnings, is_closed }
+        Exchange {
+            asked,
+            trail: None,
+            user,
+            impersonated,
+            ruling,
+            flow: OnceLock::new(),
+            warnings,
+            is_closed,
+        }
     }
 
     /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.
@@ -115,6 +127,16 @@ impl Exchange {
         }
     }
 
+    /// The request's path; empty for internal requests.
+    pub(crate) fn path(&self) -> &str {
+        self.asked.as_ref().map_or("", |asked| &asked.path)
+    }
+
+    /// Microseconds from the request's head to `now`; 0 for internal requests.
+    pub fn micros_until(&self, now: Timestamp) -> u64 {
+        self.asked.as_ref().map_or(0, |asked| now.0.saturating_sub(asked.began.0))
+    }
+
     /// The authenticated user; `None` before the gate.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.get()
@@ -149,6 +171,16 @@ impl Exchange {
     /// Stores the ruling of the authorizers.
     pub(crate) fn set_ruling(&self, ruling: Ruling) {
         let _ = self.ruling.set(ruling);
+    }
+
+    /// The flow schema that the request belongs to; `None` before it is classified.
+    pub(crate) fn flow(&self) -> Option<&Arc<Entry>> {
+        self.flow.get()
+    }
+
+    /// Stores the flow schema that the request belongs to.
+    pub(crate) fn set_flow(&self, entry: Arc<Entry>) {
+        let _ = self.flow.set(entry);
     }
 
     /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings

@@ -70,6 +70,9 @@ impl Gate {
             tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
+        if !self.authenticator.admits_at(&user, exchange.path()) {
+            return Err(ApiError::Unauthorized);
+        }
         if let Some(admission) = admission {
             admission.accept(&user);
         }

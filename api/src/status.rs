@@ -157,6 +157,11 @@ impl Status {
                 "TooManyRequests",
                 "too many requests: the answers that are under way must be taken first".to_owned(),
             ),
+            ApiError::TooManyRequests => with_retry_after(
+                429,
+                "TooManyRequests",
+                "Too many requests, please try again later.".to_owned(),
+            ),
             ApiError::TooManyOperations(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
             }

@@ -5,15 +5,20 @@ Wants KUBECONFIG and the package `kubernetes`. Each step asserts what it needs; 
 
 import datetime
 import json
+import os
+import tempfile
 import threading
 import time
+import urllib.parse
 
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
+from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 NAMESPACE = "python-client"
+AUTHORITY = "kube-root-ca.crt"
 PATCHES = {
     "application/json-patch+json": [{"op": "replace", "path": "/data/colour", "value": "json"}],
     "application/merge-patch+json": {"data": {"colour": "merge"}},
@@ -181,7 +186,42 @@ def collections(core):
     assert not core.list_namespaced_config_map(NAMESPACE, label_selector="odd=0").items
     assert len(core.list_namespaced_config_map(NAMESPACE, label_selector="odd=1").items) == 11
     core.delete_collection_namespaced_config_map(NAMESPACE)
-    assert not core.list_namespaced_config_map(NAMESPACE).items
+    left = [item.metadata.name for item in core.list_namespaced_config_map(NAMESPACE).items]
+    assert set(left) <= {AUTHORITY}, left  # which comes back
+
+
+def in_cluster(core):
+    """What a pod does: a token from a file and the authority of its namespace, with the rights of its account alone."""
+    core.create_namespaced_service_account(NAMESPACE, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="robot")))
+    rbac, group = client.RbacAuthorizationV1Api(), "rbac.authorization.k8s.io"
+    metadata = client.V1ObjectMeta(name="robot")
+    rules = [client.V1PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["list"])]
+    rbac.create_namespaced_role(NAMESPACE, client.V1Role(metadata=metadata, rules=rules))
+    rbac.create_namespaced_role_binding(NAMESPACE, client.V1RoleBinding(
+        metadata=metadata, role_ref=client.V1RoleRef(api_group=group, kind="Role", name="robot"),
+        subjects=[client.RbacV1Subject(kind="ServiceAccount", name="robot", namespace=NAMESPACE)]))
+    request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[], expiration_seconds=600))
+    token = core.create_namespaced_service_account_token("robot", NAMESPACE, request).status.token
+    authority = core.read_namespaced_config_map(AUTHORITY, NAMESPACE).data["ca.crt"]
+    server = urllib.parse.urlsplit(core.api_client.configuration.host)
+    environ = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port)}
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"token": token, "ca.crt": authority}
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        own = client.Configuration()
+        InClusterConfigLoader(
+            token_filename=os.path.join(folder, "token"), cert_filename=os.path.join(folder, "ca.crt"), environ=environ,
+        ).load_and_set(own)
+        robot = client.ApiClient(own)
+        told = client.AuthenticationV1Api(robot).create_self_subject_review(client.V1SelfSubjectReview()).status.user_info
+        assert told.username == f"system:serviceaccount:{NAMESPACE}:robot", told
+        maps = client.CoreV1Api(robot)
+        assert AUTHORITY in [item.metadata.name for item in maps.list_namespaced_config_map(NAMESPACE).items]
+        expect_error(403, "Forbidden", maps.list_namespaced_secret, NAMESPACE)
+        core.delete_namespaced_service_account("robot", NAMESPACE)
+        expect_error(401, "Unauthorized", maps.list_namespaced_config_map, NAMESPACE)
 
 
 def main():
@@ -190,9 +230,9 @@ def main():
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=NAMESPACE)))
     steps = [
         lambda: objects(core), lambda: patches(core), lambda: watches(core), lambda: informer(core), election,
-        lambda: events(core), lambda: collections(core),
+        lambda: events(core), lambda: collections(core), lambda: in_cluster(core),
     ]
-    for step, name in zip(steps, ["objects", "patches", "watches", "informer", "election", "events", "collections"]):
+    for step, name in zip(steps, ["objects", "patches", "watches", "informer", "election", "events", "collections", "in cluster"]):
         started = time.monotonic()
         step()
         print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)

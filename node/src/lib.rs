@@ -3,15 +3,19 @@
 //! Owns the process: the files it reads before it starts, the ports it opens, and how it stops. It decides nothing
 //! about the API or the store; it builds them from settings and serves them.
 
+pub mod access;
 pub mod admin;
 pub mod audit;
 pub mod certs;
 pub mod cli;
+pub mod egress;
 pub mod encryption;
 pub mod kubeconfig;
 pub mod logging;
+pub mod metrics;
 pub mod report;
 pub mod run;
 pub mod secrecy;
 pub mod server;
 pub mod tls;
+pub mod token_keys;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, parse};
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, run, secrecy};
+use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -48,9 +48,14 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         }
         Command::Certs(command) => run_certs(command),
         Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
-        Command::Encryption(EncryptionCommand::Rewrite { data_dir, encryption_provider_config, brand }) => {
+        Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
-            Ok(encryption::rewrite(&data_dir, &encryption_provider_config, brand.0, &mut out)?)
+            match (&arguments.data_dir, &arguments.encryption_provider_config) {
+                (Some(data_dir), Some(config)) => {
+                    Ok(encryption::rewrite(data_dir, config, arguments.brand.0, &mut out)?)
+                }
+                _ => admin::rewrite_running(&arguments, &mut out),
+            }
         }
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {
@@ -63,6 +68,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
 /// Runs a node to its end. After a failure the store can still be open and its threads running, and they must not be
 /// waited for: the process ends without exit handlers, since RocksDB's would abort it while its threads run.
 fn serve(plan: run::Plan) -> anyhow::Result<()> {
+    metrics::install();
     let Err(error) = run::run(plan, &mut io::stdout()) else { return Ok(()) };
     report(&error.into());
     signal_hook::low_level::exit(i32::from(CODE_FAILURE))

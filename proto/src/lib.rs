@@ -5,6 +5,7 @@
 //! validation, no network.
 
 pub mod brand;
+pub mod kms;
 
 /// The envelope of the Protobuf representation of an object: `Unknown` and `TypeMeta`.
 #[allow(missing_docs, reason = "generated; the comments stand in envelope.proto")]

@@ -21,6 +21,8 @@ mod priority;
 #[cfg(test)]
 mod recorded;
 mod role_escalation;
+mod selection;
+mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use crate::error::{ApiError, Subject};
 
 pub use additions::Additions;
 pub use attributes::{Attributes, Operation};
+pub use selection::PluginSelection;
 pub use view::View;
 
 /// Why a plugin refuses a write.
@@ -42,6 +45,8 @@ pub use view::View;
 pub enum Refusal {
     /// The reason behind `is forbidden: ` in the message of a 403.
     Forbidden(String),
+    /// The same for now: a background loop may be about to make the object that the write depends on.
+    Awaited(String),
     /// Any other error.
     Error(ApiError),
 }
@@ -51,6 +56,8 @@ pub enum Refusal {
 pub(crate) struct Refused {
     /// The plugin's place in the chain.
     pub(crate) plugin: usize,
+    /// See [`Refusal::Awaited`].
+    pub(crate) is_awaited: bool,
     pub(crate) error: ApiError,
 }
 
@@ -111,10 +118,16 @@ impl Chain {
         Chain(plugins)
     }
 
-    /// The built-in plugins in the reference's order.
+    /// The built-in plugins that need no background loop, in the reference's order.
     pub fn builtin() -> Chain {
-        Chain::new(vec![
+        Chain::selected(&PluginSelection::without_loops())
+    }
+
+    /// The built-in plugins of `selection` in the reference's order.
+    pub fn selected(selection: &PluginSelection) -> Chain {
+        let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(service_account::ServiceAccount),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
             Box::<priority::Priority>::default(),
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),
@@ -122,7 +135,8 @@ impl Chain {
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(role_escalation::RoleEscalation),
-        ])
+        ];
+        Chain::new(all.into_iter().filter(|plugin| selection.has(plugin.name())).collect())
     }
 
     /// Names of the plugins, in order.
@@ -149,7 +163,8 @@ impl Chain {
             additions.begin(at);
             if let Err(refusal) = plugin.mutate(attributes, object, view, additions).await {
                 additions.truncate(before);
-                return Err(Refused { plugin: at, error: refusal.into_error(attributes) });
+                let is_awaited = matches!(refusal, Refusal::Awaited(_));
+                return Err(Refused { plugin: at, is_awaited, error: refusal.into_error(attributes) });
             }
         }
         Ok(())
@@ -197,7 +212,7 @@ impl std::fmt::Debug for Chain {
 impl Refusal {
     fn into_error(self, attributes: &Attributes<'_>) -> ApiError {
         match self {
-            Refusal::Forbidden(reason) => forbidden(attributes.subject(), &reason),
+            Refusal::Forbidden(reason) | Refusal::Awaited(reason) => forbidden(attributes.subject(), &reason),
             Refusal::Error(error) => error,
         }
     }

@@ -21,12 +21,15 @@ use crate::error::{ApiError, Subject};
 /// Members of metadata that may change without a look at the rights: the garbage collector's, and the server's own.
 const UNRELATED: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
 
+/// Name of the plugin, which no flag knows.
+pub(super) const NAME: &str = "RoleEscalation";
+
 /// Refuses roles and bindings beyond the writer's own rights.
 pub(super) struct RoleEscalation;
 
 impl Plugin for RoleEscalation {
     fn name(&self) -> &'static str {
-        "RoleEscalation"
+        NAME
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
@@ -103,7 +106,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
             Refusal::Forbidden(text) => Refusal::Forbidden(format!(
                 "must have cluster-admin privileges to use an aggregationRule: {text}"
             )),
-            error @ Refusal::Error(_) => error,
+            error @ (Refusal::Error(_) | Refusal::Awaited(_)) => error,
         })?;
     }
     confirm(attributes.user, &owned, &rules_in(object.at("rules")))

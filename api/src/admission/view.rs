@@ -33,6 +33,12 @@ impl View {
         self.0.state.object(key).map(|object| object.revision) == version.map(|object| object.revision)
     }
 
+    /// The object of this name. `None`: there is none.
+    pub fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = Key::new(&resource.into(), namespace, name).ok()?;
+        serde_json::from_slice(&self.0.state.object(&key)?.json).ok()
+    }
+
     /// All objects in the namespace, or in all namespaces where it is empty, in the order of their paths.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let collection = self.0.state.collection(resource);

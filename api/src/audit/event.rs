@@ -2,6 +2,8 @@
 //!
 //! Owns the form, with members in the reference's order. Everything in it has passed `redaction` before.
 
+use bytes::Bytes;
+use memchr::memmem;
 use orch_proto::Brand;
 use orch_schema::write_value;
 
@@ -32,6 +34,30 @@ enum Objects {
 /// The first bytes of every event: its `kind` and `apiVersion`.
 fn event_head(brand: &Brand) -> String {
     format!(r#"{{"kind":"Event","apiVersion":"{}/v1","#, brand.group("audit"))
+}
+
+/// Events as the body of one request to a webhook: an `EventList`, whose items have neither `kind` nor `apiVersion`.
+pub fn event_list(events: &[Bytes]) -> Vec<u8> {
+    const LEVEL: &[u8] = br#""level":"#;
+    let bytes: usize = events.iter().map(|event| event.len() + 1).sum();
+    let mut list = Vec::with_capacity(bytes + 128);
+    list.extend_from_slice(br#"{"kind":"EventList","apiVersion":"#);
+    for (at, event) in events.iter().enumerate() {
+        // The head of an event ends where its level begins.
+        let (head, members) = event.split_at(memmem::find(event, LEVEL).unwrap_or_default());
+        if at == 0 {
+            let version =
+                head.strip_prefix(br#"{"kind":"Event","apiVersion":"#.as_slice()).unwrap_or_default();
+            list.extend_from_slice(version);
+            list.extend_from_slice(br#""metadata":{},"items":["#);
+        } else {
+            list.push(b',');
+        }
+        list.push(b'{');
+        list.extend_from_slice(members);
+    }
+    list.extend_from_slice(b"]}");
+    list
 }
 
 impl Event<'_> {

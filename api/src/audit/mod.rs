@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::draft::Document;
 use self::event::Event;
+pub use self::event::event_list;
 pub use self::policy::Policy;
 pub use self::sink::{NotStored, Sink, Storing, settled};
 pub use self::stage::{Level, Stage};

@@ -3,7 +3,7 @@
 //! Pure: no clock, no input but the connection's peer, the headers and the moment. The certificate was verified when the
 //! connection was made, and the listener ends a connection when its certificate expires.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -33,7 +33,11 @@ pub enum AnonymousAccess {
 #[derive(Debug)]
 pub struct Authenticator {
     methods: Vec<Box<dyn Method>>,
+    /// Methods that ask other servers or use their keys: behind all others.
+    remote: Vec<Box<dyn Method>>,
     anonymous: Option<Arc<User>>,
+    /// The only paths where requests without credentials are served; `None`: all.
+    anonymous_paths: Option<HashSet<String>>,
     local_admin: Arc<User>,
 }
 
@@ -75,7 +79,8 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    fn seconds(self) -> u64 {
+    /// The time in seconds since 1970.
+    pub(super) fn seconds(self) -> u64 {
         self.now.0 / 1_000_000
     }
 }
@@ -85,12 +90,19 @@ impl Moment<'_> {
 pub struct Holder {
     /// The user.
     pub user: Arc<User>,
-    /// Audiences that the token is meant for.
+    /// Audiences that the token names. Empty where it names none: it is meant for those of this server.
     pub audiences: Vec<String>,
 }
 
+impl Holder {
+    /// The holder of a token that names no audience: it is meant for this server.
+    pub fn agnostic(user: Arc<User>) -> Holder {
+        Holder { user, audiences: Vec::new() }
+    }
+}
+
 /// Bytes of a token that is looked at: the longest that this server accepts.
-const TOKEN_BYTES_MAX: usize = 8 << 10;
+pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 
 /// The audience of this server, for which its tokens are meant: the reference's default, whatever the brand.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -107,6 +119,9 @@ pub enum Unauthenticated {
     /// The bearer token is one of a service account, and bad.
     #[error("[invalid bearer token, {0}]")]
     ServiceAccountToken(#[from] TokenFault),
+    /// Another server refuses the bearer token, or the token is not one of a known issuer that is valid now.
+    #[error("[invalid bearer token, {0}]")]
+    Token(String),
     /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
@@ -119,16 +134,45 @@ impl Authenticator {
         let is_open = anonymous_access == AnonymousAccess::Allowed;
         Authenticator {
             methods: vec![Box::new(Certificates { credential_id_key }), Box::new(tokens)],
+            remote: Vec::new(),
             anonymous: is_open.then(|| Arc::new(User::anonymous())),
+            anonymous_paths: None,
             local_admin: Arc::new(User::local_admin()),
         }
     }
 
-    /// The same, and last by `method`.
+    /// The same, and by `method` after the other methods of this server.
     #[must_use]
     pub fn with(mut self, method: Box<dyn Method>) -> Authenticator {
         self.methods.push(method);
         self
+    }
+
+    /// The same, and last of all by `method`, which asks another server or uses keys of one: tokens of this server's own
+    /// are recognized before.
+    #[must_use]
+    pub fn with_remote(mut self, method: Box<dyn Method>) -> Authenticator {
+        self.remote.push(method);
+        self
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Box<dyn Method>> {
+        self.methods.iter().chain(&self.remote)
+    }
+
+    /// The same, and requests without credentials are served on `paths`; `None`: everywhere.
+    #[must_use]
+    pub fn with_anonymous(mut self, paths: Option<&[String]>) -> Authenticator {
+        self.anonymous = Some(Arc::new(User::anonymous()));
+        self.anonymous_paths = paths.map(|paths| paths.iter().cloned().collect());
+        self
+    }
+
+    /// Whether `user`, whom this authenticator has found, may make a request of `path`: the anonymous user is kept to its
+    /// paths.
+    pub(crate) fn admits_at(&self, user: &Arc<User>, path: &str) -> bool {
+        let is_anonymous = self.anonymous.as_ref().is_some_and(|anonymous| Arc::ptr_eq(anonymous, user));
+        !is_anonymous || self.anonymous_paths.as_ref().is_none_or(|paths| paths.contains(path))
     }
 
     /// The user of a request.
@@ -142,7 +186,7 @@ impl Authenticator {
         at: Moment<'_>,
     ) -> Result<Arc<User>, Unauthenticated> {
         let mut fault = None;
-        for method in &self.methods {
+        for method in self.all() {
             match method.user(peer, headers, at).await {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
@@ -165,7 +209,7 @@ impl Authenticator {
     /// Nobody holds it.
     pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
         let mut fault = Unauthenticated::InvalidToken;
-        for method in self.methods.iter().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
+        for method in self.all().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
             match method.holder(token, at).await {
                 Ok(Some(holder)) => return Ok(holder),
                 Ok(None) => {}
@@ -230,34 +274,26 @@ impl Method for TokenTable {
 
     fn holder<'a>(&'a self, token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
         let user = TokenTable::holder(self, token).cloned();
-        found(Ok(user.map(|user| Holder { user, audiences: vec![API_AUDIENCE.to_owned()] })))
+        found(Ok(user.map(|user| Holder::agnostic(user))))
     }
 }
 
 impl Method for Arc<ServiceAccounts> {
     fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
-        found(match bearer_token(headers).filter(|token| self.is_own(token)) {
-            None => Ok(None),
-            Some(token) => {
-                let user = ServiceAccounts::user(self, token, at.applied, at.seconds());
-                user.map(Some).map_err(Unauthenticated::from)
-            }
-        })
+        let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
+        found(ServiceAccounts::user(self, token, at.applied, at.seconds()).map_err(Unauthenticated::from))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        if !self.is_own(token) {
-            return found(Ok(None));
-        }
         let holder = ServiceAccounts::holder(self, token, at.applied, at.seconds());
-        let holder = holder.map(|(user, audiences)| Some(Holder { user, audiences }));
-        found(holder.map_err(Unauthenticated::from))
+        let named = |(user, audiences)| Holder { user, audiences };
+        found(holder.map(|holder| holder.map(named)).map_err(Unauthenticated::from))
     }
 }
 
 /// The token of an `Authorization: Bearer` header. As in the reference, other schemes, and a bearer header without a
 /// token, count as no credential.
-fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let mut parts = value.splitn(3, |&byte| byte == b' ');
     let scheme = parts.next()?;

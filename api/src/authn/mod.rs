@@ -1,4 +1,5 @@
-//! Authentication: client certificates, bearer tokens, tokens of service accounts, the local administrator of a development node, anonymous.
+//! Authentication: client certificates, bearer tokens (static, of service accounts, of nodes that join, of issuers, of a
+//! webhook), the local administrator of a development node, anonymous.
 //!
 //! Owns deriving a [`User`] from a connection and its headers. It never decides what a user may do and never
 //! logs, keeps or returns a token: errors name a line of the file, the table keeps digests only.
@@ -8,13 +9,17 @@
 //! is never answered as anonymous.
 
 mod authenticator;
+pub mod bootstrap_token;
 pub mod impersonate;
+pub mod jwt;
 mod peer;
 pub mod service_account;
 pub mod service_account_name;
 mod token;
 mod user;
+pub mod webhook;
 
+use authenticator::TOKEN_BYTES_MAX;
 pub use authenticator::{
     API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, Unauthenticated,
     found,

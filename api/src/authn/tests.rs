@@ -194,3 +194,25 @@ fn doubtful_lines_are_reported_without_their_tokens() {
     assert_eq!(table.len(), 1);
     assert_eq!(format!("{table:?}"), "TokenTable { tokens: 1 }");
 }
+
+#[test]
+fn the_anonymous_user_is_kept_to_its_paths() {
+    let authenticator = || Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    let paths = ["/livez".to_owned()];
+    for (authenticator, path, expected) in [
+        (authenticator(), "/livez", None),
+        (authenticator().with_anonymous(None), "/api", Some(true)),
+        (authenticator().with_anonymous(Some(&paths)), "/livez", Some(true)),
+        (authenticator().with_anonymous(Some(&paths)), "/livez/", Some(false)),
+        (authenticator().with_anonymous(Some(&paths)), "/api", Some(false)),
+        (authenticator().with_anonymous(Some(&[])), "/livez", Some(false)),
+    ] {
+        let found = authenticate(&authenticator, &peer(None, false), &HeaderMap::new()).ok();
+        let admitted = found.map(|user| authenticator.admits_at(&user, path));
+        assert_eq!(admitted, expected, "{path}");
+    }
+    let restricted = authenticator().with_anonymous(Some(&paths));
+    let known =
+        authenticate(&restricted, &peer(certificate("carol", &[]), false), &HeaderMap::new()).unwrap();
+    assert!(restricted.admits_at(&known, "/api"), "others go everywhere");
+}

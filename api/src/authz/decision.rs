@@ -43,6 +43,24 @@ pub enum Decision {
     /// The next authorizer decides. Holds what the authorizer has to say, such as a role that it did not find; mostly
     /// empty.
     NoOpinion(String),
+    /// The authorizer could not decide.
+    Failed {
+        /// What follows from that.
+        then: OnFailure,
+        /// The reason that the authorizer gives, possibly empty.
+        reason: String,
+        /// Why it could not decide.
+        error: String,
+    },
+}
+
+/// What follows when an authorizer cannot decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The next authorizer decides; the request fails unless one allows it.
+    NoOpinion,
+    /// The user may not, and no later authorizer is asked.
+    Deny,
 }
 
 /// The ruling of the whole chain, with the authorizer that decided.
@@ -64,6 +82,15 @@ pub enum Ruling {
     },
     /// No authorizer has an opinion, so the user may not. Holds the authorizers' remarks, one a line; mostly empty.
     NoOpinion(String),
+    /// An authorizer could not decide and none allows it, so the user may not, and the request fails.
+    Failed {
+        /// Name of the authorizer that denies it because it could not decide; `None` if nobody denies it.
+        denied_by: Option<&'static str>,
+        /// The authorizers' remarks, one a line; mostly empty.
+        reason: String,
+        /// Why they could not decide.
+        error: String,
+    },
 }
 
 impl Ruling {
@@ -76,20 +103,36 @@ impl Ruling {
     pub fn reason(&self) -> String {
         match self {
             Ruling::Allowed { reason, .. } => reason.to_string(),
-            Ruling::Denied { reason, .. } | Ruling::NoOpinion(reason) => reason.clone(),
+            Ruling::Denied { reason, .. } | Ruling::NoOpinion(reason) | Ruling::Failed { reason, .. } => {
+                reason.clone()
+            }
+        }
+    }
+
+    /// Whether an authorizer denies it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Ruling::Denied { .. } | Ruling::Failed { denied_by: Some(_), .. })
+    }
+
+    /// Why an authorizer could not decide.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Ruling::Failed { error, .. } => Some(error),
+            Ruling::Allowed { .. } | Ruling::Denied { .. } | Ruling::NoOpinion(_) => None,
         }
     }
 
     /// Turns the ruling on the request of `user` into a result.
     ///
     /// # Errors
-    /// `Forbidden` with the complete message.
+    /// `Forbidden` with the complete message; `Internal` where an authorizer could not decide, as in the reference.
     pub fn check(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
         match self {
             Ruling::Allowed { .. } => Ok(()),
             Ruling::Denied { reason, .. } | Ruling::NoOpinion(reason) => {
                 Err(forbidden(user, attributes, reason))
             }
+            Ruling::Failed { error, .. } => Err(ApiError::Internal(error.clone())),
         }
     }
 }
@@ -103,6 +146,7 @@ impl fmt::Display for Ruling {
             },
             Ruling::Denied { by, reason } => write!(f, "denied by {by}: {reason}"),
             Ruling::NoOpinion(_) => f.write_str("allowed by nobody"),
+            Ruling::Failed { error, .. } => write!(f, "not decided: {error}"),
         }
     }
 }

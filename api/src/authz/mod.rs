@@ -4,15 +4,23 @@
 //! one the request is forbidden. All of them see one state of the store: the one that the request was authorized at.
 
 mod attributes;
+mod conditions;
 mod decision;
+pub mod modes;
 pub mod rbac;
 pub mod review;
+pub mod webhook;
+
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_proto::Brand;
+use parking_lot::RwLock;
 
 pub use self::attributes::{Asked, Attributes, ResourceAttributes};
-pub use self::decision::{Decision, Reason, Ruling};
+pub use self::conditions::Conditions;
+pub use self::decision::{Decision, OnFailure, Reason, Ruling};
+use self::modes::Mode;
 use self::review::UserRules;
 use crate::authn::{GROUP_MASTERS, User};
 use crate::follow::Applied;
@@ -41,44 +49,107 @@ pub trait Authorizer: Send + Sync {
     }
 }
 
-/// The chain of authorizers, in the order in which they are asked.
-pub struct Authorizers(Vec<Box<dyn Authorizer>>);
-
-impl Authorizers {
-    /// A chain of these authorizers, asked in this order.
-    pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
-        Authorizers(authorizers)
+impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
+    fn name(&self) -> &'static str {
+        (**self).name()
     }
 
-    /// The built-in authorizers.
+    fn decide<'a>(
+        &'a self,
+        user: &'a User,
+        attributes: Attributes<'a>,
+        applied: &'a Applied,
+    ) -> Deciding<'a> {
+        (**self).decide(user, attributes, applied)
+    }
+
+    fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+        (**self).rules_of(user, namespace, applied)
+    }
+}
+
+/// Authorizers in the order in which they are asked.
+type Chain = Arc<[Box<dyn Authorizer>]>;
+
+/// The chain of authorizers. It can be replaced; a request is ruled on by the chain that it began with.
+pub struct Authorizers {
+    chain: RwLock<Chain>,
+    /// RBAC with its prepared rules, which stay while chains come and go.
+    rbac: Option<Arc<rbac::Rbac>>,
+}
+
+impl Authorizers {
+    /// A chain of these authorizers, asked in this order. It is not meant to be replaced: it knows no RBAC.
+    pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
+        Authorizers { chain: RwLock::new(authorizers.into()), rbac: None }
+    }
+
+    /// The built-in authorizers: `Node,RBAC`.
     pub fn builtin(brand: &'static Brand) -> Self {
-        Authorizers::new(vec![Box::new(Masters), Box::new(rbac::Rbac::new(brand))])
+        let own =
+            Authorizers { chain: RwLock::new(Arc::new([])), rbac: Some(Arc::new(rbac::Rbac::new(brand))) };
+        own.replace(modes::default_modes());
+        own
+    }
+
+    /// Asks the authorizers of `modes` from now on, in this order, and before all of them whether the user is of
+    /// `system:masters`.
+    pub fn replace(&self, modes: Vec<Mode>) {
+        let others = modes.into_iter().filter_map(|mode| self.authorizer(mode));
+        let masters: Box<dyn Authorizer> = Box::new(Masters);
+        let chain: Vec<_> = std::iter::once(masters).chain(others).collect();
+        *self.chain.write() = chain.into();
+    }
+
+    /// The authorizer of `mode`; `None` where it would have no opinion on anything.
+    fn authorizer(&self, mode: Mode) -> Option<Box<dyn Authorizer>> {
+        match mode {
+            // The chain has no authorizer of nodes of its own: their rights are those of RBAC.
+            Mode::Node => None,
+            Mode::Rbac => self.rbac.clone().map(|rbac| Box::new(rbac) as Box<dyn Authorizer>),
+            Mode::Webhook(webhook) => Some(webhook),
+            Mode::AlwaysAllow => Some(Box::new(modes::AlwaysAllow)),
+            Mode::AlwaysDeny => Some(Box::new(modes::AlwaysDeny)),
+        }
+    }
+
+    fn chain(&self) -> Chain {
+        self.chain.read().clone()
     }
 
     /// Rules whether `user` may do what `attributes` describe.
     pub async fn rule(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Ruling {
+        let chain = self.chain();
         let mut remarks = String::new();
-        for authorizer in &self.0 {
+        let mut errors: Vec<String> = Vec::new();
+        for authorizer in chain.iter() {
             let by = authorizer.name();
             match authorizer.decide(user, attributes, applied).await {
                 Decision::Allow(reason) => return Ruling::Allowed { by, reason },
                 Decision::Deny(reason) => return Ruling::Denied { by, reason },
-                Decision::NoOpinion(remark) if remark.is_empty() => {}
-                Decision::NoOpinion(remark) => {
-                    if !remarks.is_empty() {
-                        remarks.push('\n');
-                    }
-                    remarks.push_str(&remark);
+                Decision::NoOpinion(remark) => add_line(&mut remarks, &remark),
+                Decision::Failed { then: OnFailure::Deny, reason, error } => {
+                    return Ruling::Failed { denied_by: Some(by), reason, error };
+                }
+                Decision::Failed { then: OnFailure::NoOpinion, reason, error } => {
+                    add_line(&mut remarks, &reason);
+                    errors.push(error);
                 }
             }
         }
-        Ruling::NoOpinion(remarks)
+        match &errors[..] {
+            [] => Ruling::NoOpinion(remarks),
+            [one] => Ruling::Failed { denied_by: None, reason: remarks, error: one.clone() },
+            many => {
+                Ruling::Failed { denied_by: None, reason: remarks, error: format!("[{}]", many.join(", ")) }
+            }
+        }
     }
 
     /// The rules of `user` in `namespace`, those of all authorizers together.
     pub fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
         let mut all = UserRules::default();
-        for authorizer in &self.0 {
+        for authorizer in self.chain().iter() {
             let UserRules { rules, is_incomplete, faults } = authorizer.rules_of(user, namespace, applied);
             all.rules.extend(rules);
             all.is_incomplete |= is_incomplete;
@@ -86,6 +157,17 @@ impl Authorizers {
         }
         all
     }
+}
+
+/// Appends `line` to `text`, unless it is empty.
+fn add_line(text: &mut String, line: &str) {
+    if line.is_empty() {
+        return;
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
 }
 
 /// Members of `system:masters` may do everything, so that administrators keep access when rules have shut out every
@@ -156,11 +238,14 @@ mod tests {
         let denied = || Decision::Deny("not today".to_owned());
         let silent = || Decision::NoOpinion(String::new());
         let remark = |text: &str| Decision::NoOpinion(text.to_owned());
+        let failed =
+            |then| Decision::Failed { then, reason: "unsure".to_owned(), error: "no answer".to_owned() };
         for (decisions, expected) in [
             (vec![], Err("")),
             (vec![silent(), allow(), denied()], Ok(())),
             (vec![remark("no role"), denied(), allow()], Err(": not today")),
             (vec![remark("no role"), silent(), remark("no rule")], Err(": no role\nno rule")),
+            (vec![failed(OnFailure::NoOpinion), allow()], Ok(())),
         ] {
             let boxed = |decision: &Decision| Box::new(Always(decision.clone())) as Box<dyn Authorizer>;
             let chain = Authorizers::new(decisions.iter().map(boxed).collect());
@@ -168,6 +253,41 @@ mod tests {
             let said = ruled(&chain, &alice(), "/x").check(&alice(), path).map_err(|error| error.to_string());
             let refused = |end| format!(r#"forbidden: User "alice" cannot get path "/x"{end}"#);
             assert_eq!(said, expected.map_err(refused), "{decisions:?}");
+        }
+    }
+    #[test]
+    fn a_failure_without_a_permission_is_an_error_and_no_refusal() {
+        let failed =
+            |then| Decision::Failed { then, reason: "unsure".to_owned(), error: "no answer".to_owned() };
+        let silent = || Decision::NoOpinion("no role".to_owned());
+        for (decisions, is_denied, reason, error) in [
+            (vec![failed(OnFailure::NoOpinion), silent()], false, "unsure\nno role", "no answer"),
+            (
+                vec![failed(OnFailure::NoOpinion), failed(OnFailure::NoOpinion)],
+                false,
+                "unsure\nunsure",
+                "[no answer, no answer]",
+            ),
+            (vec![failed(OnFailure::Deny), Decision::Allow(Reason::default())], true, "unsure", "no answer"),
+        ] {
+            let boxed = |decision: &Decision| Box::new(Always(decision.clone())) as Box<dyn Authorizer>;
+            let ruling = ruled(&Authorizers::new(decisions.iter().map(boxed).collect()), &alice(), "/x");
+            let found = (ruling.is_denied(), ruling.reason(), ruling.error());
+            assert_eq!(found, (is_denied, reason.to_owned(), Some(error)), "{decisions:?}");
+            let refused = ruling.check(&alice(), Attributes::Path { verb: "get", path: "/x" }).unwrap_err();
+            assert!(matches!(refused, crate::error::ApiError::Internal(_)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_chain_can_be_replaced() {
+        let chain = Authorizers::builtin(&ORCH);
+        let admin = User { groups: vec![GROUP_MASTERS.to_owned()], ..alice() };
+        for (modes, others) in [(vec![Mode::AlwaysAllow], true), (vec![Mode::AlwaysDeny, Mode::Rbac], false)]
+        {
+            chain.replace(modes);
+            assert_eq!(ruled(&chain, &alice(), "/x").is_allowed(), others);
+            assert!(ruled(&chain, &admin, "/x").is_allowed(), "masters come before all modes");
         }
     }
 }

@@ -8,7 +8,8 @@ use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule};
 use super::{Attributes, ResourceAttributes, Ruling};
-use crate::authn::{Holder, User};
+use crate::authn::service_account::TokenFault;
+use crate::authn::{Holder, Unauthenticated, User};
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +101,20 @@ impl Question {
         })
     }
 
+    /// Why an authorizer could not decide, then what it was not told.
+    fn faults<'a>(&'a self, ruling: &'a Ruling) -> Vec<&'a str> {
+        ruling.error().into_iter().chain(self.ignored.iter().copied()).collect()
+    }
+
     /// The status of an access review that was answered with `ruling`.
     pub fn status(&self, ruling: &Ruling) -> Value {
         let mut status = json!({"allowed": ruling.is_allowed()});
         let members = [
-            ("denied", matches!(ruling, Ruling::Denied { .. }).then(|| Value::from(true))),
+            ("denied", ruling.is_denied().then(|| Value::from(true))),
             ("reason", Some(ruling.reason()).filter(|text| !text.is_empty()).map(Value::from)),
             (
                 "evaluationError",
-                Some(self.ignored.join("\n")).filter(|text| !text.is_empty()).map(Value::from),
+                Some(self.faults(ruling).join("\n")).filter(|text| !text.is_empty()).map(Value::from),
             ),
         ];
         let map = status.as_object_mut().into_iter();
@@ -229,16 +235,27 @@ pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String
     };
     match holder {
         Ok(holder) => {
-            let meant = holder.audiences.iter().filter(|audience| is_asked(audience));
+            let named = if holder.audiences.is_empty() { own } else { &holder.audiences };
+            let meant = named.iter().filter(|audience| is_asked(audience));
             let audiences: Vec<Value> = meant.map(|audience| Value::from(audience.as_str())).collect();
             if audiences.is_empty() {
-                return json!({"user": {}});
+                let wanted: Vec<String> = asked.iter().map(|&audience| audience.to_owned()).collect();
+                let wanted = if wanted.is_empty() { own } else { &wanted };
+                return json!({"user": {}, "error": audience_error(holder, wanted)});
             }
             json!({
                 "authenticated": true, "user": user_info(&holder.user), "audiences": Value::Array(audiences),
             })
         }
         Err(error) => json!({"user": {}, "error": error}),
+    }
+}
+
+/// The error of a token that is good, but meant for none of the audiences `wanted`.
+fn audience_error(holder: &Holder, wanted: &[String]) -> String {
+    match holder.audiences.is_empty() {
+        true => Unauthenticated::InvalidToken.to_string(),
+        false => Unauthenticated::from(TokenFault::audience(&holder.audiences, wanted)).to_string(),
     }
 }
 
@@ -299,14 +316,21 @@ mod tests {
     fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
         let own = [API_AUDIENCE.to_owned()];
         let user = Arc::new(User { name: "x".to_owned(), ..User::default() });
-        let holder = Holder { user, audiences: vec![API_AUDIENCE.to_owned(), "more".to_owned()] };
+        let agnostic = Holder::agnostic(user.clone());
+        let audiences = vec![API_AUDIENCE.to_owned(), "more".to_owned()];
+        let named = Holder { user, audiences };
         let found = json!({"authenticated": true, "user": {"username": "x"}, "audiences": [API_AUDIENCE]});
-        for (audiences, expected) in [
-            (json!([]), found.clone()),
-            (json!(["other", API_AUDIENCE]), found),
-            (json!(["other"]), json!({"user": {}})),
+        let told = format!(
+            r#"[invalid bearer token, token audiences ["{API_AUDIENCE}" "more"] is invalid for the target audiences ["a" "b"]]"#
+        );
+        for (holder, audiences, expected) in [
+            (&agnostic, json!([]), found.clone()),
+            (&agnostic, json!(["other", API_AUDIENCE]), found.clone()),
+            (&agnostic, json!(["other"]), json!({"user": {}, "error": "invalid bearer token"})),
+            (&named, json!(["other", API_AUDIENCE]), found),
+            (&named, json!(["a", "b"]), json!({"user": {}, "error": told})),
         ] {
-            assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(&holder)), expected);
+            assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(holder)), expected);
         }
         let refused = token_status(&json!({}), &own, Err("invalid bearer token".to_owned()));
         assert_eq!(refused, json!({"user": {}, "error": "invalid bearer token"}));

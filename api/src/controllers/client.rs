@@ -141,6 +141,11 @@ impl<S: Store> Client<S> {
         self.send(Verb::Create, Place { resource, path: &path }, Action::Object, object).await
     }
 
+    /// Replaces the object. The uid and resourceVersion in `object` are conditions.
+    pub(super) async fn update(&self, place: Place<'_>, object: &Value) -> Result<(), ApiError> {
+        self.send(Verb::Update, place, Action::Object, object).await
+    }
+
     /// Merges `patch` into the object or its sub-resource. The uid and resourceVersion in the patch are conditions.
     pub(super) async fn patch(
         &self,

@@ -10,6 +10,8 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
+//!     token_cleaner  removal of expired bootstrap tokens
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -18,13 +20,17 @@
 mod aggregation;
 pub(crate) mod bootstrap;
 mod client;
+mod each_namespace;
 mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
+pub(crate) mod root_ca;
 mod selection;
+mod service_accounts;
 #[cfg(test)]
 pub(crate) mod testing;
+mod token_cleaner;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -48,11 +54,13 @@ pub struct Options {
     pub event_ttl: Duration,
     /// The loops that run. Bootstrap and expiry always do.
     pub selection: Selection,
+    /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
+    pub root_ca: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default() }
+        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default(), root_ca: None }
     }
 }
 
@@ -98,15 +106,38 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
-    let [aggregation_name, garbage_name, namespaces_name] = selection::OWN;
-    let loops: [BoxFuture<'_, Infallible>; 5] = [
+    let (accounts, publisher) =
+        (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
+    let token_cleaner = client("token-cleaner-controller");
+    let publish = || async {
+        match &options.root_ca {
+            Some(authority) => root_ca::run(&publisher, authority).await,
+            None => std::future::pending().await,
+        }
+    };
+    let loops: [BoxFuture<'_, Infallible>; 8] = [
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
-        selected(namespaces_name, Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
-        selected(garbage_name, Box::pin(keep("garbage", &collector, || garbage::run(&collector)))),
+        selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
+        selected(
+            "garbage-collector-controller",
+            Box::pin(keep("garbage", &collector, || garbage::run(&collector))),
+        ),
         Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
         selected(
-            aggregation_name,
+            "clusterrole-aggregation-controller",
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+        selected(
+            "serviceaccount-controller",
+            Box::pin(keep("service accounts", &accounts, || service_accounts::run(&accounts))),
+        ),
+        selected(
+            "root-ca-certificate-publisher-controller",
+            Box::pin(keep("root authority", &publisher, publish)),
+        ),
+        selected(
+            "token-cleaner-controller",
+            Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
     ];
     join_all(loops).await;
@@ -118,6 +149,7 @@ fn unless_left_out<'a>(
     name: &str,
     run: BoxFuture<'a, Infallible>,
 ) -> BoxFuture<'a, Infallible> {
+    debug_assert!(selection::OWN.contains(&name), "the flag knows no loop {name}");
     if selection.runs(name) { run } else { Box::pin(std::future::pending()) }
 }
 

@@ -7,11 +7,17 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 3] =
-    ["clusterrole-aggregation-controller", "garbage-collector-controller", "namespace-controller"];
+pub(super) const OWN: [&str; 6] = [
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "token-cleaner-controller",
+];
 
 /// Loops of the reference's controller manager, which are no part of this server: naming them changes nothing.
-const ELSEWHERE: [&str; 38] = [
+const ELSEWHERE: [&str; 35] = [
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
@@ -42,13 +48,10 @@ const ELSEWHERE: [&str; 38] = [
     "replicationcontroller-controller",
     "resourceclaim-controller",
     "resourcequota-controller",
-    "root-ca-certificate-publisher-controller",
     "service-cidr-controller",
     "service-lb-controller",
-    "serviceaccount-controller",
     "serviceaccount-token-controller",
     "statefulset-controller",
-    "token-cleaner-controller",
     "ttl-after-finished-controller",
 ];
 
@@ -98,9 +101,9 @@ mod tests {
     fn loops_are_named_one_by_one_or_all_but_some() {
         for (text, expected) in [
             ("*", &OWN[..]),
-            ("*,-namespace-controller", &OWN[..2]),
-            ("namespace-controller", &OWN[2..]),
-            ("*,-namespace-controller,-deployment-controller", &OWN[..2]),
+            ("*,-token-cleaner-controller", &OWN[..5]),
+            ("token-cleaner-controller", &OWN[5..]),
+            ("*,-token-cleaner-controller,-deployment-controller", &OWN[..5]),
             ("", &[]),
         ] {
             let selection: Selection = text.parse().unwrap();

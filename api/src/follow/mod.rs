@@ -36,6 +36,11 @@ impl Applied {
         Applied { state: store.state(), revocations }
     }
 
+    /// The store's count of revoked states: orders states together with revisions.
+    pub(crate) fn revocations(&self) -> u64 {
+        self.revocations
+    }
+
     /// Whether both hold the same state.
     pub(crate) fn is_same(&self, other: &Applied) -> bool {
         self.revocations == other.revocations && self.state.applied() == other.state.applied()

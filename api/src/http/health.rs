@@ -20,6 +20,9 @@ const BARRIER_WAIT: Duration = Duration::from_secs(2);
 /// Name of a check, and whether it passes.
 type Check = (&'static str, bool);
 
+/// A check of readiness that the node adds: its name, and whether it passes now.
+pub(super) type AddedCheck = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
+
 /// The response for a health path, or for a single check below it (`/readyz/store`). `None` for any other path. `path`
 /// has no empty segments.
 pub(super) async fn answer<S: Store>(
@@ -27,6 +30,7 @@ pub(super) async fn answer<S: Store>(
     query: &Query,
     store: &S,
     stopping: &CancellationToken,
+    added: &[AddedCheck],
 ) -> Option<Response<Body>> {
     let path = path.strip_prefix('/')?;
     let (endpoint, only) = match path.split_once('/') {
@@ -41,6 +45,7 @@ pub(super) async fn answer<S: Store>(
         checks.push(("store", reaches_quorum(store).await));
         checks.push(("agreement", store.may_serve().is_ok()));
         checks.push(("poststarthook/rbac/bootstrap-roles", has_roles(&store.state())));
+        checks.extend(added.iter().map(|(name, passes)| (*name, passes())));
         checks.push(("shutdown", !stopping.is_cancelled()));
     }
     // Not a check: a node that refuses growth must stay in service, because deletions go through it.

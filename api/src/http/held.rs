@@ -6,7 +6,8 @@
 //! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
 //! not counted. A list releases its room as its frames are taken.
 //!
-//! Invariant: one user takes a quarter of the node's room at most, so that no user takes the room of all others.
+//! Invariant: one user takes a quarter of the node's room at most, and one priority level a part by its share of the
+//! seats, half at most, so that neither takes the room of all others. The level `exempt` has no part of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,8 +18,11 @@ use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::authn::User;
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 use crate::render::Frames;
+use crate::request::Verb;
 
 /// Bytes for all users together: eighty bodies of the largest size, next to a state of 4 GiB.
 const NODE_BYTES_MAX: usize = 256 << 20;
@@ -26,8 +30,15 @@ const NODE_BYTES_MAX: usize = 256 << 20;
 /// Bytes for each user: twenty bodies of the largest size, or six lists of 20,000 objects as tables.
 const USER_BYTES_MAX: usize = NODE_BYTES_MAX / 4;
 
+/// Fewest bytes for a priority level, whatever its share: a list of 5,000 objects as a table, or five bodies of the
+/// largest size.
+const LEVEL_BYTES_MIN: usize = 16 << 20;
+
 /// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of the largest stored object.
+const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -35,16 +46,46 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// The account of one node.
 pub(super) struct Ledger {
     node: Arc<Semaphore>,
-    /// Users with a reservation, and some that had one until recently.
-    users: Mutex<HashMap<String, Weak<Semaphore>>>,
+    users: Rooms,
+    levels: Rooms,
+}
+
+/// The room of each user, or of each level, that has a reservation, and of some that had one until recently.
+#[derive(Default)]
+struct Rooms(Mutex<HashMap<String, Weak<Semaphore>>>);
+
+/// Who holds bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payer<'a> {
+    user: &'a str,
+    /// Name and bytes of the priority level; `None`: no level counts.
+    level: Option<(&'a str, usize)>,
+}
+
+impl<'a> Payer<'a> {
+    /// `user` with the level of its request.
+    pub(super) fn of(user: &'a User, exchange: &'a Exchange) -> Self {
+        let level = exchange.flow().and_then(|entry| entry.limited_level());
+        let level = level.map(|(name, permille)| {
+            let part = NODE_BYTES_MAX / 1000 * usize::try_from(permille).unwrap_or(0);
+            (name, part.clamp(LEVEL_BYTES_MIN, NODE_BYTES_MAX / 2))
+        });
+        Payer { user: &user.name, level }
+    }
+
+    /// The permits for `bytes`: at most all of the smallest room.
+    fn units(self, bytes: usize) -> u32 {
+        units(bytes.min(self.level.map_or(USER_BYTES_MAX, |(_, room)| room)))
+    }
 }
 
 /// A reservation of room, released when it is dropped.
 ///
-/// Invariant: `user` and `node` have the same number of permits.
+/// Invariant: `user`, `level` and `node` have the same number of permits.
 #[derive(Debug)]
 pub(super) struct Hold {
     user: OwnedSemaphorePermit,
+    level: Option<OwnedSemaphorePermit>,
     node: OwnedSemaphorePermit,
 }
 
@@ -56,38 +97,46 @@ impl Hold {
             return None;
         }
         let (user, node) = (self.user.split(beyond)?, self.node.split(beyond)?);
-        Some(Hold { user, node })
+        let level = self.level.as_mut().and_then(|level| level.split(beyond));
+        Some(Hold { user, level, node })
     }
 }
 
 impl Ledger {
     /// An empty account.
     pub(super) fn new() -> Self {
-        Ledger { node: Arc::new(Semaphore::new(NODE_BYTES_MAX / PERMIT_BYTES)), users: Mutex::default() }
+        let node = Arc::new(Semaphore::new(NODE_BYTES_MAX / PERMIT_BYTES));
+        Ledger { node, users: Rooms::default(), levels: Rooms::default() }
     }
 
-    /// Waits for room for `bytes` of `user`; at most all of the user's room.
+    /// Waits for room for `bytes` of `payer`; at most all of the smallest room.
     ///
     /// # Errors
     /// `Unavailable`: the node is stopping.
-    pub(super) async fn wait(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
+    pub(super) async fn wait(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
         let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
-        let units = units(bytes);
-        // The user's own room first: a request that waits for it takes no room from other users.
-        let user = self.of(user).acquire_many_owned(units).await.map_err(ended)?;
+        let units = payer.units(bytes);
+        // The user's own room first: a request that waits for it takes no room from other users. Then the level's.
+        let user = self.user_room(payer).acquire_many_owned(units).await.map_err(ended)?;
+        let level = match self.level_room(payer) {
+            Some(room) => Some(room.acquire_many_owned(units).await.map_err(ended)?),
+            None => None,
+        };
         let node = self.node.clone().acquire_many_owned(units).await.map_err(ended)?;
-        Ok(Hold { user, node })
+        Ok(Hold { user, level, node })
     }
 
-    /// Reserves room for `bytes` of `user` without waiting; at most all of the user's room.
+    /// Reserves room for `bytes` of `payer` without waiting; at most all of the smallest room.
     ///
     /// # Errors
-    /// `NoRoom`: the user or the node has no room.
-    pub(super) fn take(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
-        let units = units(bytes);
-        let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom)?;
-        let node = self.node.clone().try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom)?;
-        Ok(Hold { user, node })
+    /// `NoRoom`: the user, the level or the node has no room.
+    pub(super) fn take(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
+        let units = payer.units(bytes);
+        let take = |room: Arc<Semaphore>| room.try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom);
+        let user = take(self.user_room(payer))?;
+        let level = self.level_room(payer).map(take).transpose()?;
+        let node = take(self.node.clone())?;
+        Ok(Hold { user, level, node })
     }
 
     /// The node's permits.
@@ -96,20 +145,39 @@ impl Ledger {
         self.node.clone()
     }
 
-    fn of(&self, user: &str) -> Arc<Semaphore> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(room) = users.get(user).and_then(Weak::upgrade) {
+    fn user_room(&self, payer: Payer<'_>) -> Arc<Semaphore> {
+        self.users.of(payer.user, USER_BYTES_MAX)
+    }
+
+    fn level_room(&self, payer: Payer<'_>) -> Option<Arc<Semaphore>> {
+        // A level whose share has changed has another room: what is held keeps the old one.
+        payer.level.map(|(name, bytes)| self.levels.of(&format!("{name}/{bytes}"), bytes))
+    }
+}
+
+impl Rooms {
+    /// The room of `name`; `bytes` where it has no reservation.
+    fn of(&self, name: &str, bytes: usize) -> Arc<Semaphore> {
+        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(room) = rooms.get(name).and_then(Weak::upgrade) {
             return room;
         }
-        users.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Semaphore::new(USER_BYTES_MAX / PERMIT_BYTES));
-        users.insert(user.to_owned(), Arc::downgrade(&room));
+        rooms.retain(|_, room| room.strong_count() > 0);
+        let room = Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
+        rooms.insert(name.to_owned(), Arc::downgrade(&room));
         room
     }
 }
 
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
+/// larger than the body.
+pub(super) fn with_answer(verb: Verb, bytes: usize) -> usize {
+    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
+    bytes + answer
 }
 
 /// `response`, keeping `hold` until the connection has written or dropped the last byte.
@@ -164,27 +232,47 @@ impl<H> AsRef<[u8]> for Piece<H> {
 mod tests {
     use super::*;
 
+    fn of(user: &str) -> Payer<'_> {
+        Payer { user, level: None }
+    }
+
+    #[test]
+    fn one_level_leaves_room_for_others_whoever_its_users_are() {
+        let ledger = Ledger::new();
+        let at = |user, level| Payer { user, level: Some((level, 32 << 20)) };
+        let low = ledger.take(at("a", "low"), usize::MAX).unwrap();
+        assert_eq!(
+            low.level.as_ref().map(OwnedSemaphorePermit::num_permits),
+            Some((32 << 20) / PERMIT_BYTES)
+        );
+        assert_eq!(ledger.take(at("b", "low"), 1).unwrap_err(), ApiError::NoRoom);
+        let other = ledger.take(at("b", "high"), 1).unwrap();
+        drop((low, other));
+        assert!(ledger.take(at("b", "low"), 1).is_ok());
+    }
+
     #[test]
     fn one_user_leaves_room_for_others_and_gets_it_back() {
         let ledger = Ledger::new();
-        let held: Vec<Hold> = (0..20).map(|_| ledger.take("a", 3 << 20).unwrap()).collect();
-        assert_eq!(ledger.take("a", 5 << 20).unwrap_err(), ApiError::NoRoom);
-        let all = ledger.take("b", usize::MAX).unwrap();
-        assert_eq!(ledger.take("b", 1).unwrap_err(), ApiError::NoRoom);
+        let held: Vec<Hold> = (0..20).map(|_| ledger.take(of("a"), 3 << 20).unwrap()).collect();
+        assert_eq!(ledger.take(of("a"), 5 << 20).unwrap_err(), ApiError::NoRoom);
+        let all = ledger.take(of("b"), usize::MAX).unwrap();
+        assert_eq!(ledger.take(of("b"), 1).unwrap_err(), ApiError::NoRoom);
         drop((held, all));
-        assert!(ledger.take("a", usize::MAX).is_ok() && ledger.take("b", usize::MAX).is_ok());
-        let four: Vec<Hold> = ["a", "b", "c", "d"].map(|user| ledger.take(user, usize::MAX).unwrap()).into();
-        assert_eq!(ledger.take("e", 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
+        assert!(ledger.take(of("a"), usize::MAX).is_ok() && ledger.take(of("b"), usize::MAX).is_ok());
+        let four: Vec<Hold> =
+            ["a", "b", "c", "d"].map(|user| ledger.take(of(user), usize::MAX).unwrap()).into();
+        assert_eq!(ledger.take(of("e"), 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
         drop(four);
-        drop(ledger.take("e", 1));
-        assert_eq!(ledger.users.lock().unwrap().len(), 1, "users without anything are forgotten");
+        drop(ledger.take(of("e"), 1));
+        assert_eq!(ledger.users.0.lock().unwrap().len(), 1, "users without anything are forgotten");
     }
 
     #[tokio::test]
     async fn who_waits_for_the_own_room_takes_none_of_the_others() {
         let ledger = Ledger::new();
-        let first = ledger.take("a", usize::MAX).unwrap();
-        let mut waiting = Box::pin(ledger.wait("a", usize::MAX));
+        let first = ledger.take(of("a"), usize::MAX).unwrap();
+        let mut waiting = Box::pin(ledger.wait(of("a"), usize::MAX));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         assert_eq!(ledger.node.available_permits(), (NODE_BYTES_MAX - USER_BYTES_MAX) / PERMIT_BYTES);
         drop(first);
@@ -195,7 +283,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_held_until_its_last_frame_is_gone() {
         let ledger = Ledger::new();
-        let hold = ledger.take("a", 1 << 20).unwrap();
+        let hold = ledger.take(of("a"), 1 << 20).unwrap();
         let mut body = keep_until_sent(Response::new(Body::from("whole")), hold).into_body();
         let frame = body.frame().await.unwrap().unwrap();
         drop(body);

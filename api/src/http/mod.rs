@@ -10,9 +10,11 @@ mod audited;
 mod body;
 mod deadline;
 mod discovery;
+mod fair;
 mod gzip;
 mod health;
 mod held;
+mod measure;
 mod openapi;
 mod pool;
 mod respond;
@@ -23,16 +25,16 @@ mod tests;
 mod token_keys;
 mod version;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
-use deadline::{deadline, run_until_deadline};
+use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, keep_until_sent};
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent, with_answer};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -50,13 +52,13 @@ use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
+use crate::flow::{FlowControl, Options as FlowOptions};
 use crate::follow::Applied;
-use crate::negotiate::{
-    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
-};
+use crate::metrics::{Exposition, Measured, RequestMetrics};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Payload, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -69,9 +71,6 @@ static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 /// Paths that need no credentials.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
-
 /// The API of one node.
 pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
@@ -80,6 +79,11 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    metrics: RequestMetrics,
+    flow: FlowControl,
+    /// Writes `/metrics`; `None`: the path is not served.
+    exposition: Option<Arc<dyn Exposition>>,
+    checks: Vec<health::AddedCheck>,
     auditor: Option<Arc<Auditor>>,
 }
 
@@ -96,13 +100,37 @@ struct Parts {
     /// Reports the authenticated user to the listener.
     admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
+    /// What is counted for this request; empty until its resource is known.
+    measured: OnceLock<Measured>,
 }
 
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new(), auditor: None }
+        let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
+        let flow =
+            FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
+        let checks = Vec::new();
+        Api {
+            pipeline,
+            stopping,
+            served,
+            pool,
+            ledger,
+            metrics,
+            flow,
+            exposition: None,
+            checks,
+            auditor: None,
+        }
+    }
+
+    /// The same API under these settings of flow control.
+    #[must_use]
+    pub fn controlled(self, options: FlowOptions) -> Self {
+        let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
+        Api { flow, ..self }
     }
 
     /// The same API, with its requests audited by `auditor` if there is one.
@@ -116,6 +144,23 @@ impl<S: Store> Api<S> {
     pub fn reached_at(self, address: &str) -> Self {
         let served = Served::new(self.pipeline.registry.clone(), Some(address));
         Api { served, ..self }
+    }
+
+    /// The same API, serving the text of `exposition` at `/metrics`.
+    #[must_use]
+    pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
+        Api { exposition: Some(exposition), ..self }
+    }
+
+    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(passes)));
+        self
     }
 
     /// A router that handles every path.
@@ -138,6 +183,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         Err(error) => (api.failure(&parts, &error), Some(error)),
     };
     parts.exchange.close(&mut response, ambient.now());
+    api.measure_end(&parts, &response);
+    api.flow.mark(parts.exchange.flow(), response.headers_mut());
     if parts.exchange.trail().is_some() {
         audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
         response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
@@ -154,13 +201,6 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
-}
-
-/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
-/// larger than the body.
-fn with_answer(verb: Verb, bytes: usize) -> usize {
-    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
-    bytes + answer
 }
 
 /// The budget of a request. Reads, and deletions of collections, iterate over stored objects, not over the client's
@@ -186,6 +226,7 @@ fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<S
         served,
         admission,
         exchange,
+        measured: OnceLock::new(),
     };
     (parts, upload)
 }
@@ -215,19 +256,24 @@ impl<S: Store> Api<S> {
             }
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
-        let user = self.admit_to_resource(parts, user, &target).await?;
-        let endpoint = parts.endpoint(&target)?;
+        let endpoint = parts.endpoint(&target);
+        let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
+        let asked = Asked::of(&parts.method, &target, &parts.query);
+        let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
+        let user = self.admit(parts, user, attributes).await?;
+        let endpoint = endpoint?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
         let representation = parts.representation()?;
         let limit = deadline(verb, &parts.query)?;
+        let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
-        run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
+        let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
             let hold = match upload.may_hold(verb) {
                 small if small < COUNTED_BYTES_MIN => None,
-                bytes => Some(self.ledger.wait(&user.name, with_answer(verb, bytes)).await?),
+                bytes => Some(self.ledger.wait(Payer::of(&user, exchange), with_answer(verb, bytes)).await?),
             };
             let body = upload.read(verb).await?;
             let request = Request {
@@ -258,19 +304,8 @@ impl<S: Store> Api<S> {
                 None => response,
             })
         })
-        .await
-    }
-
-    /// Lets `user` make this request of a resource. Returns the user that it acts as.
-    async fn admit_to_resource(
-        &self,
-        parts: &Parts,
-        user: Arc<User>,
-        target: &Target,
-    ) -> Result<Arc<User>, ApiError> {
-        let asked = Asked::of(&parts.method, target, &parts.query);
-        let attributes = Attributes::Resource(asked.attributes(target, &parts.query));
-        self.admit(parts, user, attributes).await
+        .await?;
+        Ok(self.seat_while_sent(seat, verb, response))
     }
 
     async fn admit(
@@ -299,13 +334,14 @@ impl<S: Store> Api<S> {
             let state = self.pipeline.store.state();
             state.object(&key).map(|object| object.json.len())
         });
-        self.ledger.wait(&request.user.name, stored.unwrap_or_default()).await.map(Some)
+        let payer = Payer::of(request.user, request.exchange);
+        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
     }
 
     /// The response to a list, with a reservation for the bytes that it holds.
     fn list_answer(
         &self,
-        user: &User,
+        payer: Payer<'_>,
         content_type: &'static str,
         payload: Payload,
     ) -> Result<Response<Body>, ApiError> {
@@ -313,7 +349,7 @@ impl<S: Store> Api<S> {
         if bytes < COUNTED_BYTES_MIN {
             return Ok(respond::payload(200, content_type, payload));
         }
-        let hold = self.ledger.take(&user.name, bytes)?;
+        let hold = self.ledger.take(payer, bytes)?;
         let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
         Ok(respond::frames(200, content_type, length, frames))
     }
@@ -337,7 +373,9 @@ impl<S: Store> Api<S> {
             let stopping = self.end_of_watch(request);
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
-            return Ok(respond::stream(&content_type, watch, self.clone()));
+            let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
+            let under_way = (self.measure_watch(request), watcher);
+            return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
@@ -345,7 +383,10 @@ impl<S: Store> Api<S> {
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
-            Answer::List(list) => self.list_answer(request.user, content_type, renderer.list(list, now)?)?,
+            Answer::List(list) => {
+                let payer = Payer::of(request.user, request.exchange);
+                self.list_answer(payer, content_type, renderer.list(list, now)?)?
+            }
             Answer::Listed(list) => {
                 let response = respond::payload(200, content_type, renderer.list(list, now)?);
                 match hold {
@@ -391,7 +432,7 @@ impl<S: Store> Api<S> {
         request.budget.check()?;
         let hold = match doomed.bytes() {
             small if small < COUNTED_BYTES_MIN => None,
-            bytes => Some(self.ledger.take(&request.user.name, bytes)?),
+            bytes => Some(self.ledger.take(Payer::of(request.user, request.exchange), bytes)?),
         };
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
@@ -408,7 +449,8 @@ impl<S: Store> Api<S> {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
+        let (store, checks) = (&self.pipeline.store, &self.checks);
+        health::answer(path, &parts.query, store, &self.stopping, checks).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.
@@ -418,7 +460,9 @@ impl<S: Store> Api<S> {
         user: Arc<User>,
     ) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        let user = self.admit(parts, user, Attributes::Path { verb: &verb, path: &parts.path }).await?;
+        let attributes = Attributes::Path { verb: &verb, path: &parts.path };
+        let user = self.admit(parts, user, attributes).await?;
+        let _seat = self.seat(parts, &user, attributes, None, REQUEST_MAX).await?;
         if let Some(response) = self.open_path(parts).await {
             return response;
         }
@@ -428,8 +472,14 @@ impl<S: Store> Api<S> {
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => Ok(keep_until_sent(response, self.ledger.take(&user.name, bytes)?)),
+                bytes => {
+                    let payer = Payer::of(&user, &parts.exchange);
+                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
+                }
             };
+        }
+        if let Some(response) = self.flow_page(parts, path).or_else(|| self.metrics_page(parts, path)) {
+            return response;
         }
         let accounts = self.pipeline.gate.service_accounts();
         if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, path, accounts)) {
@@ -447,8 +497,8 @@ impl<S: Store> Api<S> {
         let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
-            (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
+            (_, Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
+            (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None, None) => Err(parts.not_found_error()),
         }
     }
@@ -462,6 +512,9 @@ impl<S: Store> Api<S> {
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();
+        }
+        if matches!(error, ApiError::TooManyRequests) {
+            return respond::too_many_requests();
         }
         let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);
@@ -502,38 +555,6 @@ impl Parts {
         let agent = header_text(&self.headers, &header::USER_AGENT);
         negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
     }
-}
-
-fn plain_discovery(
-    document: &discovery::Plain,
-    parts: &Parts,
-    accept: Option<&str>,
-) -> Result<Response<Body>, ApiError> {
-    let registry = &parts.served.registry;
-    let agent = header_text(&parts.headers, &header::USER_AGENT);
-    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
-    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
-    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
-}
-
-/// An aggregated discovery document, or 304 if the client has it.
-fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
-    let registry = &parts.served.registry;
-    let mut response = if respond::is_known(&parts.headers, &found.etag) {
-        respond::not_modified()
-    } else {
-        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
-        let representation = Representation { encoding, pretty, ..JSON };
-        let media_type = representation.media_type(registry.brand);
-        let document =
-            whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
-        let mut response = respond::bytes(200, media_type, document);
-        let content_type = format!("{media_type}{}", found.parameters);
-        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-        response
-    };
-    respond::set_etag(&mut response, &found.etag);
-    response
 }
 
 fn status_response(

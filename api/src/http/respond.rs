@@ -41,6 +41,15 @@ pub(super) fn no_page() -> Response<Body> {
     response
 }
 
+/// The reference's plain-text 429 of flow control.
+pub(super) fn too_many_requests() -> Response<Body> {
+    let text = Bytes::from_static(b"Too many requests, please try again later.\n");
+    let mut response = bytes(429, "text/plain; charset=utf-8", text);
+    put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
+    retry_after(&mut response, 1);
+    response
+}
+
 /// Lets clients and proxies cache the response, for each `Accept`. `etag` includes its quotes.
 pub(super) fn set_etag(response: &mut Response<Body>, etag: &str) {
     let headers = response.headers_mut();
@@ -100,14 +109,19 @@ pub struct WatchResponse {
     pub initial_events: InitialEvents,
 }
 
-/// A response that lasts until the watch ends. Looks over many objects run in the pool.
-pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api<S>>) -> Response<Body> {
+/// A response that lasts until the watch ends, which `under_way` is held for. Looks over many objects run in the pool.
+pub(super) fn stream<S: Store>(
+    content_type: &str,
+    watch: Watch<S>,
+    api: Arc<Api<S>>,
+    under_way: impl Send + 'static,
+) -> Response<Body> {
     let lasting = WatchResponse { initial_events: watch.initial_events() };
-    let frames = stream::unfold(watch, move |watch| {
+    let frames = stream::unfold((watch, under_way), move |(watch, under_way)| {
         let api = api.clone();
         async move {
             let (watch, frame) = api.pool.next_frame(watch).await?;
-            Some((Ok::<Bytes, Infallible>(frame), watch))
+            Some((Ok::<Bytes, Infallible>(frame), (watch, under_way)))
         }
     });
     let mut response = respond(200, "application/json", Body::from_stream(frames));

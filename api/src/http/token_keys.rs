@@ -20,6 +20,7 @@ pub(super) fn answer(
     accounts: &ServiceAccounts,
 ) -> Option<Result<Response<Body>, ApiError>> {
     let (media_type, document) = match path {
+        _ if !accounts.has_discovery() => return None,
         DISCOVERY_PATH => ("application/json", accounts.discovery()),
         KEYS_PATH => (KEY_SET_TYPE, accounts.key_set()),
         _ => return None,

@@ -2,6 +2,8 @@
 //!
 //! Owns names (given or generated), the system fields of a new object, and the order of stages of a create.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
@@ -26,6 +28,12 @@ use crate::request::Verb;
 
 /// Names drawn for one create while they collide: as many as in the reference.
 const NAME_ATTEMPTS: usize = 8;
+
+/// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
+/// the reference.
+const AWAIT_TURNS: usize = 20;
+/// See [`AWAIT_TURNS`]. Short, because the loop needs some milliseconds.
+const AWAIT_PACE: Duration = Duration::from_millis(50);
 
 /// Longest prefix of a generated name: names end at 63 where they must be labels.
 const GENERATED_PREFIX_MAX: usize = 63 - SUFFIX_LENGTH;
@@ -135,14 +143,7 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, admission::Operation::Create)
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
-        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
-        let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions, 0).await;
-        if let Err(Refused { plugin, .. }) = mutated {
-            // The refusal may be due to a view that lacks writes which the client has seen on another node.
-            view = self.newest_view().await?;
-            let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions, plugin).await;
-            mutated.map_err(|refused| refused.error)?;
-        }
+        let (view, additions) = self.admit_new(&attributes, &mut value).await?;
         size?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
@@ -154,6 +155,28 @@ impl<S: Store> Pipeline<S> {
         let draft = Draft { request, attributes, key, is_generated };
         let (json, stored) = self.create_validated(draft, value, view, additions).await?;
         Ok(Written { json, stored, outcome: WriteOutcome::Created })
+    }
+
+    /// Mutating admission of a new object: the view that it was admitted in, and the additions.
+    async fn admit_new(
+        &self,
+        attributes: &Attributes<'_>,
+        value: &mut Value,
+    ) -> Result<(View, Additions), ApiError> {
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        let mut mutated = self.admission.mutate(attributes, value, &view, &mut additions, 0).await;
+        let mut waits = 0..AWAIT_TURNS;
+        while let Err(Refused { plugin, is_awaited, error }) = mutated {
+            // The first refusal may be due to a view that lacks writes which the client has seen on another node.
+            match waits.next() {
+                Some(0) => {}
+                Some(_) if is_awaited => self.store.sleep(AWAIT_PACE).await,
+                _ => return Err(error),
+            }
+            view = self.newest_view().await?;
+            mutated = self.admission.mutate(attributes, value, &view, &mut additions, plugin).await;
+        }
+        Ok((view, additions))
     }
 
     /// Validating admission, and the proposal; both again if an object that a plugin had read there has changed.

@@ -28,7 +28,7 @@ const EXTENDED_LIFE_S: u64 = 365 * 24 * 60 * 60;
 impl<S: Store> Pipeline<S> {
     /// POST of a TokenRequest.
     pub(super) async fn token(&self, request: Request<'_>) -> Result<Written, ApiError> {
-        let accounts = self.gate.service_accounts().filter(|accounts| accounts.settings().signer.is_some());
+        let accounts = self.gate.service_accounts().filter(|accounts| accounts.keys().signer().is_some());
         let accounts = accounts.ok_or(ApiError::UnknownPath)?;
         let (options, now) = (self.write_options(request, WriteKind::Plain)?, self.ambient.now());
         let mut value = self.token_request(request, &options, now)?;
@@ -119,7 +119,7 @@ fn date(
 ) -> Claims {
     let asked = value.at("spec").int("expirationSeconds").unwrap_or_default();
     let asked = u64::try_from(asked).unwrap_or_default();
-    let life = asked.min(settings.life_s_max);
+    let life = asked.min(settings.life_s_max.unwrap_or(u64::MAX));
     if life < asked {
         let warning = format!("requested expiration of {asked} seconds shortened to {life} seconds");
         request.exchange.warn(vec![warning]);
@@ -130,8 +130,9 @@ fn date(
     set(child_mut(value, "status"), "expirationTimestamp", expires);
     // few: the audiences of one token and of one server.
     let is_own = claims.audiences.iter().all(|audience| settings.audiences.contains(audience));
-    let is_extended = life == RENEWED_LIFE_S && claims.pod.is_some() && is_own;
-    let valid = if is_extended { EXTENDED_LIFE_S.min(settings.life_s_max) } else { life };
+    let is_mounted = life == RENEWED_LIFE_S && claims.pod.is_some() && is_own;
+    let is_extended = is_mounted && settings.extends_mounted;
+    let valid = if is_extended { EXTENDED_LIFE_S } else { life };
     let warn_after = is_extended.then_some(issued_at + life);
     Claims { issued_at, expires_at: issued_at + valid, warn_after, ..claims }
 }
@@ -178,9 +179,10 @@ impl Lookup<'_> {
         if !wanted.is_object() {
             return Ok(claims);
         }
-        match (wanted.text("apiVersion"), wanted.text("kind")) {
-            ("v1", "Pod") => {
-                let pod = self.bound("pods", namespace, wanted)?;
+        let (group, version) = group_and_version(wanted.text("apiVersion"));
+        match (group, wanted.text("kind")) {
+            ("", "Pod") => {
+                let pod = self.object("pods", namespace, wanted.text("name"))?;
                 let spec = pod.at("spec");
                 if spec.text("serviceAccountName") != claims.account.name {
                     let name = &claims.account.name;
@@ -188,14 +190,17 @@ impl Lookup<'_> {
                         "cannot bind token for serviceaccount {name:?} to pod running with different serviceaccount name."
                     )));
                 }
-                claims.pod = Some(reference(&pod));
                 claims.node = self.node_of(spec.text("nodeName"))?;
+                claims.pod = Some(same(&pod, wanted)?);
             }
-            ("v1", "Secret") => claims.secret = Some(reference(&self.bound("secrets", namespace, wanted)?)),
-            ("v1", "Node") => claims.node = Some(reference(&self.bound("nodes", "", wanted)?)),
-            (version, kind) => {
-                let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
-                let message = format!("cannot bind token to object of type {version}, Kind={kind}");
+            ("", "Secret") => {
+                claims.secret = Some(same(&self.object("secrets", namespace, wanted.text("name"))?, wanted)?);
+            }
+            ("", "Node") => {
+                claims.node = Some(same(&self.object("nodes", "", wanted.text("name"))?, wanted)?);
+            }
+            (group, kind) => {
+                let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
                 return Err(ApiError::BadRequest(message));
             }
         }
@@ -214,27 +219,37 @@ impl Lookup<'_> {
         }
     }
 
-    /// The object that the request names, if it is the one of that uid.
-    fn bound(&self, resource: &str, namespace: &str, wanted: &Value) -> Result<Value, ApiError> {
-        let (name, asked) = (wanted.text("name"), wanted.text("uid"));
-        let found = self.object(resource, namespace, name)?;
-        if asked.is_empty() || asked == found.at("metadata").text("uid") {
-            return Ok(found);
-        }
-        let kind = wanted.text("kind").to_owned();
-        let reason = format!(
-            "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been deleted and then recreated"
-        );
-        let subject = Subject { group: String::new(), kind, name: name.to_owned() };
-        Err(ApiError::Conflict { subject, reason })
-    }
-
     fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, ApiError> {
         let key = Key::new(&resource.into(), namespace, name).ok();
         let object = key.and_then(|key| self.state.object(&key));
         let subject = || Subject { group: String::new(), kind: resource.to_owned(), name: name.to_owned() };
         tree_of(object.ok_or_else(|| ApiError::NotFound(subject()))?)
     }
+}
+
+/// Group and version of an `apiVersion`. One that is malformed counts as empty, as in the reference.
+fn group_and_version(api_version: &str) -> (&str, &str) {
+    match api_version.split_once('/') {
+        None => ("", api_version),
+        Some((_, version)) if version.contains('/') => ("", ""),
+        Some(parts) => parts,
+    }
+}
+
+/// The reference to `object`, which the request names by `wanted`.
+///
+/// # Errors
+/// `Conflict`: the request names another uid.
+fn same(object: &Value, wanted: &Value) -> Result<ObjectRef, ApiError> {
+    let (found, asked) = (reference(object), wanted.text("uid"));
+    if asked.is_empty() || asked == found.uid {
+        return Ok(found);
+    }
+    let reason = format!(
+        "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been deleted and then recreated"
+    );
+    let subject = Subject { group: String::new(), kind: wanted.text("kind").to_owned(), name: found.name };
+    Err(ApiError::Conflict { subject, reason })
 }
 
 fn reference(object: &Value) -> ObjectRef {

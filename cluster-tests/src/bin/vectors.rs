@@ -38,6 +38,10 @@ struct Options {
     /// Print figures only.
     #[arg(long)]
     quiet: bool,
+    /// Replay only scenarios that need this, which the server must offer: `serviceaccounts` (the admission plugin),
+    /// `controllers` (the loop of aggregated roles); repeat for several.
+    #[arg(long = "needs")]
+    needs: Vec<String>,
     /// Appended to the scenarios' namespaces.
     #[arg(long, default_value = "")]
     suffix: String,
@@ -50,17 +54,19 @@ struct Options {
 async fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let cluster = match options.start {
-        true => Some(Cluster::start(cluster::Options::nodes(1)).await?),
+        true => Some(Cluster::start(vectors::recorded(1, &options.needs)).await?),
         false => None,
     };
+    let (folder, quiet) = (options.folder.clone(), options.quiet);
     let users = match &cluster {
         Some(cluster) => Users::of(cluster, 0)?,
         None => users(&options)?,
     };
-    let folder = options.folder.unwrap_or_else(vectors::folder);
-    let selection = Selection { areas: options.areas, names: options.names, suffix: options.suffix };
+    let Options { areas, names, needs, suffix, .. } = options;
+    let selection = Selection { areas, names, needs, suffix };
+    let folder = folder.unwrap_or_else(vectors::folder);
     let outcome = vectors::replay(&vectors::load(&folder, &selection)?, &users).await?;
-    if !options.quiet {
+    if !quiet {
         for text in outcome.differences.values() {
             println!("{text}");
         }

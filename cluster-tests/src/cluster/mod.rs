@@ -33,6 +33,9 @@ pub const ADMIN_TOKEN: &str = "admin-5e1f0c8e7d2b4a69";
 /// The token of `alice`, in the group `devs`.
 pub const ALICE_TOKEN: &str = "alice-93b7d1f04c6e8a25";
 
+/// The token of `bob`, in the group `devs`.
+pub const BOB_TOKEN: &str = "bob-27c4e8a150d96bf3";
+
 /// Timeout of a cluster's start, an election under load included. It is far above the promised time: a test that
 /// measures the promise has its own bound.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,7 +53,8 @@ pub struct Options {
     pub nodes: usize,
     /// Brand of the names on the wire: `orch` or `kubernetes`.
     pub brand: &'static str,
-    /// Further flags of `orch serve`.
+    /// Further flags of `orch serve`. Without `--controllers` among them, no namespace gets objects by itself, and pods need
+    /// no account: most tests count objects.
     pub flags: Vec<String>,
     /// Further members that get certificates but do not belong to the cluster yet; see [`Cluster::add`].
     pub spares: usize,
@@ -62,6 +66,13 @@ impl Options {
     /// A cluster of `nodes` members with default options.
     pub fn nodes(nodes: usize) -> Self {
         Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None }
+    }
+
+    /// The same with default accounts and the config map of the authority in every namespace, as without flags.
+    pub fn with_service_accounts(mut self) -> Self {
+        self.flags
+            .extend(["--controllers=*".to_owned(), "--enable-admission-plugins=ServiceAccount".to_owned()]);
+        self
     }
 }
 
@@ -126,9 +137,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a cluster of `nodes` members, for programs without a Tokio runtime.
-    pub fn start_blocking(nodes: usize) -> Result<Self> {
-        Builder::new_current_thread().enable_all().build()?.block_on(Self::start(Options::nodes(nodes)))
+    /// Starts a cluster, for programs without a Tokio runtime.
+    pub fn start_blocking(options: Options) -> Result<Self> {
+        Builder::new_current_thread().enable_all().build()?.block_on(Self::start(options))
     }
 
     /// Number of members.
@@ -295,7 +306,9 @@ fn make_certificates(binary: &Path, folder: &Path, names: &[&str], brand: &str) 
 }
 
 fn write_tokens(folder: &Path) -> Result<()> {
-    let text = format!("{ADMIN_TOKEN},admin,1,\"system:masters\"\n{ALICE_TOKEN},alice,2,\"devs\"\n");
+    let text = format!(
+        "{ADMIN_TOKEN},admin,1,\"system:masters\"\n{ALICE_TOKEN},alice,2,\"devs\"\n{BOB_TOKEN},bob,3,\"devs\"\n"
+    );
     fs::write(folder.join("tokens.csv"), text)?;
     Ok(())
 }

@@ -28,6 +28,12 @@ pub(super) struct Node {
 /// A small disk reserve, so that a machine with a nearly full disk does not refuse the objects of tests.
 const RESERVE: &str = "--disk-reserve=64Mi";
 
+/// No namespace gets an account and a config map by itself.
+const PLAIN: [&str; 2] = [
+    "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller",
+    "--disable-admission-plugins=ServiceAccount",
+];
+
 impl Node {
     /// A member that does not run yet; its files are under `folder`.
     pub(super) fn new(binary: &Path, folder: &Path, name: &str, flags: Vec<String>) -> Self {
@@ -43,6 +49,9 @@ impl Node {
         ];
         if !flags.iter().any(|flag| flag.starts_with("--disk-reserve")) {
             arguments.push(RESERVE.to_owned());
+        }
+        if !flags.iter().any(|flag| flag.starts_with("--controllers")) {
+            arguments.extend(PLAIN.map(str::to_owned));
         }
         arguments.extend(flags);
         let log = folder.join(format!("{name}.log"));

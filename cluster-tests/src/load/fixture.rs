@@ -29,6 +29,27 @@ pub(super) fn make_namespace(target: &Target, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Lets every authenticated user read and write the config maps of `namespace`.
+pub(super) fn open_to_all(target: &Target, namespace: &str) -> Result<()> {
+    let groups = ask(target, async |client| client.get("/apis").await)?.success()?;
+    let groups = groups["groups"].as_array().context("no groups are served")?;
+    let names = groups.iter().filter_map(|group| group["name"].as_str());
+    let rbac = names.filter(|name| name.starts_with("rbac.")).next_back().context("no roles are served")?;
+    let body = json!({
+        "apiVersion": format!("{rbac}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {"name": "everybody"},
+        "subjects": [{"kind": "Group", "apiGroup": rbac, "name": "system:authenticated"}],
+        "roleRef": {"kind": "ClusterRole", "apiGroup": rbac, "name": "cluster-admin"},
+    });
+    let path = format!("/apis/{rbac}/v1/namespaces/{namespace}/rolebindings");
+    let answer = ask(target, async |client| client.post(&path, &body).await)?;
+    if answer.status != 409 {
+        answer.success().with_context(|| format!("cannot open the namespace {namespace}"))?;
+    }
+    Ok(())
+}
+
 /// Creates `objects` config maps in `namespace`, named from `o-0` on.
 pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u32) -> Result<()> {
     let numbers = Arc::new(AtomicU64::new(0));

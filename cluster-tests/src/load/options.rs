@@ -20,6 +20,10 @@ pub struct Options {
     /// Start a cluster of this many `orch serve` processes on loopback and measure that.
     #[arg(long, value_name = "NODES", conflicts_with = "bases")]
     pub start: Option<usize>,
+    /// Further flag of the `orch serve` processes that are started, such as `--enable-priority-and-fairness=false`;
+    /// repeat it for several.
+    #[arg(long = "serve-flag", value_name = "FLAG", allow_hyphen_values = true, requires = "start")]
+    pub serve_flags: Vec<String>,
     /// Client configuration file (kubeconfig format): server, authority and credentials.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -50,6 +54,19 @@ pub struct Options {
     /// Watchers of the watch work.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub watchers: u32,
+    /// Clients of the user who floods, in the flood works.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub flood_clients: u32,
+    /// Token of the user who floods; it must not be in the group system:masters.
+    #[arg(long, value_name = "TOKEN", default_value = crate::cluster::ALICE_TOKEN, hide_default_value = true)]
+    pub flood_token: String,
+    /// Token of the user whose gets are timed meanwhile.
+    #[arg(long, value_name = "TOKEN", default_value = crate::cluster::BOB_TOKEN, hide_default_value = true)]
+    pub timed_token: String,
+    /// Make this many role bindings, 50 of them of the clients' user, and send the load as that user instead of as an
+    /// administrator, who needs no rules.
+    #[arg(long, requires = "start", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub bindings: Option<u32>,
     /// Duration of each work: `10s`, `500ms`, `2m`.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub duration: Duration,
@@ -98,6 +115,12 @@ pub enum WorkName {
     Mixed,
     /// All of the above, one after the other.
     All,
+    /// One user floods gets; another user's gets are timed.
+    FloodGet,
+    /// One user floods patches; another user's gets are timed.
+    FloodPatch,
+    /// One user floods lists of all objects; another user's gets are timed.
+    FloodList,
 }
 
 impl Options {
@@ -110,9 +133,14 @@ impl Options {
 impl WorkName {
     /// `names` with `all` replaced by every work.
     pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
-        let every: Vec<_> =
-            Self::value_variants().iter().copied().filter(|name| *name != Self::All).collect();
+        let is_one = |name: &WorkName| *name != Self::All && !name.is_flood();
+        let every: Vec<_> = Self::value_variants().iter().copied().filter(is_one).collect();
         names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
+    }
+
+    /// Whether one user floods while another is timed.
+    pub(super) fn is_flood(self) -> bool {
+        matches!(self, Self::FloodGet | Self::FloodPatch | Self::FloodList)
     }
 
     /// Name on the command line and in reports.
@@ -127,6 +155,9 @@ impl WorkName {
             Self::Watch => "watch",
             Self::Mixed => "mixed",
             Self::All => "all",
+            Self::FloodGet => "flood-get",
+            Self::FloodPatch => "flood-patch",
+            Self::FloodList => "flood-list",
         }
     }
 
@@ -135,7 +166,7 @@ impl WorkName {
         match self {
             Self::Create => 64,
             Self::Get | Self::GetAny | Self::MergePatch | Self::Mixed | Self::All => 32,
-            Self::List | Self::ListChunked => 4,
+            Self::List | Self::ListChunked | Self::FloodGet | Self::FloodPatch | Self::FloodList => 4,
             Self::Watch => 16,
         }
     }

@@ -27,6 +27,7 @@ struct Setting {
     threads: u32,
     http2: bool,
     sharers: Option<u32>,
+    bindings: Option<u32>,
     seconds: f64,
     count: Option<u64>,
 }
@@ -82,6 +83,7 @@ impl Report {
             threads: options.threads,
             http2: options.http2,
             sharers: options.http2.then_some(options.sharers),
+            bindings: options.bindings,
             seconds: options.duration.as_secs_f64(),
             count: options.count,
         };

@@ -6,15 +6,16 @@ use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use orch_proto::brand::ORCH;
 
 use super::driver::{Load, Outcome, drive};
 use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::target::Target;
 use super::work::{Kind, Script, payload};
-use super::{fanout, fixture, process};
+use super::{bindings, fanout, fixture, flood, process};
 use crate::client::{Access, Endpoint, Identity, Trust};
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 
 /// Objects that gets and patches choose from.
 const OBJECTS: u32 = 1000;
@@ -35,6 +36,8 @@ pub fn run(options: &Options) -> Result<Report> {
 
 struct Bench<'a> {
     options: &'a Options,
+    /// For what is made and removed around the works: the administrator's.
+    setup: Target,
     load: Load,
     payload: Arc<str>,
     /// Prefix of this run's namespaces.
@@ -48,13 +51,24 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn prepare(options: &'a Options) -> Result<Self> {
-        let cluster = options.start.map(Cluster::start_blocking).transpose()?;
-        let (targets, pids) = match &cluster {
+        let asked =
+            |nodes| cluster::Options { flags: options.serve_flags.clone(), ..cluster::Options::nodes(nodes) };
+        let cluster = options.start.map(asked).map(Cluster::start_blocking).transpose()?;
+        let (targets, pids): (Vec<Target>, _) = match &cluster {
             Some(cluster) => {
                 let target = |(endpoint, access)| Target { endpoint, access };
                 (cluster.doors().into_iter().map(target).collect(), cluster.pids())
             }
             None => (targets(options)?, options.pids.clone()),
+        };
+        let setup = targets.first().context("there is no server")?.clone();
+        let targets = match options.bindings {
+            Some(count) => {
+                eprintln!("{count} bindings ...");
+                bindings::make(&setup, &ORCH, count)?;
+                targets.iter().map(bindings::bound).collect()
+            }
+            None => targets,
         };
         let load = Load {
             targets,
@@ -68,6 +82,7 @@ impl<'a> Bench<'a> {
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         Ok(Self {
             options,
+            setup,
             load,
             payload: payload(options.size),
             prefix: format!("bench-{stamp}"),
@@ -96,6 +111,7 @@ impl<'a> Bench<'a> {
             WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),
             WorkName::Mixed => (self.namespace("mixed", OBJECTS)?, Kind::Mixed { objects: OBJECTS, created }),
             WorkName::Watch => return self.watch(),
+            WorkName::FloodGet | WorkName::FloodPatch | WorkName::FloodList => return self.flood(name),
             WorkName::All => bail!("`all` is not one work"),
         };
         let load = Load { clients: self.clients(name), ..self.load.clone() };
@@ -110,11 +126,27 @@ impl<'a> Bench<'a> {
         fanout::watch(&load, &namespace, &version, self.options.watchers)
     }
 
+    fn flood(&mut self, name: WorkName) -> Result<Outcome> {
+        let objects = self.options.objects;
+        let namespace = self.namespace("flood", objects)?;
+        fixture::open_to_all(&self.load.targets[0], &namespace)?;
+        let kind = match name {
+            WorkName::FloodPatch => Kind::Patch { objects },
+            WorkName::FloodList => Kind::List,
+            _ => Kind::Get { objects, any: false },
+        };
+        let flooding =
+            flood::As { token: &self.options.flood_token, clients: self.options.flood_clients, kind };
+        let kind = Kind::Get { objects, any: false };
+        let timed = flood::As { token: &self.options.timed_token, clients: self.clients(name), kind };
+        flood::flood(&self.load, &namespace, &self.payload, &flooding, &timed)
+    }
+
     /// Name of this run's namespace `word`, which is created with `objects` objects at the first call.
     fn namespace(&mut self, word: &str, objects: u32) -> Result<String> {
         let name = format!("{}-{word}", self.prefix);
         if !self.namespaces.contains(&name) {
-            fixture::make_namespace(&self.load.targets[0], &name)?;
+            fixture::make_namespace(&self.setup, &name)?;
             self.namespaces.push(name.clone());
             if objects > 0 {
                 fixture::fill(&self.load, &name, &self.payload, objects)?;
@@ -130,7 +162,7 @@ impl<'a> Bench<'a> {
             return;
         }
         for namespace in &self.namespaces {
-            if let Err(error) = fixture::remove(&self.load.targets[0], namespace) {
+            if let Err(error) = fixture::remove(&self.setup, namespace) {
                 eprintln!("the namespace {namespace} stays behind: {error:#}");
             }
         }

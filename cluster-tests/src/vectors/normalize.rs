@@ -39,6 +39,8 @@ pattern!(VERSION_IN_MESSAGE, r"(current: |in record \()[0-9]+");
 pattern!(VERSION_IN_TEXT, r#"resourceVersion: "[0-9]+""#);
 // Days, too: a scenario with a fixed time was recorded when that was 322 days ago.
 pattern!(AGE, r"^([0-9]+(s|m|ms|d)|<invalid>|<unknown>)$");
+// The volume in which a pod finds its token.
+pattern!(TOKEN_VOLUME, r"\b(\w+-api-access)-[a-z0-9]{5}\b");
 // The wording of a decoder's errors is not part of the interface: any text is right there.
 pattern!(
     WORDING,
@@ -86,10 +88,18 @@ fn field(name: &str, value: Value) -> Value {
     match name {
         "resourceVersion" if !text.is_empty() && text != "0" => json!("<rv>"),
         "continue" if !is_empty(&value) => json!("<continue>"),
+        "keys" if is_key_set(&value) => json!("<keys>"),
+        "id_token_signing_alg_values_supported" => json!("<algorithms>"),
         "token" if text.matches('.').count() == 2 => json!("<token>"),
         name if TIME_FIELDS.contains(&name) && TIME.is_match(text) => json!("<time>"),
         name => normalize(value, Some(name)),
     }
+}
+
+/// Whether the value is a list of JSON Web Keys.
+fn is_key_set(value: &Value) -> bool {
+    let keys = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    keys.iter().any(|key| ["kid", "kty", "alg", "use"].iter().all(|name| key.get(name).is_some()))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -118,7 +128,8 @@ fn string(text: String, key: Option<&str>) -> String {
     if is_text && WORDING.is_match(&text) || key == Some("message") && text.contains(" is invalid: [") {
         return "<text>".into();
     }
-    let text = UID.replace_all(&text, "<uid>").into_owned();
+    let text = UID.replace_all(&text, "<uid>");
+    let text = TOKEN_VOLUME.replace_all(&text, "${1}-<generated>").into_owned();
     match key {
         Some("message") => VERSION_IN_MESSAGE.replace_all(&text, "${1}<rv>").into_owned(),
         Some("$text") => VERSION_IN_TEXT.replace_all(&text, "resourceVersion: \"<rv>\"").into_owned(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
@@ -74,6 +74,7 @@ impl Drop for OpenWatch {
 pub(super) fn title(step: &Map<String, Value>) -> String {
     match step.get("do").and_then(Value::as_str) {
         Some(request) => request.to_owned(),
+        None if step.contains_key("claims") => format!("claims of {}", text(step, "claims")),
         None => format!("collect {}", text(step, "collect")),
     }
 }
@@ -96,6 +97,10 @@ impl<'a> Run<'a> {
             if name != "expect" && name != "save" {
                 step.insert(name.clone(), self.substitute(value)?);
             }
+        }
+        if let Some(name) = step.get("claims").and_then(Value::as_str) {
+            let token = self.saved.get(name).with_context(|| format!("nothing was saved as `{name}`"))?;
+            return Ok(json!({"claims": normalize(claims(token)?, None)}));
         }
         if let Some(watch) = step.get("collect").and_then(Value::as_str) {
             return self.collect(watch, &step).await;
@@ -228,6 +233,31 @@ impl<'a> Run<'a> {
             Some(name) => bail!("nothing was saved as `{name}`"),
             None => Ok(replaced.into_owned()),
         }
+    }
+}
+
+/// What a JSON Web Token says; its times as seconds after `iat`.
+fn claims(token: &str) -> Result<Value> {
+    let payload = token.split('.').nth(1).context("the token has no payload")?;
+    let payload: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload)?)?;
+    let issued_at = payload["iat"].as_i64().unwrap_or_default();
+    Ok(shifted(payload, issued_at, ""))
+}
+
+/// `value` with the times in it, which have these names, as seconds after `start`.
+fn shifted(value: Value, start: i64, name: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let shift = |(name, field): (String, Value)| {
+                let field = shifted(field, start, &name);
+                (name, field)
+            };
+            Value::Object(fields.into_iter().map(shift).collect())
+        }
+        Value::Number(time) if matches!(name, "iat" | "nbf" | "exp" | "warnafter") => {
+            json!(time.as_i64().unwrap_or_default() - start)
+        }
+        other => other,
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Scenario {
     pub area: String,
     /// Its name, unique in the area.
     pub name: String,
-    /// What it needs of the server beyond its defaults, separated by commas; mostly empty.
+    /// What it needs of the server beyond its defaults: `serviceaccounts`, `controllers`; mostly empty.
     #[serde(default)]
     pub needs: String,
     /// Its steps as recorded.
@@ -30,6 +30,9 @@ pub struct Selection {
     pub areas: Vec<String>,
     /// Names of the selected scenarios.
     pub names: Vec<String>,
+    /// What the server offers beyond its defaults: only scenarios that need one of these are selected. Empty: only those
+    /// that need nothing.
+    pub needs: Vec<String>,
     /// Suffix of the scenarios' namespaces, to run twice on one server.
     pub suffix: String,
 }
@@ -61,9 +64,12 @@ pub fn load(folder: &Path, selection: &Selection) -> Result<Vec<Scenario>> {
 
 fn parse(text: &str, selection: &Selection) -> Result<Vec<Scenario>> {
     let all: Vec<Scenario> = serde_json::from_str(text)?;
-    // Parts that no server of these tests has.
     let wanted = |scenario: &Scenario| {
-        scenario.needs.is_empty() && (selection.names.is_empty() || selection.names.contains(&scenario.name))
+        let has_needs = match selection.needs.is_empty() {
+            true => scenario.needs.is_empty(),
+            false => selection.needs.contains(&scenario.needs),
+        };
+        has_needs && (selection.names.is_empty() || selection.names.contains(&scenario.name))
     };
     all.into_iter().filter(wanted).map(|scenario| with_suffix(scenario, &selection.suffix)).collect()
 }

@@ -48,7 +48,8 @@ async fn check(script: &'static str, prepare: fn(&Path, &Path) -> Result<Command
             return;
         }
     };
-    let cluster = Cluster::start(Options { brand: "kubernetes", ..Options::nodes(1) }).await.unwrap();
+    let options = Options { brand: "kubernetes", ..Options::nodes(1) }.with_service_accounts();
+    let cluster = Cluster::start(options).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     command.env("KUBECONFIG", configuration(&cluster, folder.path()));
     let ended = tokio::task::spawn_blocking(move || run(command, SCRIPT_MAX)).await.unwrap();

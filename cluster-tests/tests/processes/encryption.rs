@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
-use orch_cluster_tests::cluster::{Cluster, Options};
+use orch_cluster_tests::client::Identity;
+use orch_cluster_tests::cluster::{ALICE_TOKEN, Cluster, Options, READY_TIMEOUT};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -85,4 +88,79 @@ async fn a_stolen_disk_shows_no_secret_and_keys_are_changed() {
     cluster.wait_ready(0).await.unwrap();
     let read = cluster.client(0).unwrap().get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
     assert_eq!(read["data"]["password"], CANARY_BASE64);
+}
+
+/// The same while the node runs: a new first key by a reload, a rewrite by the member itself, the old key gone from the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_changed_on_a_running_node() {
+    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
+    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("keys.yaml");
+    write_config(&config, &["{identity: {}}"]);
+    let flags = vec![
+        format!("--encryption-provider-config={}", config.display()),
+        "--encryption-provider-config-automatic-reload".to_owned(),
+    ];
+    let mut cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await.unwrap();
+    let client = cluster.client(0).unwrap();
+    for number in 0..20 {
+        let metadata = json!({"name": format!("s{number}")});
+        let secret = json!({"metadata": metadata, "data": {"password": CANARY_BASE64}});
+        client.post(SECRETS, &secret).await.unwrap().success().unwrap();
+    }
+    assert!(!found_in(&cluster.data(0)).is_empty(), "records are in clear");
+    let check = client.get("/readyz/kms-providers").await.unwrap();
+    assert_eq!(check.status, 200, "the check is there with reload, as in the reference");
+
+    write_config(&config, &[old, "{identity: {}}"]);
+    reload(&cluster, 1).await;
+    let told = rewrite_running(&cluster);
+    assert!(told.contains("a: ") && told.contains("records rewritten"), "{told}");
+    assert_eq!(found_in(&cluster.data(0)), [""; 0], "after the rewrite of records in clear");
+
+    write_config(&config, &[new, old]);
+    reload(&cluster, 2).await;
+    let told = rewrite_running(&cluster);
+    assert!(told.contains("no record needs these keys any more: aesgcm:old"), "{told}");
+    let again = rewrite_running(&cluster);
+    assert!(again.contains("a: 0 of "), "nothing is left to do: {again}");
+    write_config(&config, &[new]);
+    reload(&cluster, 3).await;
+    let read = client.get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
+    assert_eq!(read["data"]["password"], CANARY_BASE64);
+    let nobody = cluster.client_as(0, Identity::Token(ALICE_TOKEN.into())).unwrap();
+    assert_eq!(nobody.get("/orch/v1/cluster/encryption/rewrite").await.unwrap().status, 403);
+    cluster.kill(0).unwrap();
+    assert_eq!(found_in(&cluster.data(0)), [""; 0], "after a crash");
+    cluster.respawn(0).unwrap();
+    cluster.wait_ready(0).await.unwrap();
+    let read = cluster.client(0).unwrap().get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
+    assert_eq!(read["data"]["password"], CANARY_BASE64);
+}
+
+/// Makes member 0 look at its keys, and waits until it has taken them up for the time numbered `count`.
+async fn reload(cluster: &Cluster, count: usize) {
+    let pid = Pid::from_raw(i32::try_from(cluster.pids()[0]).unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    let deadline = Instant::now() + READY_TIMEOUT;
+    loop {
+        let log = cluster.log(0).unwrap();
+        if log.matches("encryption configuration reloaded").count() == count {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not reloaded:\n{log}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Rewrites the records of member 0 while it runs; returns what the command prints.
+fn rewrite_running(cluster: &Cluster) -> String {
+    let config = cluster.certificates().join("admin.conf").display().to_string();
+    let server = cluster.client(0).unwrap().endpoint().to_string();
+    let server = server.trim_start_matches("https://");
+    let flags = ["encryption", "rewrite", "--kubeconfig", &config, "--server", server];
+    let done = cluster.run(&flags).unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }

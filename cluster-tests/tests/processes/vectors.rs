@@ -1,12 +1,11 @@
 //! Replays every recorded scenario against a server and compares the result with the floor, which never falls.
 
-use orch_cluster_tests::cluster::{Cluster, Options};
-use orch_cluster_tests::vectors::{Floor, Outcome, Selection, Users, folder, load, replay};
+use orch_cluster_tests::cluster::Cluster;
+use orch_cluster_tests::vectors::{Floor, Outcome, Selection, Users, folder, load, recorded, replay};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_as_ever() {
-    let cluster = Cluster::start(recorded(1)).await.unwrap();
-    let outcome = replay_through(&cluster, 0).await;
+    let outcome = replay_through(1, 0).await;
     let floor = Floor::read().unwrap();
     if std::env::var_os("UPDATE_FLOOR").is_some() {
         floor.raised(&outcome).write().unwrap();
@@ -16,36 +15,31 @@ async fn recorded_scenarios_match_as_often_as_ever() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_through_the_leader_of_three() {
-    replay_through_member_of_three(0).await;
+    hold(&Floor::read().unwrap(), &replay_through(3, 0).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_through_a_follower_of_three() {
-    replay_through_member_of_three(1).await;
+    hold(&Floor::read().unwrap(), &replay_through(3, 1).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_through_the_other_follower_of_three() {
-    replay_through_member_of_three(2).await;
+    hold(&Floor::read().unwrap(), &replay_through(3, 2).await);
 }
 
-/// Replays everything against a new cluster of three, through the member `after_leader` places after its leader.
-async fn replay_through_member_of_three(after_leader: usize) {
-    let cluster = Cluster::start(recorded(3)).await.unwrap();
-    let member = (cluster.leader().await.unwrap() + after_leader) % 3;
-    let outcome = replay_through(&cluster, member).await;
-    hold(&Floor::read().unwrap(), &outcome);
-}
-
-/// A cluster without the loops that did not run where the scenarios were recorded.
-fn recorded(nodes: usize) -> Options {
-    let flags = vec!["--controllers=*,-clusterrole-aggregation-controller".to_owned()];
-    Options { flags, ..Options::nodes(nodes) }
-}
-
-async fn replay_through(cluster: &Cluster, node: usize) -> Outcome {
-    let scenarios = load(&folder(), &Selection::default()).unwrap();
-    let outcome = replay(&scenarios, &Users::of(cluster, node).unwrap()).await.unwrap();
+/// Replays everything against new clusters of `nodes` members, through the member `after_leader` places after the leader.
+/// Scenarios that need more than a server's defaults have a cluster of their own.
+async fn replay_through(nodes: usize, after_leader: usize) -> Outcome {
+    let mut outcome = Outcome::default();
+    for needs in [&[][..], &["serviceaccounts", "controllers"]] {
+        let needs: Vec<_> = needs.iter().map(|&needed| needed.to_owned()).collect();
+        let cluster = Cluster::start(recorded(nodes, &needs)).await.unwrap();
+        let member = (cluster.leader().await.unwrap() + after_leader) % nodes;
+        let selection = Selection { needs, ..Selection::default() };
+        let scenarios = load(&folder(), &selection).unwrap();
+        outcome.add(replay(&scenarios, &Users::of(&cluster, member).unwrap()).await.unwrap());
+    }
     eprintln!("{}", outcome.table());
     outcome
 }

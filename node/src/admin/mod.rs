@@ -1,14 +1,16 @@
-//! `orch cluster`: the administrator's side of [`crate::run`]'s cluster paths.
+//! `orch cluster`, and `orch encryption rewrite` of running members: the administrator's side of [`crate::run`]'s paths.
 //!
 //! A client like any other: it reads a client configuration, speaks HTTPS, and knows nothing of the store.
 
 mod access;
 mod command;
 mod request;
+mod rewrite;
 
 pub use access::{Access, AccessError};
 pub use command::run;
 pub use request::RequestError;
+pub use rewrite::rewrite_running;
 
 #[cfg(test)]
 mod tests;

@@ -151,7 +151,7 @@ impl Authority {
 }
 
 /// Makes a key pair for signing service account tokens: private and public key as PEM.
-pub(super) fn token_keys() -> Result<(String, String), CertsError> {
+pub(crate) fn token_keys() -> Result<(String, String), CertsError> {
     let failed = |source| CertsError::Make { name: "service-account".to_owned(), source };
     let key = KeyPair::generate().map_err(failed)?;
     Ok((key.serialize_pem(), key.public_key_pem()))

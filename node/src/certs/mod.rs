@@ -11,6 +11,7 @@ mod inspect;
 mod layout;
 mod renew;
 
+pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use file::{replace_file, write_new};
 pub use init::{admin_leaf, init, peer_leaf, server_leaf};

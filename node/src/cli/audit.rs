@@ -69,6 +69,44 @@ pub struct AuditArgs {
     /// Bytes of a batch above which it is divided
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, help_heading = AUDIT)]
     pub audit_log_truncate_max_batch_size: usize,
+    /// Where events are posted in batches: a client configuration (kubeconfig) whose server is the URL
+    #[arg(long, value_name = "FILE", help_heading = AUDIT)]
+    pub audit_webhook_config_file: Option<PathBuf>,
+    /// As --audit-log-mode, for the webhook
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = AuditMode::Batch, help_heading = AUDIT)]
+    pub audit_webhook_mode: AuditMode,
+    /// Pause before a batch is posted a second time; it grows with each of five attempts
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = AUDIT)]
+    pub audit_webhook_initial_backoff: Duration,
+    /// Events that wait to be posted, in mode batch
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, help_heading = AUDIT)]
+    pub audit_webhook_batch_buffer_size: usize,
+    /// Events of one batch, in mode batch
+    #[arg(long, value_name = "COUNT", default_value_t = 400, help_heading = AUDIT)]
+    pub audit_webhook_batch_max_size: usize,
+    /// How long a batch waits to fill, in mode batch
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration, help_heading = AUDIT)]
+    pub audit_webhook_batch_max_wait: Duration,
+    /// Limit the batches a second, in mode batch
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value = "true", action = ArgAction::Set, help_heading = AUDIT)]
+    pub audit_webhook_batch_throttle_enable: bool,
+    /// Batches a second, if they are limited
+    #[arg(long, value_name = "RATE", default_value_t = 10.0, help_heading = AUDIT)]
+    pub audit_webhook_batch_throttle_qps: f64,
+    /// Batches at once after a pause, if they are limited
+    #[arg(long, value_name = "COUNT", default_value_t = 15, help_heading = AUDIT)]
+    pub audit_webhook_batch_throttle_burst: u32,
+    /// Cut events and batches that are too long
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value = "false", action = ArgAction::Set, help_heading = AUDIT)]
+    pub audit_webhook_truncate_enabled: bool,
+    /// Bytes of an event above which its objects are left out, and without them the event
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, help_heading = AUDIT)]
+    pub audit_webhook_truncate_max_event_size: usize,
+    /// Bytes of a batch above which it is divided
+    #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, help_heading = AUDIT)]
+    pub audit_webhook_truncate_max_batch_size: usize,
 }
 
 /// Form of the lines of an audit log.

@@ -6,7 +6,7 @@ use std::time::Duration;
 const SPAN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Parses a sequence of whole or decimal numbers with units `ms`, `s`, `m`, `h`, in any order.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(expected());

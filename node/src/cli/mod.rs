@@ -4,27 +4,38 @@
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
 //! port or touches a data directory.
 
+mod admission;
 mod audit;
+mod authentication;
+mod authorization;
 mod certs;
 mod cluster;
 mod duration;
+mod encryption;
 mod file;
+mod flow;
 mod node;
 mod parse;
+mod service_accounts;
 mod size;
 
+pub use admission::AdmissionArgs;
 pub use audit::{AuditArgs, AuditFormat, AuditMode};
+pub use authentication::AuthenticationArgs;
+pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
+pub(crate) use duration::parse_duration;
+pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
 pub use file::FileError;
+pub use flow::FlowArgs;
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
 };
 pub use parse::{ParseError, parse};
+pub use service_accounts::ServiceAccountArgs;
 pub(crate) use size::format_size;
-
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -52,25 +63,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What to do with records at rest.
-#[derive(Debug, Subcommand)]
-pub enum EncryptionCommand {
-    /// Rewrite every record, with progress; goes on where an interrupted one ended
-    #[command(after_help = "Example, member by member:\n  \
-        orch encryption rewrite --data-dir /var/lib/orch --encryption-provider-config keys.yaml")]
-    Rewrite {
-        /// Directory of the node's data; the node must not run
-        #[arg(long, value_name = "DIR")]
-        data_dir: PathBuf,
-        /// The keys: the first provider of a resource writes, the others may still be needed to read
-        #[arg(long, value_name = "FILE")]
-        encryption_provider_config: PathBuf,
-        /// Brand of the cluster's names
-        #[arg(long, value_name = "BRAND", default_value = "orch")]
-        brand: BrandName,
-    },
-}
-
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -86,7 +78,7 @@ pub enum Command {
     /// Show and change the members of a running cluster
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Encrypt the records of a stopped node with the keys that new records get
+    /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),
     /// Print the version

@@ -11,8 +11,14 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
+use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
+use super::authentication::AuthenticationArgs;
+use super::authorization::AuthorizationArgs;
 use super::duration::parse_duration;
+use super::encryption::EncryptionArgs;
+use super::flow::FlowArgs;
+use super::service_accounts::ServiceAccountArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -114,10 +120,9 @@ pub struct SharedArgs {
     /// Port of HTTPS; 0 picks a free one, printed and written to DATA_DIR/endpoints.json
     #[arg(long, value_name = "PORT", default_value_t = 6443, help_heading = NETWORK)]
     pub secure_port: u16,
-    /// Keys with which records are encrypted on the disk: an EncryptionConfiguration as of the reference, with the providers
-    /// aesgcm, secretbox (XChaCha20-Poly1305) and identity. See docs/encryption.md
-    #[arg(long, value_name = "FILE", help_heading = STORE)]
-    pub encryption_provider_config: Option<PathBuf>,
+    /// Flags of the encryption of records.
+    #[command(flatten)]
+    pub encryption: EncryptionArgs,
     /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub token_auth_file: Option<PathBuf>,
@@ -130,10 +135,16 @@ pub struct SharedArgs {
     /// Private key of --tls-cert-file
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Serve requests without credentials as system:anonymous instead of refusing them
+    /// Serve requests without credentials as system:anonymous instead of refusing them [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        default_value = "false", action = ArgAction::Set, help_heading = IDENTITY)]
-    pub anonymous_auth: bool,
+        action = ArgAction::Set, help_heading = IDENTITY)]
+    pub anonymous_auth: Option<bool>,
+    /// How other servers and configured issuers say who a user is.
+    #[command(flatten)]
+    pub authentication: AuthenticationArgs,
+    /// Who decides what a user may do.
+    #[command(flatten)]
+    pub authorization: AuthorizationArgs,
     /// Product names on the wire: orch, or kubernetes, which serves that ecosystem's clients. Chosen when the cluster is
     /// made and kept [default: orch for a new cluster]
     #[arg(long, value_name = "BRAND", help_heading = STORE)]
@@ -163,10 +174,19 @@ pub struct SharedArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,
 
+    /// Flags of admission plugins.
+    #[command(flatten)]
+    pub admission: AdmissionArgs,
+    /// Flags of tokens.
+    #[command(flatten)]
+    pub service_accounts: ServiceAccountArgs,
     /// Background loops to run: `*` for all, NAME for this one, -NAME for all but this one; separated by commas. Names are
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: Selection,
+    /// Flags of flow control.
+    #[command(flatten)]
+    pub flow: FlowArgs,
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,
@@ -190,7 +210,7 @@ pub type Anonymous = orch_api::authn::AnonymousAccess;
 impl SharedArgs {
     /// The value of `--anonymous-auth`.
     pub fn anonymous(&self) -> Anonymous {
-        if self.anonymous_auth { Anonymous::Allowed } else { Anonymous::Refused }
+        if self.anonymous_auth == Some(true) { Anonymous::Allowed } else { Anonymous::Refused }
     }
 }
 

@@ -79,7 +79,7 @@ fn dev_needs_no_flags() {
     assert_eq!(arguments.shared.event_ttl, Duration::from_secs(3600));
     assert_eq!(arguments.shared.state_quota, 4 << 30);
     assert_eq!(arguments.shared.brand, None);
-    assert!(!arguments.no_scheduler && !arguments.shared.anonymous_auth);
+    assert!(!arguments.no_scheduler && arguments.shared.anonymous_auth.is_none());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn booleans_are_given_alone_or_with_a_value() {
     assert!(dev("--no-scheduler").no_scheduler);
     assert!(dev("--no-scheduler=true").no_scheduler);
     assert!(!dev("--no-scheduler=false").no_scheduler);
-    assert!(dev("--anonymous-auth --secure-port 0").shared.anonymous_auth);
+    assert_eq!(dev("--anonymous-auth --secure-port 0").shared.anonymous_auth, Some(true));
     refuses("orch dev --anonymous-auth=maybe", "--anonymous-auth");
 }
 
@@ -157,7 +157,7 @@ fn a_file_holds_the_flags_under_their_names() {
         let found = served(with_file("serve", name, text, ""));
         assert_eq!(found.name.as_deref(), Some("a"));
         assert_eq!(found.shared.secure_port, 7443);
-        assert!(found.shared.anonymous_auth);
+        assert_eq!(found.shared.anonymous_auth, Some(true));
         assert_eq!(found.shared.watch_history, Duration::from_secs(600));
         assert_eq!(found.initial_cluster, "a=h1:1,b=h2:1".parse().ok());
         assert_eq!(found.shared.feature_gates.0.get("APIListChunking"), Some(&false));
@@ -168,7 +168,7 @@ fn a_file_holds_the_flags_under_their_names() {
 fn a_flag_wins_over_the_file() {
     let text = "secure-port = 7443\nanonymous-auth = true\nv = 4\n[initial-cluster]\na = \"h:1\"\n";
     let found = served(with_file("serve", "c.toml", text, "--secure-port 0 --anonymous-auth=false"));
-    assert_eq!((found.shared.secure_port, found.shared.anonymous_auth, found.shared.v), (0, false, 4));
+    assert_eq!((found.shared.secure_port, found.shared.anonymous_auth, found.shared.v), (0, Some(false), 4));
     let found = served(with_file("serve", "c.toml", text, "--join h:1"));
     assert_eq!((found.join.as_deref(), found.initial_cluster), (Some("h:1"), None));
 }

@@ -8,6 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
 use serde::Deserialize;
 
+use super::cipher::Algorithm;
+use super::kms::{FileKms, PluginConfig};
+
 /// Bytes of the largest file: a few hundred keys.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -20,7 +23,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    fn at(field: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(super) fn at(field: impl Into<String>, reason: impl Into<String>) -> Self {
         ConfigError { field: field.into(), reason: reason.into() }
     }
 }
@@ -46,7 +49,7 @@ struct FileProvider {
     aesgcm: Option<FileKeys>,
     secretbox: Option<FileKeys>,
     aescbc: Option<serde_json::Value>,
-    kms: Option<serde_json::Value>,
+    kms: Option<FileKms>,
     identity: Option<Nothing>,
 }
 
@@ -65,15 +68,6 @@ struct FileKeys {
 struct FileKey {
     name: String,
     secret: String,
-}
-
-/// How a key encrypts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    /// AES-GCM with 128 or 256 bits and a random nonce of 96 bits.
-    AesGcm,
-    /// XChaCha20-Poly1305 with a random nonce of 192 bits, under the reference's name `secretbox`.
-    XChaCha,
 }
 
 impl Algorithm {
@@ -100,6 +94,8 @@ pub(super) struct Key {
 pub(super) enum Provider {
     /// Keys, by their place in [`Config::keys`]; the first one writes.
     Keys(Vec<usize>),
+    /// The data keys of a plugin, by its place in [`Config::plugins`].
+    Kms(usize),
     /// Records in clear.
     Identity,
 }
@@ -115,6 +111,8 @@ pub(super) struct Entry {
 pub(super) struct Config {
     /// Every key, each name once.
     pub(super) keys: Vec<Key>,
+    /// Every KMS plugin, each name once.
+    pub(super) plugins: Vec<PluginConfig>,
     /// The entries; the first that matches a resource counts.
     pub(super) entries: Vec<Entry>,
 }
@@ -178,7 +176,7 @@ impl Config {
         if file.resources.is_empty() {
             return Err(ConfigError::at("resources", "at least one entry is needed"));
         }
-        let mut config = Config { keys: Vec::new(), entries: Vec::new() };
+        let mut config = Config { keys: Vec::new(), plugins: Vec::new(), entries: Vec::new() };
         for (at, entry) in file.resources.into_iter().enumerate() {
             let parsed = config.entry(entry, &format!("resources[{at}]"), brand)?;
             config.entries.push(parsed);
@@ -219,15 +217,32 @@ impl Config {
                 "aescbc does not authenticate what it encrypts and is not supported; use aesgcm or secretbox";
             return Err(ConfigError::at(path, reason));
         }
-        if kms.is_some() {
-            return Err(ConfigError::at(path, "kms is not supported; use aesgcm or secretbox"));
+        match (aesgcm, secretbox, kms, identity) {
+            (Some(keys), None, None, None) => self.keys_of(keys, Algorithm::AesGcm, path),
+            (None, Some(keys), None, None) => self.keys_of(keys, Algorithm::XChaCha, path),
+            (None, None, Some(kms), None) => self.plugin_of(kms, path),
+            (None, None, None, Some(Nothing {})) => Ok(Provider::Identity),
+            _ => Err(ConfigError::at(path, "exactly one of aesgcm, secretbox, kms and identity is expected")),
         }
-        match (aesgcm, secretbox, identity) {
-            (Some(keys), None, None) => self.keys_of(keys, Algorithm::AesGcm, path),
-            (None, Some(keys), None) => self.keys_of(keys, Algorithm::XChaCha, path),
-            (None, None, Some(Nothing {})) => Ok(Provider::Identity),
-            _ => Err(ConfigError::at(path, "exactly one of aesgcm, secretbox and identity is expected")),
+    }
+
+    fn plugin_of(&mut self, kms: FileKms, path: &str) -> Result<Provider, ConfigError> {
+        let plugin = PluginConfig::parse(kms, path)?;
+        // few: the plugins of a file.
+        if self.plugins.iter().any(|other| other.name == plugin.name) {
+            let reason = format!("duplicate KMS provider name {}, names must be unique", plugin.name);
+            return Err(ConfigError::at(format!("{path}.kms.name"), reason));
         }
+        self.plugins.push(plugin);
+        Ok(Provider::Kms(self.plugins.len() - 1))
+    }
+
+    /// Whether the plugin at this place encrypts new records.
+    pub(super) fn writes(&self, plugin: usize) -> bool {
+        let first =
+            |entry: &Entry| matches!(entry.providers.first(), Some(Provider::Kms(at)) if *at == plugin);
+        // few: the entries of a file.
+        self.entries.iter().any(first)
     }
 
     fn keys_of(&mut self, keys: FileKeys, algorithm: Algorithm, path: &str) -> Result<Provider, ConfigError> {
@@ -314,7 +329,11 @@ mod tests {
             (file("- resources: [secrets]\n  providers: []\n"), "resources[0].providers"),
             (provider("{identity: {}, aesgcm: {keys: []}}"), "resources[0].providers[0]"),
             (provider("{aesgcm: {keys: []}}"), "resources[0].providers[0].aesgcm.keys"),
-            (provider("{kms: {name: x}}"), "resources[0].providers[0]"),
+            (provider("{kms: {name: x}}"), "resources[0].providers[0].kms.apiVersion"),
+            (
+                provider("{kms: &k {apiVersion: v2, name: x, endpoint: 'unix:///x'}}, {kms: *k}"),
+                "resources[0].providers[1].kms.name",
+            ),
             (
                 provider(&format!("{{secretbox: {{keys: [{{name: a, secret: {secret}}}]}}}}")),
                 "resources[0].providers[0].secretbox.keys[0].secret",

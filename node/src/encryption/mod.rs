@@ -2,28 +2,33 @@
 //!
 //! Owns the keys of `--encryption-provider-config` and what they do to a record; the store decides which records there
 //! are. Keys stay in memory: nothing here logs or shows them.
+//!
+//!     Keyring                  the keys in use; a reload replaces them
+//!       Keys                   those of one configuration file
+//!         Cipher               a key of the file
+//!         Plugin -> DataKeys   a KMS plugin, and the keys that it has sealed
 
+mod cipher;
 mod config;
+mod keyring;
+mod kms;
 mod rewrite;
+mod rewriter;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use chacha20poly1305::aead::{Aead, Payload};
-use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
-use orch_proto::Brand;
 use orch_raft::disk::cipher::{CipherError, KeyName, RecordCipher};
-use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use ring::rand::{SecureRandom, SystemRandom};
 
+use self::cipher::Cipher;
 pub use self::config::ConfigError;
-use self::config::{Algorithm, Config, Key, Provider};
+use self::config::{Config, Provider};
+pub use self::keyring::{Keyring, Reload};
+use self::kms::{Failure, PREFIX, Pace, Plugin, plugin_of};
 pub use self::rewrite::{RewriteError, rewrite};
-
-const AES_NONCE_BYTES: usize = 12;
-const XCHACHA_NONCE_BYTES: usize = 24;
+pub use self::rewriter::{Rewriter, View};
 
 /// Why the keys cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -37,55 +42,50 @@ pub enum EncryptionError {
     /// The file is no configuration.
     #[error("encryption configuration: {0}")]
     Config(#[from] ConfigError),
+    /// The system starts no thread for a KMS plugin.
+    #[error("cannot start a thread for a KMS plugin")]
+    Thread(#[source] std::io::Error),
+    /// A plugin whose keys are to encrypt new records cannot be used.
+    #[error("{0}")]
+    Plugin(String),
+    /// The process keeps the configurations of its reloads.
+    #[error("the encryption configuration was reloaded too often; restart the node to take it up")]
+    TooManyReloads,
+    /// A reloaded configuration lacks a key.
+    #[error(
+        "stored records need key {0}, which the configuration lacks (`orch encryption rewrite` replaces it)"
+    )]
+    StillNeeded(String),
 }
 
-/// The keys of a node.
+/// The keys of one configuration.
 struct Keys {
     config: Config,
     names: Vec<KeyName>,
-    ciphers: Vec<Cipher>,
-    random: SystemRandom,
-}
-
-enum Cipher {
-    Aes(Box<LessSafeKey>),
-    XChaCha(Box<XChaCha20Poly1305>),
-}
-
-impl Cipher {
-    fn new(key: &Key) -> Option<Cipher> {
-        match key.algorithm {
-            Algorithm::AesGcm => {
-                let algorithm = if key.secret.len() == 16 { &AES_128_GCM } else { &AES_256_GCM };
-                UnboundKey::new(algorithm, &key.secret)
-                    .ok()
-                    .map(|key| Cipher::Aes(Box::new(LessSafeKey::new(key))))
-            }
-            Algorithm::XChaCha => {
-                let cipher = XChaCha20Poly1305::new_from_slice(&key.secret).ok()?;
-                Some(Cipher::XChaCha(Box::new(cipher)))
-            }
-        }
-    }
-}
-
-/// Loads the keys in the file at `path`, for a cluster of `brand`.
-///
-/// # Errors
-/// The file cannot be read, or a field of it is wrong.
-pub fn load(path: &Path, brand: &Brand) -> Result<Arc<dyn RecordCipher>, EncryptionError> {
-    if std::fs::metadata(path)?.len() > config::FILE_BYTES_MAX {
-        return Err(EncryptionError::TooLarge);
-    }
-    Ok(Arc::new(Keys::new(Config::parse(&std::fs::read_to_string(path)?, brand)?)))
+    ciphers: Vec<Arc<Cipher>>,
+    plugins: Vec<Arc<Plugin>>,
+    pace: Pace,
 }
 
 impl Keys {
-    fn new(config: Config) -> Keys {
+    /// Starts the plugins of `config`; those that `before` has are kept.
+    fn new(config: Config, before: Option<&Keys>, pace: Pace) -> Result<Keys, EncryptionError> {
         // The parser has checked names and lengths.
         let names = config.keys.iter().filter_map(|key| KeyName::new(&key.name)).collect();
-        let ciphers = config.keys.iter().filter_map(Cipher::new).collect();
-        Keys { config, names, ciphers, random: SystemRandom::new() }
+        let ciphers = config.keys.iter().filter_map(|key| Cipher::new(key.algorithm, &key.secret));
+        let ciphers = ciphers.map(Arc::new).collect();
+        let mut plugins = Vec::with_capacity(config.plugins.len());
+        for plugin in &config.plugins {
+            let known = before.and_then(|before| before.plugin(&plugin.name));
+            plugins.push(match known {
+                Some(known) if known.config() == plugin => Arc::clone(known),
+                known => {
+                    let started = Plugin::start(plugin.clone(), known.map(|known| &**known), pace);
+                    Arc::new(started.map_err(EncryptionError::Thread)?)
+                }
+            });
+        }
+        Ok(Keys { config, names, ciphers, plugins, pace })
     }
 
     /// The providers of a resource; `None` where the configuration does not name it.
@@ -95,23 +95,59 @@ impl Keys {
         Some(&entry.providers)
     }
 
-    fn cipher(&self, key: &str) -> Option<&Cipher> {
+    fn plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
+        // few: the plugins of a file.
+        self.plugins.iter().find(|plugin| plugin.config().name == name)
+    }
+
+    fn cipher(&self, key: &str) -> Option<Arc<Cipher>> {
+        if let Some(plugin) = plugin_of(key) {
+            return self.plugin(plugin)?.cipher(key);
+        }
         // few: the keys of a file.
         let place = self.config.keys.iter().position(|own| own.name == key)?;
-        self.ciphers.get(place)
+        self.ciphers.get(place).cloned()
     }
+
+    /// Gets a data key of each plugin that encrypts new records, and looks at the others.
+    fn look_at_plugins(&self, deadline: Instant) -> Result<(), (KeyName, Failure)> {
+        for (at, plugin) in self.plugins.iter().enumerate() {
+            match self.config.writes(at) {
+                true => plugin.look(deadline).map_err(|failure| (key_to_come(plugin), failure))?,
+                // Its stored keys are open: it is needed for nothing until the next start. The health tells.
+                false => drop(plugin.look(Instant::now())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name for the data keys of a plugin that has sealed none. No cipher has it: a record that asks for it is refused and never
+/// written in clear.
+fn key_to_come(plugin: &Plugin) -> KeyName {
+    let name = format!("{PREFIX}:{}:none", plugin.config().name);
+    KeyName::new(&name).expect("a plugin's name has at most 128 bytes")
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("names", &self.names).finish_non_exhaustive()
+        let (names, plugins) = (&self.names, &self.plugins);
+        f.debug_struct("Keys").field("names", names).field("plugins", plugins).finish_non_exhaustive()
     }
+}
+
+fn unusable(key: &KeyName, reason: &impl ToString) -> CipherError {
+    CipherError::Unusable { key: key.to_string(), reason: reason.to_string() }
 }
 
 impl RecordCipher for Keys {
     fn writing_key(&self, resources: &[&str]) -> Option<KeyName> {
         let first = |resource: &&str| match self.providers(resource)?.first()? {
             Provider::Keys(places) => self.names.get(*places.first()?).cloned(),
+            Provider::Kms(place) => {
+                let plugin = self.plugins.get(*place)?;
+                Some(plugin.current().unwrap_or_else(|| key_to_come(plugin)))
+            }
             Provider::Identity => None,
         };
         resources.iter().find_map(first)
@@ -120,12 +156,30 @@ impl RecordCipher for Keys {
     fn reads_plain(&self, resources: &[&str]) -> bool {
         resources.iter().all(|resource| {
             let providers = self.providers(resource);
+            // few: the providers of an entry.
             providers.is_none_or(|all| all.iter().any(|provider| matches!(provider, Provider::Identity)))
         })
     }
 
     fn holds(&self, key: &str) -> bool {
         self.cipher(key).is_some()
+    }
+
+    fn unlock(&self, stored: &[(KeyName, Bytes)]) -> Result<(), CipherError> {
+        let deadline = Instant::now() + self.pace.start;
+        for (name, sealed) in stored {
+            // The disk refuses a key whose plugin is missing.
+            let Some(plugin) = plugin_of(name.as_str()).and_then(|plugin| self.plugin(plugin)) else {
+                continue;
+            };
+            plugin.open(name, sealed, deadline).map_err(|failure| unusable(name, &failure))?;
+        }
+        self.look_at_plugins(deadline).map_err(|(key, failure)| unusable(&key, &failure))
+    }
+
+    fn sealed(&self, key: &KeyName) -> Bytes {
+        let plugin = plugin_of(key.as_str()).and_then(|plugin| self.plugin(plugin));
+        plugin.map(|plugin| plugin.sealed(key.as_str())).unwrap_or_default()
     }
 
     fn encrypt(
@@ -135,54 +189,13 @@ impl RecordCipher for Keys {
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), CipherError> {
-        let unusable =
-            |reason: &str| CipherError::Unusable { key: key.to_string(), reason: reason.to_owned() };
         let cipher = self.cipher(key.as_str()).ok_or_else(|| CipherError::Missing(key.to_string()))?;
-        let no_randomness = || unusable("the system gives no random numbers");
-        match cipher {
-            Cipher::Aes(cipher) => {
-                let mut nonce = [0; AES_NONCE_BYTES];
-                self.random.fill(&mut nonce).map_err(|_| no_randomness())?;
-                let start = out.len() + AES_NONCE_BYTES;
-                out.reserve(AES_NONCE_BYTES + plain.len() + cipher.algorithm().tag_len());
-                out.extend_from_slice(&nonce);
-                out.extend_from_slice(plain);
-                let nonce = Nonce::assume_unique_for_key(nonce);
-                let tag = cipher.seal_in_place_separate_tag(nonce, Aad::from(associated), &mut out[start..]);
-                out.extend_from_slice(tag.map_err(|_| unusable("the record is too large"))?.as_ref());
-            }
-            Cipher::XChaCha(cipher) => {
-                let mut nonce = [0; XCHACHA_NONCE_BYTES];
-                self.random.fill(&mut nonce).map_err(|_| no_randomness())?;
-                let payload = Payload { msg: plain, aad: associated };
-                let sealed = cipher.encrypt(XNonce::from_slice(&nonce), payload);
-                out.extend_from_slice(&nonce);
-                out.extend_from_slice(&sealed.map_err(|_| unusable("the record is too large"))?);
-            }
-        }
-        Ok(())
+        cipher.seal(associated, plain, out).map_err(|error| unusable(key, &error))
     }
 
     fn decrypt(&self, key: &str, associated: &[u8], sealed: &[u8]) -> Result<Bytes, CipherError> {
         let cipher = self.cipher(key).ok_or_else(|| CipherError::Missing(key.to_owned()))?;
-        let forged = || CipherError::Forged(key.to_owned());
-        match cipher {
-            Cipher::Aes(cipher) => {
-                let (nonce, body) = sealed.split_first_chunk::<AES_NONCE_BYTES>().ok_or_else(forged)?;
-                let mut body = body.to_vec();
-                let nonce = Nonce::assume_unique_for_key(*nonce);
-                let length = cipher.open_in_place(nonce, Aad::from(associated), &mut body);
-                let length = length.map_err(|_| forged())?.len();
-                body.truncate(length);
-                Ok(body.into())
-            }
-            Cipher::XChaCha(cipher) => {
-                let (nonce, body) = sealed.split_at_checked(XCHACHA_NONCE_BYTES).ok_or_else(forged)?;
-                let payload = Payload { msg: body, aad: associated };
-                let plain = cipher.decrypt(XNonce::from_slice(nonce), payload);
-                plain.map(Bytes::from).map_err(|_| forged())
-            }
-        }
+        cipher.open(associated, sealed).ok_or_else(|| CipherError::Forged(key.to_owned()))
     }
 }
 
@@ -199,7 +212,7 @@ mod tests {
             "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n\
              resources:\n- resources: [secrets]\n  providers: [{providers}]\n"
         );
-        Keys::new(Config::parse(&text, &ORCH).unwrap())
+        Keys::new(Config::parse(&text, &ORCH).unwrap(), None, Pace::default()).unwrap()
     }
 
     fn provider(kind: &str, name: &str, fill: u8) -> String {

@@ -3,13 +3,15 @@
 //! Owns the command. The store does the work, and goes on where an interrupted one ended.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use orch_proto::Brand;
 use orch_raft::disk::DiskError;
 use orch_raft::disk::rocks::{DataDirectory, OpenError, RocksDisk};
 
-use super::{EncryptionError, load};
+use super::{EncryptionError, Keyring};
 
 /// Records between two lines of progress: a line every few seconds.
 const SHOWN_EVERY: u64 = 100_000;
@@ -38,10 +40,10 @@ pub enum RewriteError {
 pub fn rewrite(
     data_dir: &std::path::Path,
     config: &std::path::Path,
-    brand: &Brand,
+    brand: &'static Brand,
     out: &mut dyn Write,
 ) -> Result<(), RewriteError> {
-    let keys = load(config, brand)?;
+    let keys = Arc::new(Keyring::load(config, brand)?);
     let path: PathBuf = data_dir.join("store");
     let disk = RocksDisk::open_locked(DataDirectory::lock(&path)?, Some(keys))?;
     let mut shown = 0;
@@ -53,6 +55,7 @@ pub fn rewrite(
             failed =
                 writeln!(out, "{examined} of about {estimated} records, {} rewritten", progress.rewritten);
         }
+        ControlFlow::Continue(())
     })?;
     failed?;
     writeln!(out, "{rewritten}")?;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::Router;
+use orch_api::admission::Chain;
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::Authenticator;
+use orch_api::authn::bootstrap_token::BootstrapTokens;
 use orch_api::controllers;
 use orch_api::gate::Gate;
 use orch_api::http::Api as ResourceApi;
@@ -15,10 +17,11 @@ use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster;
 use super::error::RunError;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
+use super::{authentication, authorization, cluster, encryption};
+use crate::encryption::Rewriter;
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -34,29 +37,58 @@ impl Api {
         handle: Handle,
         cluster: &ClusterIdentity,
         secure_port: u16,
+        rewriter: Arc<Rewriter>,
     ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
-        let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
-        let gate = Gate::builtin(brand, authenticator);
+        let mut authenticator = Authenticator::new(brand, tokens, plan.anonymous);
+        if plan.service_accounts.accepts_bootstrap_tokens {
+            authenticator = authenticator.with(Box::new(BootstrapTokens::new(brand)));
+        }
         let stopping = CancellationToken::new();
-        let auditor = plan.audit.auditor(brand)?;
+        let auditor = plan.audit.auditor(brand);
         plan.audit.follow(stopping.clone());
-        let pipeline = Arc::new(Pipeline::new(
+        let reached_at = host_port(&plan.advertise, secure_port);
+        let accounts = plan.service_accounts.start(brand, &reached_at, stopping.clone());
+        let authenticator = authentication::extend(
+            authenticator,
+            &plan.authentication,
+            brand,
+            accounts.settings(),
+            &stopping,
+        )?;
+        let gate = Gate::with_service_accounts(brand, authenticator, accounts);
+        authorization::start(&plan.authorization, brand, &gate, stopping.clone())?;
+        let mut pipeline = Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),
             TokenKey::new(cluster.token_key),
             Arc::new(SystemAmbient),
             plan.features,
             gate.clone(),
-        ));
-        let options = controllers::Options { event_ttl: plan.event_ttl, selection: plan.controllers.clone() };
+        );
+        pipeline.admission = Chain::selected(&plan.admission);
+        let pipeline = Arc::new(pipeline);
+        let options = controllers::Options {
+            event_ttl: plan.event_ttl,
+            selection: plan.controllers.clone(),
+            root_ca: Some(plan.service_accounts.root_ca.clone()),
+        };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
-        let resources = ResourceApi::new(pipeline, stopping.clone());
-        let resources =
-            resources.audited_by(auditor.clone()).reached_at(&host_port(&plan.advertise, secure_port));
-        let router = cluster::router(handle, gate, auditor).merge(resources.router());
+        let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
+        let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
+        let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
+        let resources = match &plan.keys {
+            Some(keys) if keys.has_plugins() || plan.reloads_keys => {
+                let keys = Arc::clone(keys);
+                resources.with_check(encryption::KMS_CHECK, move || keys.plugins_are_healthy())
+            }
+            _ => resources,
+        };
+        let rewrites = encryption::router(&plan.name, rewriter);
+        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone(), auditor.clone());
+        let router = cluster::router(handle, gate, auditor).merge(rewrites).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

@@ -3,21 +3,26 @@
 //! Owns checking the flags, opening the sinks once, reading the policy again when its file changes, and storing what is
 //! left in the buffers when the node stops.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use arc_swap::ArcSwap;
 use orch_api::ambient::SystemAmbient;
 use orch_api::audit::policy::PolicyError;
 use orch_api::audit::{Auditor, Policy, Sink};
+use orch_api::egress::{Egress, Url};
 use orch_proto::Brand;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
-use crate::audit::{BatchOptions, LogOptions, LogSink, Mode, RotationOptions, Target, Throttle};
+use crate::audit::{
+    BatchOptions, LogOptions, LogSink, Mode, RotationOptions, Target, Throttle, WebhookOptions, WebhookSink,
+};
 use crate::cli::{AuditArgs, AuditMode};
+use crate::egress::{TargetFile, read_target};
 use crate::tls;
 
 /// Bytes of the largest policy file: some thousand rules. A larger file is taken for the wrong one.
@@ -50,54 +55,88 @@ pub enum PolicyFileError {
 #[derive(Clone, Debug)]
 pub struct Audit(Option<Arc<Plan>>);
 
-#[derive(Debug)]
 struct Plan {
     policy_file: PathBuf,
     policy: Arc<ArcSwap<Policy>>,
-    log: LogOptions,
-    sinks: Mutex<Option<Sinks>>,
+    log: Option<LogOptions>,
+    webhook: Option<WebhookPlan>,
+    /// Empty until they are opened, and again when the node has stopped.
+    sinks: Mutex<Vec<Opened>>,
 }
 
-struct Sinks(Arc<LogSink>);
+/// A webhook, with the server to ask.
+struct WebhookPlan {
+    options: WebhookOptions,
+    egress: Arc<dyn Egress>,
+    url: Url,
+}
 
-impl std::fmt::Debug for Sinks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sinks")
+#[derive(Clone)]
+enum Opened {
+    Log(Arc<LogSink>),
+    Webhook(Arc<WebhookSink>),
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("policy_file", &self.policy_file).finish_non_exhaustive()
     }
 }
 
 impl Audit {
-    /// Checks the flags and reads the policy. Opens nothing.
+    /// Checks the flags, and reads the policy and the webhook's configuration. Opens nothing.
     pub(super) fn plan(flags: &AuditArgs) -> Result<Audit, RunError> {
-        let log = log_options(flags)?;
-        let (policy_file, log) = match (&flags.audit_policy_file, log) {
-            (Some(file), Some(log)) => (file.clone(), log),
-            (None, Some(_)) => {
+        let (log, webhook) = (log_options(flags)?, webhook_plan(flags)?);
+        let has_sink = log.is_some() || webhook.is_some();
+        let Some(policy_file) = flags.audit_policy_file.clone().filter(|_| has_sink) else {
+            if has_sink {
                 tracing::warn!("no --audit-policy-file: nothing is audited");
-                return Ok(Audit(None));
+            } else if flags.audit_policy_file.is_some() {
+                let sinks = "--audit-log-path or --audit-webhook-config-file";
+                tracing::warn!("--audit-policy-file without {sinks}: nothing is audited");
             }
-            (Some(_), None) => {
-                tracing::warn!("--audit-policy-file without --audit-log-path: nothing is audited");
-                return Ok(Audit(None));
-            }
-            (None, None) => return Ok(Audit(None)),
+            return Ok(Audit(None));
         };
         let policy = read_policy(&policy_file)
             .map_err(|source| RunError::AuditPolicy { path: policy_file.clone(), source })?;
         let policy = Arc::new(ArcSwap::from_pointee(policy));
-        Ok(Audit(Some(Arc::new(Plan { policy_file, policy, log, sinks: Mutex::default() }))))
+        Ok(Audit(Some(Arc::new(Plan { policy_file, policy, log, webhook, sinks: Mutex::default() }))))
     }
 
-    /// Opens the sinks.
+    /// Opens the sinks. Called once, on the runtime.
     pub(super) fn open(&self) -> Result<(), RunError> {
-        self.0.as_ref().map_or(Ok(()), |plan| plan.sink().map(drop))
+        let Some(plan) = &self.0 else { return Ok(()) };
+        let mut opened = Vec::new();
+        if let Some(log) = &plan.log {
+            let sink = LogSink::open(log).map_err(|source| {
+                let path = match &log.target {
+                    Target::File(path, _) => path.clone(),
+                    Target::Stdout => PathBuf::from("-"),
+                };
+                RunError::AuditLog { path, source }
+            })?;
+            opened.push(Opened::Log(Arc::new(sink)));
+        }
+        if let Some(WebhookPlan { options, egress, url }) = &plan.webhook {
+            let sink = WebhookSink::start(*options, egress.clone(), url.clone(), Handle::current());
+            let sink = sink.map_err(|source| RunError::System { action: "start threads", source })?;
+            opened.push(Opened::Webhook(Arc::new(sink)));
+        }
+        *plan.sinks() = opened;
+        Ok(())
     }
 
-    /// The auditor of a cluster of `brand`; `None` where nothing is audited.
-    pub(super) fn auditor(&self, brand: &'static Brand) -> Result<Option<Arc<Auditor>>, RunError> {
-        let Some(plan) = &self.0 else { return Ok(None) };
-        let sink: Arc<dyn Sink> = plan.sink()?;
-        Ok(Some(Auditor::new(brand, plan.policy.clone(), vec![sink], Arc::new(SystemAmbient))))
+    /// The auditor of a cluster of `brand`, with the sinks that are open; `None` where nothing is audited.
+    pub(super) fn auditor(&self, brand: &'static Brand) -> Option<Arc<Auditor>> {
+        let plan = self.0.as_ref()?;
+        let share = |sink: &Opened| -> Arc<dyn Sink> {
+            match sink {
+                Opened::Log(sink) => sink.clone(),
+                Opened::Webhook(sink) => sink.clone(),
+            }
+        };
+        let sinks = plan.sinks().iter().map(share).collect();
+        Some(Auditor::new(brand, plan.policy.clone(), sinks, Arc::new(SystemAmbient)))
     }
 
     /// Reads the policy again when its file has changed, until `stopped`. A wrong one is not taken up.
@@ -115,31 +154,22 @@ impl Audit {
     /// Stores what is left in the buffers. Later events are lost.
     pub(super) async fn stop(&self) {
         let Some(plan) = &self.0 else { return };
-        let sinks = plan.sinks.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Sinks(sink)) = sinks
-            && let Err(error) = tokio::task::spawn_blocking(move || sink.stop()).await
-        {
-            tracing::warn!(%error, "the audit log was not closed");
+        let sinks = std::mem::take(&mut *plan.sinks());
+        for sink in sinks {
+            let stopped = tokio::task::spawn_blocking(move || match sink {
+                Opened::Log(sink) => sink.stop(),
+                Opened::Webhook(sink) => sink.stop(),
+            });
+            if let Err(error) = stopped.await {
+                tracing::warn!(%error, "the audit was not brought to its end");
+            }
         }
     }
 }
 
 impl Plan {
-    fn sink(&self) -> Result<Arc<LogSink>, RunError> {
-        let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Sinks(sink)) = &*sinks {
-            return Ok(sink.clone());
-        }
-        let sink = LogSink::open(&self.log).map_err(|source| {
-            let path = match &self.log.target {
-                Target::File(path, _) => path.clone(),
-                Target::Stdout => PathBuf::from("-"),
-            };
-            RunError::AuditLog { path, source }
-        })?;
-        let sink = Arc::new(sink);
-        *sinks = Some(Sinks(sink.clone()));
-        Ok(sink)
+    fn sinks(&self) -> MutexGuard<'_, Vec<Opened>> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,50 +195,102 @@ fn log_options(flags: &AuditArgs) -> Result<Option<LogOptions>, RunError> {
         };
         Target::File(path.clone(), rotation)
     };
-    let mode = match flags.audit_log_mode {
-        AuditMode::Batch => Mode::Batch(batch_options(flags)?),
-        AuditMode::Blocking => Mode::Blocking,
-        AuditMode::BlockingStrict => Mode::BlockingStrict,
+    let given = SinkFlags {
+        prefix: "audit-log",
+        mode: flags.audit_log_mode,
+        buffer: flags.audit_log_batch_buffer_size,
+        batch: flags.audit_log_batch_max_size,
+        wait: flags.audit_log_batch_max_wait,
+        is_throttled: flags.audit_log_batch_throttle_enable,
+        rate: flags.audit_log_batch_throttle_qps,
+        burst: flags.audit_log_batch_throttle_burst,
+        is_cut: flags.audit_log_truncate_enabled,
+        event_bytes_max: flags.audit_log_truncate_max_event_size,
+        batch_bytes_max: flags.audit_log_truncate_max_batch_size,
     };
-    let (event, batch) = (flags.audit_log_truncate_max_event_size, flags.audit_log_truncate_max_batch_size);
-    let (event_bytes_max, batch_bytes_max) = match flags.audit_log_truncate_enabled {
-        false => (usize::MAX, usize::MAX),
-        true if event == 0 => return Err(flag("audit-log-truncate-max-event-size", "must be positive")),
-        true if batch < event => {
-            let reason = "must be at least --audit-log-truncate-max-event-size";
-            return Err(flag("audit-log-truncate-max-batch-size", reason));
-        }
-        true => (event, batch),
-    };
+    let (mode, (event_bytes_max, batch_bytes_max)) = (given.mode()?, given.bounds()?);
     Ok(Some(LogOptions { target, mode, event_bytes_max, batch_bytes_max }))
 }
 
-fn batch_options(flags: &AuditArgs) -> Result<BatchOptions, RunError> {
-    let (buffer, batch) = (flags.audit_log_batch_buffer_size, flags.audit_log_batch_max_size);
-    if buffer == 0 {
-        return Err(flag("audit-log-batch-buffer-size", "must be positive"));
-    }
-    if batch == 0 || batch > buffer {
-        let reason = "must be positive, and at most --audit-log-batch-buffer-size";
-        return Err(flag("audit-log-batch-max-size", reason));
-    }
-    let throttle = flags.audit_log_batch_throttle_enable.then_some(Throttle {
-        rate: flags.audit_log_batch_throttle_qps,
-        burst: flags.audit_log_batch_throttle_burst,
-    });
-    if let Some(Throttle { rate, burst }) = throttle {
-        if !(rate.is_finite() && rate > 0.0) {
-            return Err(flag("audit-log-batch-throttle-qps", "must be positive"));
-        }
-        if burst == 0 {
-            return Err(flag("audit-log-batch-throttle-burst", "must be positive"));
-        }
-    }
-    Ok(BatchOptions { buffer, batch, wait: flags.audit_log_batch_max_wait, throttle })
+/// The settings of `--audit-webhook-config-file`; `None` without the flag.
+fn webhook_plan(flags: &AuditArgs) -> Result<Option<WebhookPlan>, RunError> {
+    let Some(path) = &flags.audit_webhook_config_file else { return Ok(None) };
+    let given = SinkFlags {
+        prefix: "audit-webhook",
+        mode: flags.audit_webhook_mode,
+        buffer: flags.audit_webhook_batch_buffer_size,
+        batch: flags.audit_webhook_batch_max_size,
+        wait: flags.audit_webhook_batch_max_wait,
+        is_throttled: flags.audit_webhook_batch_throttle_enable,
+        rate: flags.audit_webhook_batch_throttle_qps,
+        burst: flags.audit_webhook_batch_throttle_burst,
+        is_cut: flags.audit_webhook_truncate_enabled,
+        event_bytes_max: flags.audit_webhook_truncate_max_event_size,
+        batch_bytes_max: flags.audit_webhook_truncate_max_batch_size,
+    };
+    let (mode, (event_bytes_max, batch_bytes_max)) = (given.mode()?, given.bounds()?);
+    let TargetFile { target, url } = read_target(path).map_err(RunError::AuditWebhook)?;
+    let initial_backoff = flags.audit_webhook_initial_backoff;
+    let options = WebhookOptions { mode, event_bytes_max, batch_bytes_max, initial_backoff };
+    Ok(Some(WebhookPlan { options, egress: Arc::new(target), url }))
 }
 
-fn flag(name: &str, reason: &str) -> RunError {
-    RunError::Flags(format!("--{name} {reason}"))
+/// The flags that both sinks have.
+struct SinkFlags {
+    /// What their names begin with.
+    prefix: &'static str,
+    mode: AuditMode,
+    buffer: usize,
+    batch: usize,
+    wait: Duration,
+    is_throttled: bool,
+    rate: f64,
+    burst: u32,
+    is_cut: bool,
+    event_bytes_max: usize,
+    batch_bytes_max: usize,
+}
+
+impl SinkFlags {
+    fn mode(&self) -> Result<Mode, RunError> {
+        match self.mode {
+            AuditMode::Blocking => return Ok(Mode::Blocking),
+            AuditMode::BlockingStrict => return Ok(Mode::BlockingStrict),
+            AuditMode::Batch => {}
+        }
+        if self.buffer == 0 {
+            return Err(self.fault("batch-buffer-size", "must be positive"));
+        }
+        if self.batch == 0 || self.batch > self.buffer {
+            return Err(self.fault("batch-max-size", "must be positive, and at most the buffer's size"));
+        }
+        let throttle = self.is_throttled.then_some(Throttle { rate: self.rate, burst: self.burst });
+        if let Some(Throttle { rate, burst }) = throttle {
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(self.fault("batch-throttle-qps", "must be positive"));
+            }
+            if burst == 0 {
+                return Err(self.fault("batch-throttle-burst", "must be positive"));
+            }
+        }
+        Ok(Mode::Batch(BatchOptions { buffer: self.buffer, batch: self.batch, wait: self.wait, throttle }))
+    }
+
+    /// Bytes of the longest event and of the longest batch.
+    fn bounds(&self) -> Result<(usize, usize), RunError> {
+        match (self.event_bytes_max, self.batch_bytes_max) {
+            _ if !self.is_cut => Ok((usize::MAX, usize::MAX)),
+            (0, _) => Err(self.fault("truncate-max-event-size", "must be positive")),
+            (event, batch) if batch < event => {
+                Err(self.fault("truncate-max-batch-size", "must be at least the size of an event"))
+            }
+            bounds => Ok(bounds),
+        }
+    }
+
+    fn fault(&self, name: &str, reason: &str) -> RunError {
+        RunError::Flags(format!("--{}-{name} {reason}", self.prefix))
+    }
 }
 
 #[cfg(test)]
@@ -238,6 +320,7 @@ mod tests {
             ),
             ("--audit-log-truncate-enabled --audit-log-truncate-max-event-size=0", "-max-event-size must"),
             ("--audit-log-truncate-enabled --audit-log-truncate-max-batch-size=1", "-max-batch-size must"),
+            ("--audit-webhook-config-file=/nonexistent/hook.conf", "/nonexistent/hook.conf"),
             ("--audit-policy-file=/nonexistent/policy.yaml", "--audit-policy-file: /nonexistent/policy.yaml"),
         ] {
             let told = plan(&format!("{log} {flags}")).unwrap_err();
@@ -245,8 +328,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_policy_and_a_place_make_an_audit() {
+    #[tokio::test]
+    async fn a_policy_and_a_place_make_an_audit() {
         let directory = tempfile::tempdir().unwrap();
         let (policy, log) = (directory.path().join("policy.yaml"), directory.path().join("audit.log"));
         let flags = format!("--audit-policy-file={} --audit-log-path={}", policy.display(), log.display());
@@ -262,7 +345,7 @@ mod tests {
         assert!(!log.exists(), "a plan writes nothing");
         audit.open().unwrap();
         assert!(log.exists());
-        assert!(audit.auditor(&orch_proto::brand::ORCH).unwrap().is_some());
+        assert!(audit.auditor(&orch_proto::brand::ORCH).is_some());
         for part in flags.split(' ') {
             assert!(plan(part).unwrap().0.is_none(), "{part} alone audits nothing");
         }

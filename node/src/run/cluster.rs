@@ -150,6 +150,16 @@ pub(super) fn router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Audito
         .with_state(handle)
 }
 
+/// Puts paths of the node behind the authentication and authorization of `gate`.
+pub(super) fn guarded(
+    router: Router,
+    handle: Handle,
+    gate: Arc<Gate>,
+    auditor: Option<Arc<Auditor>>,
+) -> Router {
+    router.layer(from_fn_with_state(Guard { gate, handle, auditor }, let_in))
+}
+
 /// Lets users in to the node's own paths.
 #[derive(Clone)]
 struct Guard {
@@ -348,7 +358,7 @@ fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
     json(code, &status)
 }
 
-fn json(code: StatusCode, value: &impl Serialize) -> Response {
+pub(super) fn json(code: StatusCode, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).expect("plain structs and values serialize");
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;

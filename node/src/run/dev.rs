@@ -7,7 +7,7 @@
 //!     DATA_DIR/brand           the cluster's brand
 //!     DATA_DIR/endpoints.json  addresses of the running node
 //!
-//! Certificates are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
+//! Certificates and the key of service account tokens are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
 //! the same authority, so that clients keep working.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,12 +19,13 @@ use time::OffsetDateTime;
 
 use super::audit::Audit;
 use super::brand::brand_of_data;
-use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
+use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use crate::access::authorization::Strictness;
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
-    replace_file, server_leaf, write_new,
+    replace_file, server_leaf, token_keys, write_new,
 };
 use crate::cli::{ClusterMember, DevArgs};
 use crate::kubeconfig::{Server, kubeconfig};
@@ -76,8 +77,17 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens,
-        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+        service_accounts: service_accounts::plan(
+            &shared.service_accounts,
+            layout.token_key(),
+            &layout.authority_certificate(),
+        )?,
+        admission: admission::plan(&shared.admission)?,
         anonymous: shared.anonymous(),
+        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
+        authorization: authorization::plan(&shared.authorization, Strictness::Dev, asked.unwrap_or(&ORCH))?,
         brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
@@ -87,6 +97,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
     })
 }
@@ -146,10 +157,15 @@ fn require_ours(data_dir: &Path) -> Result<(), RunError> {
     Err(RunError::NotOurs { path: data_dir.to_owned() })
 }
 
-/// Makes the authorities if missing, and the pairs if missing, about to expire or lacking a name.
+/// Makes the authorities and the key of tokens if missing, and the pairs if missing, about to expire or lacking a name.
 fn prepare(layout: &Layout, hosts: &[String], brand: &Brand, now: OffsetDateTime) -> Result<(), CertsError> {
     let authority = authority(&layout.authority_certificate(), &layout.authority_key(), "cluster-ca", now)?;
     let peers = authority_of_peers(layout, now)?;
+    if !layout.token_key().exists() {
+        let (key, public_key) = token_keys()?;
+        replace_file(&layout.token_public_key(), &public_key)?;
+        write_new(&layout.token_key(), &key)?;
+    }
     let files = layout.member(NAME);
     let server = server_leaf(NAME, hosts, brand);
     renew_if_needed(&authority, &server, (&files.server_certificate, &files.server_key), now)?;

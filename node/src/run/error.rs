@@ -8,9 +8,11 @@ use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
 use super::audit::PolicyFileError;
 use crate::certs::CertsError;
+use crate::egress::TargetFileError;
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
+use crate::token_keys::KeyFileError;
 
 /// Failures of starting or running a node.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,17 @@ pub enum RunError {
         path: PathBuf,
         /// The line and its fault.
         source: orch_api::authn::TokenFileError,
+    },
+    /// The keys of service account tokens cannot be loaded.
+    #[error("service account tokens")]
+    TokenKeys(#[from] KeyFileError),
+    /// A configuration of authentication or authorization cannot be used.
+    #[error("--{flag}")]
+    Access {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with its file.
+        source: crate::access::FileFault,
     },
     /// The data directory holds files of other programs.
     #[error(
@@ -74,6 +87,9 @@ pub enum RunError {
         /// What is wrong with it.
         source: PolicyFileError,
     },
+    /// The webhook of the audit cannot be used.
+    #[error("--audit-webhook-config-file")]
+    AuditWebhook(#[source] TargetFileError),
     /// The audit log cannot be opened.
     #[error("--audit-log-path: cannot open {path}")]
     AuditLog {

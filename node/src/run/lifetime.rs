@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use orch_api::authn::Authenticator;
 use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
+use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::RocksDisk;
 use orch_raft::transport::tonic::PeerTls;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -19,6 +21,7 @@ use super::api::Api;
 use super::brand;
 use super::cluster::founding_router;
 use super::dev;
+use super::encryption;
 use super::endpoints::Endpoints;
 use super::error::RunError;
 use super::occupancy::occupy;
@@ -27,6 +30,7 @@ use super::signals::Signals;
 use super::starting::Door;
 use super::store::{StoreMember, peer_tls, store_dir};
 use super::threads::{Threads, within};
+use crate::encryption::Rewriter;
 use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
 use crate::tls::{self, Reloader};
@@ -68,6 +72,7 @@ struct Node {
     store: StoreMember,
     endpoints: Endpoints,
     following: CancellationToken,
+    rewriter: Arc<Rewriter>,
 }
 
 async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
@@ -88,6 +93,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     plan.audit.open()?;
     let keys = plan.keys.clone();
     let listening = Listening::open(plan, tls, store).await?;
+    let keys = keys.map(|keys| keys as Arc<dyn RecordCipher>);
     let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory, keys)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
     let mut node = listening.start_store(peer_tls, disk, store).await?;
@@ -166,14 +172,18 @@ impl Listening {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
             let gate = Gate::builtin(brand, authenticator);
-            let auditor = plan.audit.auditor(brand)?;
+            let auditor = plan.audit.auditor(brand);
             door.await_founding(founding_router(store.handle(), gate, auditor));
             if store.handle().identity().cluster.is_none() {
                 // `orch cluster found` and scripts that add this member need the address.
                 endpoints.write(&plan.data_dir)?;
             }
         }
-        Ok(Node { plan, door, server, store, endpoints, following })
+        if let Some(keys) = plan.keys.clone().filter(|_| plan.reloads_keys) {
+            encryption::follow_keys(keys, store.disk(), following.clone());
+        }
+        let rewriter = Arc::new(Rewriter::new(store.disk()));
+        Ok(Node { plan, door, server, store, endpoints, following, rewriter })
     }
 }
 
@@ -187,7 +197,8 @@ impl Node {
             }
         }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
-        let api = Api::new(&mut self.plan, self.store.handle(), &cluster, self.endpoints.secure_port)?;
+        let (handle, port) = (self.store.handle(), self.endpoints.secure_port);
+        let api = Api::new(&mut self.plan, handle, &cluster, port, self.rewriter.clone())?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
             dev::write_admin_config(&self.plan.data_dir, api.brand(), self.endpoints.https.clone())?;
         }
@@ -215,6 +226,7 @@ impl Node {
             tracing::warn!(connections = cut, "connections that did not finish were cut");
         }
         self.following.cancel();
+        self.rewriter.stop().await;
         self.store.shutdown().await;
         if let Err(error) = Endpoints::remove(&self.plan.data_dir) {
             tracing::warn!(error = %Causes(&error), "endpoints.json is left behind");

@@ -6,19 +6,25 @@
 //! Starting: certificates, data directory, ports, store member, API. Stopping: readiness, watches, connections,
 //! leadership, store. A step that fails is an error that names the flag, file or directory.
 
+mod admission;
 mod api;
 mod audit;
+mod authentication;
+mod authorization;
 mod brand;
 mod capacity;
 mod cluster;
 mod dev;
+mod encryption;
 mod endpoints;
 mod error;
+mod flow;
 mod identity;
 mod lifetime;
 mod occupancy;
 mod plan;
 mod serve;
+mod service_accounts;
 mod signals;
 mod starting;
 mod store;
@@ -30,6 +36,7 @@ pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;
 pub use plan::{Kind, Plan};
+pub use service_accounts::ServiceAccountPlan;
 
 use crate::cli::{DevArgs, ServeArgs};
 

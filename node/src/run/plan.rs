@@ -5,16 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_api::admission::PluginSelection;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
-use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::SpaceOptions;
 
 use super::audit::Audit;
+use super::authentication::AuthenticationPlan;
+use super::authorization::AuthorizationPlan;
 use super::error::RunError;
+use super::service_accounts::ServiceAccountPlan;
 use crate::cli::{ClusterMember, SharedArgs};
+use crate::encryption::Keyring;
 use crate::tls::TlsFiles;
 
 /// Settings of a node to start.
@@ -45,11 +49,21 @@ pub struct Plan {
     /// Certificates of the peer port.
     pub peer_tls: PeerFiles,
     /// Keys with which records are encrypted on the disk; `None` without `--encryption-provider-config`.
-    pub keys: Option<Arc<dyn RecordCipher>>,
+    pub keys: Option<Arc<Keyring>>,
+    /// `--encryption-provider-config-automatic-reload`.
+    pub reloads_keys: bool,
     /// Users with static tokens; empty without `--token-auth-file`.
     pub tokens: TokenTable,
+    /// Service account tokens and bootstrap tokens.
+    pub service_accounts: ServiceAccountPlan,
+    /// The admission plugins that are asked.
+    pub admission: PluginSelection,
     /// Whether requests without credentials are served.
     pub anonymous: AnonymousAccess,
+    /// Methods of authentication that ask other servers.
+    pub authentication: AuthenticationPlan,
+    /// Who rules on requests.
+    pub authorization: AuthorizationPlan,
     /// The value of `--brand`.
     pub brand: Option<&'static Brand>,
     /// How long history is kept.
@@ -68,6 +82,8 @@ pub struct Plan {
     pub controllers: Selection,
     /// Feature gates.
     pub features: Features,
+    /// Settings of flow control.
+    pub flow: orch_api::flow::Options,
     /// Which requests are audited, and where.
     pub audit: Audit,
 }
@@ -110,13 +126,6 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
         tracing::warn!(path = %path.display(), "token file: {warning}");
     }
     Ok(table)
-}
-
-/// Loads the keys of `--encryption-provider-config`.
-pub(super) fn keys(shared: &SharedArgs, brand: &Brand) -> Result<Option<Arc<dyn RecordCipher>>, RunError> {
-    let Some(path) = &shared.encryption_provider_config else { return Ok(None) };
-    let loaded = crate::encryption::load(path, brand);
-    loaded.map(Some).map_err(|source| RunError::Encryption { path: path.clone(), source })
 }
 
 /// The feature gates of `--feature-gates`. The flag's parser has refused unknown names.

@@ -7,9 +7,10 @@ use orch_proto::brand::ORCH;
 
 use super::audit::Audit;
 use super::brand::brand_of_data;
-use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
+use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use crate::access::authorization::Strictness;
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
@@ -49,8 +50,17 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens: tokens(shared)?,
-        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+        service_accounts: service_accounts::plan(
+            &shared.service_accounts,
+            layout.token_key(),
+            &layout.authority_certificate(),
+        )?,
+        admission: admission::plan(&shared.admission)?,
         anonymous: shared.anonymous(),
+        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
+        authorization: authorization::plan(&shared.authorization, Strictness::Serve, asked.unwrap_or(&ORCH))?,
         brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
@@ -60,6 +70,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
     })
 }

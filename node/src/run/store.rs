@@ -1,7 +1,7 @@
 //! The store's member in this process: its disk, its peer port, their start and shutdown.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
@@ -26,6 +26,7 @@ pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTranspo
 /// A running member.
 pub(super) struct StoreMember {
     member: orch_raft::Member<TokioRuntime, RocksDisk, TonicTransport>,
+    disk: Weak<RocksDisk>,
     pin: ClusterPin,
     /// Task of the peer port, if the node has one.
     serving: Option<JoinHandle<Result<(), String>>>,
@@ -59,7 +60,9 @@ impl StoreMember {
             .ok_or_else(|| RunError::Flags(format!("--name: {:?} cannot be used", plan.name)))?;
         let options = options(plan, node)?;
         disk.keep_ballast(capacity::ballast(options.space.reserve_bytes));
-        let member = orch_raft::Member::start(options, Arc::new(disk), transport)
+        let disk = Arc::new(disk);
+        let weak = Arc::downgrade(&disk);
+        let member = orch_raft::Member::start(options, disk, transport)
             .await
             .map_err(|source| RunError::Member { path: plan.data_dir.clone(), source })?;
         let handle = member.handle();
@@ -73,12 +76,17 @@ impl StoreMember {
             tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()))
         });
         follow_certificates(plan.peer_tls.clone(), tls, stop.clone());
-        Ok(StoreMember { member, pin, serving, stop })
+        Ok(StoreMember { member, disk: weak, pin, serving, stop })
     }
 
     /// A handle on the store.
     pub(super) fn handle(&self) -> Handle {
         self.member.handle()
+    }
+
+    /// The disk, for as long as the member lives.
+    pub(super) fn disk(&self) -> Weak<RocksDisk> {
+        self.disk.clone()
     }
 
     /// Waits until the cluster is founded, checks its brand, and pins the transport to its identity. `None` when the

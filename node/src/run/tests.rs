@@ -243,3 +243,56 @@ fn a_directory_too_deep_for_a_socket_is_refused_with_its_length() {
     refused(plan, "and the path of a Unix socket at most 107; choose a shorter path");
     assert!(!data.exists());
 }
+
+#[test]
+fn tokens_are_signed_by_the_key_of_the_directory_or_of_the_flag() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let flags = format!("--data-dir {} --secure-port 0", data.display());
+    let id = |plan: &Plan| plan.service_accounts.keys.signer().map(|signer| signer.key().id().to_owned());
+    let first = dev(&flags).unwrap();
+    let key = data.join("pki/service-account.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(id(&first).is_some());
+    assert_eq!(id(&dev(&flags).unwrap()), id(&first), "it is made once");
+    let certificates = certificates(&directory.path().join("certs"));
+    let member = "--name a --initial-cluster a=127.0.0.1:1";
+    let other = serve(&format!("{member} {certificates}")).unwrap();
+    assert!(id(&other).is_some() && id(&other) != id(&first));
+    let named = format!("--service-account-signing-key-file {}", key.display());
+    let plan = serve(&format!("{member} {certificates} {named}")).unwrap();
+    assert_eq!(id(&plan), id(&first));
+    std::fs::remove_file(directory.path().join("certs/service-account.key")).unwrap();
+    let keyless = format!("--service-account-key-file {}", key.display());
+    let plan = serve(&format!("{member} {certificates} {keyless}")).unwrap();
+    let verifying = plan.service_accounts.keys.verifying().iter().map(|key| key.id().to_owned());
+    assert_eq!((id(&plan), verifying.collect::<Vec<_>>()), (None, vec![id(&first).unwrap()]));
+}
+
+#[test]
+fn flags_of_tokens_and_plugins_are_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let plan = |flags: &str| dev(&format!("--data-dir {} --secure-port 0 {flags}", data.display()));
+    let issuers = "--service-account-issuer https://a --service-account-issuer https://b";
+    let planned = plan(issuers).unwrap().service_accounts;
+    assert_eq!(
+        (planned.issuers, planned.audiences),
+        (vec!["https://a".into(), "https://b".into()], vec!["https://a".to_owned()])
+    );
+    let planned = plan("--api-audiences x,y").unwrap().service_accounts;
+    assert_eq!(planned.audiences, ["x", "y"]);
+    assert!(planned.extends_mounted && !planned.accepts_bootstrap_tokens && planned.life_s_max.is_none());
+    let planned = plan("--service-account-max-token-expiration 2h").unwrap().service_accounts;
+    assert_eq!(planned.life_s_max, Some(7200));
+    for (flags, expected) in [
+        ("--service-account-issuer a:b", "--service-account-issuer: \"a:b\""),
+        ("--service-account-jwks-uri http://a/keys", "--service-account-jwks-uri"),
+        ("--service-account-max-token-expiration 30m", "--service-account-max-token-expiration"),
+        ("--service-account-key-file /nonesuch", "cannot read /nonesuch"),
+        ("--root-ca-file /nonesuch", "--root-ca-file"),
+        ("--disable-admission-plugins Nonesuch", "there is no admission plugin \"Nonesuch\""),
+    ] {
+        refused(plan(flags), expected);
+    }
+}

@@ -67,6 +67,24 @@ pub trait RecordCipher: Send + Sync + fmt::Debug + 'static {
     /// Whether records under `key` can be decrypted. Asked for each key that stored records need when a disk is opened.
     fn holds(&self, key: &str) -> bool;
 
+    /// Opens data keys that a service keeps sealed: `stored` holds each key that stored records need, with what
+    /// [`RecordCipher::sealed`] gave for it. Called once for each disk that is opened, before any other method; afterwards
+    /// [`RecordCipher::writing_key`] names keys that can be used. May wait for a service, within a deadline.
+    ///
+    /// # Errors
+    /// A key cannot be opened, or a service does not answer.
+    fn unlock(&self, stored: &[(KeyName, Bytes)]) -> Result<(), CipherError> {
+        let _ = stored;
+        Ok(())
+    }
+
+    /// The sealed form of a data key, which the disk keeps in clear beside the records of the key. Empty for keys of the
+    /// configuration. Never changes for a name.
+    fn sealed(&self, key: &KeyName) -> Bytes {
+        let _ = key;
+        Bytes::new()
+    }
+
     /// Encrypts `plain` with `key` and appends the result to `out`. `associated` is authenticated and not stored.
     fn encrypt(
         &self,

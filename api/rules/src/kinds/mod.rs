@@ -7,6 +7,7 @@ pub mod batch;
 pub mod config_map;
 pub mod disruption_budget;
 pub mod event;
+pub mod flow_control;
 pub mod lease;
 pub mod namespace;
 pub mod networking;
@@ -41,6 +42,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
         "events" => Arc::new(event::Event),
+        "flowschemas.flowcontrol.apiserver" => Arc::new(flow_control::FlowSchema),
         "ingresses.networking" => Arc::new(networking::Ingress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
@@ -51,6 +53,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "persistentvolumeclaims" => Arc::new(volume_claim::PersistentVolumeClaim),
         "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
         "pods" => Arc::new(pod::Pod),
+        "prioritylevelconfigurations.flowcontrol.apiserver" => {
+            Arc::new(flow_control::PriorityLevelConfiguration)
+        }
         "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
@@ -81,6 +86,7 @@ mod tests {
         "daemonsets.apps",
         "deployments.apps",
         "events",
+        "flowschemas.flowcontrol.apiserver",
         "ingresses.networking",
         "jobs.batch",
         "leases.coordination",
@@ -92,6 +98,7 @@ mod tests {
         "poddisruptionbudgets.policy",
         "pods",
         "priorityclasses.scheduling",
+        "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",

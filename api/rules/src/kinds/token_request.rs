@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 use super::{Context, Strategy};
 use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
-use crate::validate::tree::{Tree, child_mut, set_default_int};
+use crate::validate::tree::{Tree, child_mut, set_default};
 
 /// A token's life in seconds where the request names none: that of the reference.
 const LIFE_S: i64 = 60 * 60;
@@ -21,7 +21,7 @@ pub struct TokenRequest;
 
 impl Strategy for TokenRequest {
     fn default(&self, _context: &Context<'_>, value: &mut Value) {
-        set_default_int(child_mut(value, "spec"), "expirationSeconds", LIFE_S);
+        set_default(child_mut(value, "spec"), "expirationSeconds", LIFE_S);
     }
 
     fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -53,10 +53,11 @@ mod tests {
         TokenRequest.default(&CONTEXT, &mut request);
         assert_eq!(request, json!({"spec": {"expirationSeconds": 3600}}));
         for (life, wrong) in [
+            (0, Some("may not specify a duration less than 10 minutes")),
             (599, Some("may not specify a duration less than 10 minutes")),
             (600, None),
-            (1 << 32, None),
-            ((1 << 32) + 1, Some("may not specify a duration larger than 2^32 seconds")),
+            (LIFE_S_MAX, None),
+            (LIFE_S_MAX + 1, Some("may not specify a duration larger than 2^32 seconds")),
         ] {
             let request = json!({"spec": {"expirationSeconds": life}});
             let errors = TokenRequest.validate_create(&CONTEXT, &request);

@@ -13,6 +13,17 @@ pub struct FieldSelector {
     conditions: Box<[Condition]>,
 }
 
+/// A term of a field selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    /// The field.
+    pub field: String,
+    /// Whether it must have the value; otherwise it must not.
+    pub is_equal: bool,
+    /// The value.
+    pub value: String,
+}
+
 /// All terms about one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
@@ -118,6 +129,17 @@ impl FieldSelector {
             }
         }
         required
+    }
+
+    /// The terms of the query parameter's text as they are written, whatever the kind's fields are. `None`: it cannot be
+    /// parsed.
+    pub fn terms_of(text: &str) -> Option<Vec<FieldTerm>> {
+        let terms = split_terms(text).into_iter().filter(|term| !term.is_empty());
+        let terms = terms.map(|term| {
+            let (field, is_equal, value) = split_term(term)?;
+            Some(FieldTerm { field: field.to_owned(), is_equal, value: unescape(value)?.to_string() })
+        });
+        terms.collect()
     }
 
     /// Whether every object is selected.

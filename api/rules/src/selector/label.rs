@@ -73,6 +73,14 @@ impl LabelSelector {
         Ok(LabelSelector { conditions, required })
     }
 
+    /// The requirements of the query parameter's text, in its order.
+    ///
+    /// # Errors
+    /// As for [`LabelSelector::parse`].
+    pub fn requirements_of(text: &str) -> Result<Vec<Requirement>, LabelSelectorError> {
+        label_parser::parse(text)
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()

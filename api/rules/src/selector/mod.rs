@@ -7,6 +7,6 @@ mod field;
 mod label;
 mod label_parser;
 
-pub use field::{FieldSelector, FieldSelectorError, SelectableFields};
+pub use field::{FieldSelector, FieldSelectorError, FieldTerm, SelectableFields};
 pub use label::{LabelSelector, Operator, Requirement};
 pub use label_parser::LabelSelectorError;

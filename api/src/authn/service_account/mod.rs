@@ -1,77 +1,82 @@
 //! Service account tokens: made on request, verified, and held against the objects that they are bound to.
 //!
 //! Owns the issuer, its keys and the cache of verified tokens. Invariant: a token whose account or bound object is gone
-//! is refused as soon as this node has applied the removal, whether cached or not.
+//! is refused as soon as this node has applied the removal, whether cached or not; one whose key was taken away, as soon
+//! as the keys are replaced.
 
+mod cache;
 mod keys;
 mod lookup;
+mod object;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod token;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, RwLock};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use orch_proto::Brand;
-use ring::digest::{SHA256, digest};
 use serde_json::json;
 
-pub use keys::{PublicKey, Signer, SigningFailed, VerifyingKey};
-pub use token::{Claims, ObjectRef, TokenFault};
-
+use self::cache::Cache;
+pub use self::keys::{Curve, Keys, PublicKey, Signer, SigningFailed, VerifyingKey};
 use self::lookup::Seen;
+pub use self::token::{Claims, ObjectRef, TokenFault};
 use super::service_account_name::ServiceAccountName;
 use super::user::User;
 use crate::follow::Applied;
 
-/// Tokens that the cache holds: about 1 KiB each.
-const CACHED_MAX: usize = 8 << 10;
-
-/// What a node knows about its service account tokens.
-#[derive(Debug)]
+/// Verifies and makes the service account tokens of a node.
 pub struct ServiceAccounts {
     settings: Settings,
-    keys: Vec<VerifyingKey>,
-    /// Verified tokens by their digest.
-    cache: RwLock<HashMap<[u8; 32], Arc<Verified>>>,
+    keys: RwLock<Arc<Keys>>,
+    cache: Cache,
     domain: &'static str,
 }
 
 /// Settings of the issuer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `iss` of tokens made here, a URL, and of those that are accepted besides.
+    /// `iss` of accepted tokens, each a URL. The first is that of the tokens that are made here.
     pub issuers: Vec<String>,
-    /// Audiences of this server; tokens are meant for them unless their request says otherwise.
+    /// Audiences of this server; tokens are meant for them unless their request names others.
     pub audiences: Vec<String>,
     /// URL where verifiers find the keys.
     pub keys_url: String,
-    /// Signs new tokens; without it none are made.
-    pub signer: Option<Arc<dyn Signer>>,
-    /// Keys of tokens made elsewhere or earlier.
-    pub keys: Vec<VerifyingKey>,
-    /// Longest life of a token, in seconds.
-    pub life_s_max: u64,
+    /// Longest life of a token in seconds; `None`: as long as a request may ask for.
+    pub life_s_max: Option<u64>,
+    /// Whether the tokens that pods mount stay valid for longer than they say, with a time from which on they are stale.
+    pub extends_mounted: bool,
 }
 
 /// A token whose signature and claims are valid, and the objects it depends on as they were last seen.
 #[derive(Debug)]
-pub(super) struct Verified {
+struct Verified {
     claims: Claims,
     user: Arc<User>,
     seen: Seen,
 }
 
+impl Verified {
+    fn is_current(&self, applied: &Applied, now: u64) -> bool {
+        now < self.claims.expires_at && self.seen.is_current(applied, now)
+    }
+}
+
+impl fmt::Debug for ServiceAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceAccounts").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
 impl ServiceAccounts {
     /// The tokens of the cluster under `brand`.
-    pub fn new(brand: &'static Brand, settings: Settings) -> Self {
-        let mut keys: Vec<VerifyingKey> = Vec::new();
-        let own = settings.signer.iter().map(|signer| signer.key());
-        for key in own.chain(&settings.keys) {
-            // few: the keys of the flags.
-            if !keys.contains(key) {
-                keys.push(key.clone());
-            }
-        }
-        ServiceAccounts { settings, keys, cache: RwLock::default(), domain: brand.label_domain }
+    pub fn new(brand: &'static Brand, settings: Settings, keys: Keys) -> Self {
+        let (keys, cache) = (RwLock::new(Arc::new(keys)), Cache::default());
+        ServiceAccounts { settings, keys, cache, domain: brand.label_domain }
     }
 
     /// The settings.
@@ -79,76 +84,83 @@ impl ServiceAccounts {
         &self.settings
     }
 
+    /// The keys in use.
+    pub fn keys(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the keys. Tokens of keys that are no longer among them are refused from now on.
+    pub fn replace_keys(&self, keys: Keys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.cache.clear();
+    }
+
     /// The issuer of the tokens that are made here.
     fn issuer(&self) -> &str {
         self.settings.issuers.first().map_or("", String::as_str)
     }
 
-    /// Whether `token` claims to be one of these.
-    pub fn is_own(&self, token: &[u8]) -> bool {
-        token.len() <= token::TOKEN_BYTES_MAX && Claims::is_by(token, &self.settings.issuers)
-    }
-
-    /// The holder of `token` and the audiences it is meant for, at `now` in seconds since 1970.
+    /// The holder of `token` and the audiences it is meant for, at `now` in seconds since 1970. `None`: the token says
+    /// that somebody else made it, or is no JSON Web Token.
     ///
     /// # Errors
-    /// The token is not valid, or what it is bound to is gone.
+    /// The token is not valid, or an object that it is bound to is gone.
     pub fn holder(
         &self,
         token: &[u8],
         applied: &Applied,
         now: u64,
-    ) -> Result<(Arc<User>, Vec<String>), TokenFault> {
+    ) -> Result<Option<(Arc<User>, Vec<String>)>, TokenFault> {
         let found = self.verified(token, applied, now)?;
-        Ok((found.user.clone(), found.claims.audiences.clone()))
+        Ok(found.map(|found| (found.user.clone(), found.claims.audiences.clone())))
     }
 
-    /// The holder of `token`, if it is meant for this server.
+    /// The holder of `token`, if it is meant for this server. `None` as of [`Self::holder`].
     ///
     /// # Errors
     /// As of [`Self::holder`]; the token is meant for others.
-    pub fn user(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Arc<User>, TokenFault> {
-        let found = self.verified(token, applied, now)?;
-        let wanted = &self.settings.audiences;
-        // few: the audiences of one token and of one server.
-        if found.claims.audiences.iter().any(|audience| wanted.contains(audience)) {
-            return Ok(found.user.clone());
+    pub fn user(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Option<Arc<User>>, TokenFault> {
+        let Some(found) = self.verified(token, applied, now)? else { return Ok(None) };
+        let (meant, wanted) = (&found.claims.audiences, &self.settings.audiences);
+        // few: the audiences of this server.
+        if meant.iter().any(|audience| wanted.contains(audience)) {
+            return Ok(Some(found.user.clone()));
         }
-        Err(TokenFault::Audience { found: found.claims.audiences.clone(), wanted: wanted.clone() })
+        Err(TokenFault::audience(meant, wanted))
     }
 
-    fn verified(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Arc<Verified>, TokenFault> {
-        let mut id = [0; 32];
-        id.copy_from_slice(digest(&SHA256, token).as_ref());
-        let cached = self.cache.read().expect("no panic under the lock").get(&id).cloned();
-        if let Some(cached) = cached
-            && now < cached.claims.expires_at
-            && cached.seen.is_current(&cached.claims, applied, now)
+    fn verified(
+        &self,
+        token: &[u8],
+        applied: &Applied,
+        now: u64,
+    ) -> Result<Option<Arc<Verified>>, TokenFault> {
+        if token.len() > token::TOKEN_BYTES_MAX {
+            return Ok(None);
+        }
+        let id = cache::digest_of(token);
+        if let Some(known) = self.cache.find(&id)
+            && known.is_current(applied, now)
         {
-            return Ok(cached);
+            return Ok(Some(known));
         }
-        let found = self.verify_anew(token, applied, now);
-        let mut cache = self.cache.write().expect("no panic under the lock");
-        match &found {
-            Ok(verified) => {
-                if cache.len() >= CACHED_MAX {
-                    cache.retain(|_, held| now < held.claims.expires_at);
-                }
-                if cache.len() >= CACHED_MAX {
-                    cache.clear();
-                }
-                cache.insert(id, verified.clone());
-            }
-            Err(_) => drop(cache.remove(&id)),
+        self.cache.forget(&id);
+        if !Claims::is_by(token, &self.settings.issuers) {
+            return Ok(None);
         }
-        found
+        // Read before the signature is checked: a token of keys that are replaced meanwhile is not kept.
+        let epoch = self.cache.epoch();
+        let verified = Arc::new(self.verify_anew(token, applied, now)?);
+        self.cache.keep(id, verified.clone(), epoch, now);
+        Ok(Some(verified))
     }
 
-    fn verify_anew(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Arc<Verified>, TokenFault> {
-        let claims = Claims::verify(token, &self.settings.issuers, self.domain, &self.keys, now)?;
+    fn verify_anew(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Verified, TokenFault> {
+        let claims =
+            Claims::verify(token, &self.settings.issuers, self.domain, self.keys().verifying(), now)?;
         let seen = Seen::of(&claims, applied, now).ok_or(TokenFault::Invalidated)?;
         let user = Arc::new(self.user_of(&claims));
-        Ok(Arc::new(Verified { claims, user, seen }))
+        Ok(Verified { claims, user, seen })
     }
 
     fn user_of(&self, claims: &Claims) -> User {
@@ -177,19 +189,25 @@ impl ServiceAccounts {
     /// # Errors
     /// This node signs no tokens, or the key cannot be used.
     pub fn issue(&self, claims: &Claims) -> Result<String, SigningFailed> {
-        let signer = self.settings.signer.as_deref().ok_or(SigningFailed)?;
-        claims.sign(self.issuer(), self.domain, signer)
+        let keys = self.keys();
+        let signer = keys.signer().ok_or(SigningFailed)?;
+        claims.sign(self.issuer(), self.domain, &**signer)
     }
 
     /// The keys as a JSON Web Key Set (RFC 7517).
     pub fn key_set(&self) -> String {
-        let keys: Vec<_> = self.keys.iter().map(VerifyingKey::jwk).collect();
-        json!({"keys": keys}).to_string()
+        self.keys().key_set().to_string()
+    }
+
+    /// Whether the documents of OpenID discovery are served: the issuer is an https URL, as its specification demands.
+    pub fn has_discovery(&self) -> bool {
+        self.issuer().starts_with("https://")
     }
 
     /// The document of OpenID discovery.
     pub fn discovery(&self) -> String {
-        let mut algorithms: Vec<_> = self.keys.iter().map(VerifyingKey::algorithm).collect();
+        let keys = self.keys();
+        let mut algorithms: Vec<_> = keys.verifying().iter().map(VerifyingKey::algorithm).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
         json!({

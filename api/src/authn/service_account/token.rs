@@ -7,14 +7,17 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use orch_schema::excerpt::quoted;
 use serde_json::{Map, Value, json};
 
 use super::keys::{Signer, SigningFailed, VerifyingKey};
+use super::object;
 
 /// Bytes of the longest token that is looked at.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 
-/// Seconds that the clocks of two members may differ: a token is valid this much before the moment it was made.
+/// Seconds that the clocks of two members may differ: a token is valid this much before the moment it was made. The
+/// reference's leeway.
 const SKEW_S: u64 = 60;
 
 /// An object by name and uid. The uid of a node is empty where the pod ran on a node without an object.
@@ -60,8 +63,8 @@ pub enum TokenFault {
     /// No key of this server made the signature.
     #[error("no key verifies the token")]
     Signature,
-    /// The token says too little, or contradicts itself.
-    #[error("the token lacks the claim {0}")]
+    /// A claim is missing, of the wrong type, or contradicts another.
+    #[error("the token's claim {0} is missing or wrong")]
     Claim(&'static str),
     /// It is over.
     #[error("service account token has expired")]
@@ -70,16 +73,29 @@ pub enum TokenFault {
     #[error("the token is not valid yet")]
     NotYet,
     /// It is meant for others.
-    #[error("token audiences {found:?} is invalid for the target audiences {wanted:?}")]
+    #[error("token audiences {found} is invalid for the target audiences {wanted}")]
     Audience {
-        /// Audiences of the token.
-        found: Vec<String>,
-        /// Audiences of this server.
-        wanted: Vec<String>,
+        /// Audiences of the token, as shown.
+        found: String,
+        /// Audiences that were asked for, as shown.
+        wanted: String,
     },
     /// Its account or the object that it is bound to is gone.
     #[error("service account token has been invalidated")]
     Invalidated,
+}
+
+impl TokenFault {
+    /// The fault of a token for `found` where `wanted` is asked for.
+    pub fn audience(found: &[String], wanted: &[String]) -> TokenFault {
+        TokenFault::Audience { found: shown(found), wanted: shown(wanted) }
+    }
+}
+
+/// A list of audiences as the reference shows it: each quoted, separated by spaces, in brackets.
+fn shown(audiences: &[String]) -> String {
+    let quoted: Vec<String> = audiences.iter().map(|audience| quoted(audience)).collect();
+    format!("[{}]", quoted.join(" "))
 }
 
 impl Claims {
@@ -195,13 +211,14 @@ fn is_issued(payload: &Map<String, Value>, issuers: &[String]) -> bool {
 /// The payload of `token`, once one of `keys` verifies its signature.
 fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenFault> {
     let malformed = || TokenFault::Malformed;
-    if token.len() > TOKEN_BYTES_MAX {
+    let mut parts = token.split(|&byte| byte == b'.');
+    let mut part = || parts.next().ok_or_else(malformed);
+    let (header, payload, signature) = (part()?, part()?, part()?);
+    if parts.next().is_some() {
         return Err(malformed());
     }
-    let end = token.iter().rposition(|&byte| byte == b'.').ok_or_else(malformed)?;
-    let (message, signature) = (&token[..end], &token[end + 1..]);
-    let middle = message.iter().position(|&byte| byte == b'.').ok_or_else(malformed)?;
-    let header = decode(&message[..middle]).ok_or_else(malformed)?;
+    let message = &token[..header.len() + 1 + payload.len()];
+    let header = decode(header).ok_or_else(malformed)?;
     let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed())?;
     // An extension that must be understood is not; this server makes none.
     if header.contains_key("crit") {
@@ -212,16 +229,17 @@ fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, T
     let is_meant = |key: &&VerifyingKey| {
         key.algorithm() == algorithm && id.is_none_or(|id| id.is_empty() || id == key.id())
     };
+    // few: the keys in an operator's files.
     if !keys.iter().filter(is_meant).any(|key| key.verifies(message, &signature)) {
         return Err(TokenFault::Signature);
     }
-    decode(&message[middle + 1..]).ok_or_else(malformed)
+    decode(payload).ok_or_else(malformed)
 }
 
 /// The JSON object whose text is `part` in base64.
 fn decode(part: &[u8]) -> Option<Map<String, Value>> {
     let json = BASE64_URL_SAFE_NO_PAD.decode(part).ok()?;
-    serde_json::from_slice(&json).ok()
+    object::parse(&json)
 }
 
 fn reference(object: &ObjectRef) -> Value {

@@ -3,6 +3,7 @@
 //! Owns the decision by the stored roles and bindings. It allows or has no opinion; it never denies.
 
 mod escalation;
+mod missing_role;
 #[cfg(test)]
 mod oracle;
 mod policy;
@@ -50,6 +51,7 @@ impl Rbac {
         if let Some(grant) = find(&policy, user, attributes, &mut missing) {
             return Decision::Allow(Reason::shared(&grant));
         }
+        missing_role::log_missing_role(&policy, user, attributes);
         Decision::NoOpinion(self.remark(&missing))
     }
 

@@ -158,6 +158,12 @@ impl Policy {
         self.slots.get(number as usize)?.as_ref()?.role.as_ref()
     }
 
+    /// All roles, by namespace and name.
+    pub(super) fn roles(&self) -> impl Iterator<Item = (&RoleKey, &Arc<Role>)> {
+        let slots = self.slots.iter().flatten();
+        slots.filter_map(|slot| Some((&slot.key, slot.role.as_ref()?)))
+    }
+
     /// Numbers of roles in use, and all that were ever given.
     #[cfg(test)]
     pub(super) fn extent(&self) -> (usize, usize) {

@@ -19,6 +19,10 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Writes the object under `path`, or removes it.
     pub(super) fn write(&mut self, kind: &str, path: &str, object: Option<Json>) {
         self.written += 1;

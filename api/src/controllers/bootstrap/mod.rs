@@ -1,8 +1,9 @@
-//! Bootstrap objects: default roles, in `roles`; system namespaces and priority classes, created at the start and again after a removal.
+//! Bootstrap objects: default roles, in `roles`; flow schemas and priority levels, in `flow_control`; system namespaces and priority classes, created at the start and again after a removal.
 //!
 //! Owns the list of objects. They are created as a client would create them, so they get labels, finalizers and
 //! defaults from the rules of their kind; an object that exists is left as it is.
 
+mod flow_control;
 mod roles;
 
 use std::convert::Infallible;
@@ -32,8 +33,14 @@ struct Wanted {
     object: Value,
 }
 
-/// Creates absent objects, now and whenever one is removed. Completes only with an error.
+/// Keeps all bootstrap objects. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let (objects, flow_control) = (Box::pin(keep_objects(client)), Box::pin(flow_control::run(client)));
+    futures::future::select(objects, flow_control).await.factor_first().0
+}
+
+/// Creates absent objects, now and whenever one is removed. Completes only with an error.
+async fn keep_objects<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [NAMESPACES, PRIORITY_CLASSES].map(|storage| store.subscribe(&Arc::from(storage)));
     let wanted = wanted(client.registry().brand);

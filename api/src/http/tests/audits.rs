@@ -15,6 +15,7 @@ use orch_schema::value::Value;
 
 use super::routes::all_routes;
 use super::{MAPS, Server, map};
+use crate::ambient::{Ambient, SystemAmbient};
 use crate::audit::{Auditor, NotStored, Policy, Sink, Storing, settled};
 use crate::authn::Peer;
 
@@ -51,6 +52,11 @@ struct Audited {
     sink: Arc<MemorySink>,
 }
 
+fn auditor(rules: &str, sink: &Arc<MemorySink>, ambient: Arc<dyn Ambient>) -> Arc<Auditor> {
+    let policy = Policy::parse(&format!("apiVersion: audit.orch.io/v1\nkind: Policy\n{rules}\n")).unwrap();
+    Auditor::new(&ORCH, Arc::new(ArcSwap::from_pointee(policy)), vec![sink.clone()], ambient)
+}
+
 const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 const CANARY: &str = "canary-in-clear";
 /// The same in base64.
@@ -65,10 +71,7 @@ impl Audited {
     async fn with(rules: &str, sink: MemorySink) -> Audited {
         let server = Server::new().await;
         let sink = Arc::new(sink);
-        let policy =
-            Policy::parse(&format!("apiVersion: audit.orch.io/v1\nkind: Policy\n{rules}\n")).unwrap();
-        let policy = Arc::new(ArcSwap::from_pointee(policy));
-        let auditor = Auditor::new(&ORCH, policy, vec![sink.clone()], server.clock.clone());
+        let auditor = auditor(rules, &sink, server.clock.clone());
         let router = server.api_over(server.store.clone()).audited_by(Some(auditor)).router();
         Audited { server: Server { router, ..server }, sink }
     }
@@ -458,4 +461,22 @@ async fn no_event_holds_a_secret() {
         }
     }
     assert!(shown > 10, "objects are shown, without what is secret: {shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issued_token_is_named_by_its_id_and_not_shown() {
+    let sink = Arc::new(MemorySink::default());
+    let auditor = auditor("rules: [{level: RequestResponse}]", &sink, Arc::new(SystemAmbient));
+    let server = Server::with_tokens_audited(|_| {}, Some(auditor)).await;
+    let answered = server.request_token(json!({"audiences": ["a"]})).await;
+    let token = answered.json()["status"]["token"].as_str().unwrap().to_owned();
+    let audited = Audited { server, sink };
+    let events = audited.take();
+    let event = events.last().unwrap();
+    assert!(!event.to_string().contains(&token), "{event}");
+    assert_eq!(event["responseObject"]["status"]["token"], json!("REDACTED"), "{event}");
+    assert_eq!(event["requestObject"]["spec"]["audiences"], json!(["a"]));
+    let id = event["annotations"]["authentication.orch.io/issued-credential-id"].as_str().unwrap();
+    assert!(id.starts_with("JTI="), "{id}");
+    assert_eq!(outline(event), "create - serviceaccounts token ns robot 201");
 }

@@ -13,6 +13,7 @@ mod representations;
 mod routes;
 mod snapshots;
 mod streams;
+mod tokens;
 mod unknown_outcomes;
 mod uploads;
 mod watches;

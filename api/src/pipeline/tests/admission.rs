@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use orch_raft::{Condition, Index, Key, Operation as Write, Put, Store};
 
 use super::*;
-use crate::admission::{Additions, Attributes, Chain, Operation, Plugin, Refusal, Ruling, View, rule};
+use crate::admission::{
+    Additions, Attributes, Chain, Operation, Plugin, PluginSelection, Refusal, Ruling, View, rule,
+};
 
 /// Counts the config maps of a namespace in a secret there, and admits two.
 struct Quota;
@@ -207,6 +209,43 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "RoleEscalation",
         ]
     );
+}
+
+/// A server whose pods need a service account.
+async fn with_accounts() -> Server {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::selected(&PluginSelection::default());
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_the_default_account_of_its_namespace() {
+    let server = with_accounts().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let account = json!({"metadata": {"name": "default"}});
+        server.create("/api/v1/namespaces/ns/serviceaccounts", account).await;
+    };
+    let (reply, ()) = tokio::join!(server.post("/api/v1/namespaces/ns/pods", pod), made);
+    assert_eq!(reply.code, 201, "{}", reply.json);
+    assert_eq!(reply.json["spec"]["serviceAccountName"], "default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_a_second_and_for_no_account_but_the_default_one() {
+    let server = with_accounts().await;
+    for (name, waits) in [("default", true), ("ghost", false)] {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}], "serviceAccountName": name});
+        let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+        let began = tokio::time::Instant::now();
+        let reply = server.post("/api/v1/namespaces/ns/pods", pod).await;
+        let expected = format!(
+            "pods \"p\" is forbidden: error looking up service account ns/{name}: serviceaccount \"{name}\" not found"
+        );
+        assert_eq!((reply.code, &reply.json["message"]), (403, &json!(expected)));
+        assert_eq!(began.elapsed() >= std::time::Duration::from_millis(900), waits, "{name}");
+    }
 }
 
 /// Mutating a config map, requires that a secret exists.

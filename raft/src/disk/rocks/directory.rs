@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::DiskError;
+use crate::disk::cipher::CipherError;
 
 const LOCK_FILE: &str = "IN-USE";
 const FORMAT_FILE: &str = "FORMAT";
@@ -76,6 +77,14 @@ pub enum OpenError {
         key: String,
         /// The kinds of records: `log entries, objects, history`.
         records: String,
+    },
+    /// A data key cannot be opened by the service that sealed it, or the service for new keys does not answer.
+    #[error("data directory {}", path.display())]
+    LockedKey {
+        /// The directory.
+        path: PathBuf,
+        /// The key or service, and its failure.
+        source: CipherError,
     },
     /// The directory has a format that this version does not know.
     #[error("data directory {} has the format {found:?}, which this version does not know", path.display())]

@@ -38,7 +38,7 @@ use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, Wr
 pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
-pub use self::rewrite::{Progress, Rewritten};
+pub use self::rewrite::{Progress, Report, Rewritten};
 use self::sealing::Sealing;
 use self::state::Generations;
 use self::state_writer::StateWriter;
@@ -101,7 +101,8 @@ impl RocksDisk {
     /// Opens the storage in a locked directory. Records are encrypted as `cipher` says; without one, none is.
     ///
     /// # Errors
-    /// [`OpenError::MissingKey`] if stored records need a key that `cipher` lacks.
+    /// [`OpenError::MissingKey`] if stored records need a key that `cipher` lacks, [`OpenError::LockedKey`] if it cannot
+    /// open a stored data key.
     pub fn open_locked(
         directory: DataDirectory,
         cipher: Option<Arc<dyn RecordCipher>>,

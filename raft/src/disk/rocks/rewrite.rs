@@ -2,10 +2,14 @@
 //!
 //! Owns the walk over log, objects and history. Records that have the wanted key already are left alone, so a rewrite that
 //! was interrupted goes on where it ended when it is started again. Each step holds the lock that excludes writers of its
-//! records for a bounded number of bytes. At the end the memtables are flushed and every table is compacted: until then
-//! older tables and the write-ahead log hold the records as they were.
+//! records for a bounded number of bytes; between steps the caller may wait, or end the rewrite. At the end the memtables are
+//! flushed and every table is compacted, range by range: until then older tables and the write-ahead log hold the records
+//! as they were.
 //!
 //! Invariant: a rewrite replaces the stored form of a record and never its content.
+//! Invariant: the note of a key goes only while the walked state is the current one and none is being installed.
+
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use rocksdb::{
@@ -20,6 +24,9 @@ use crate::disk::DiskError;
 const STEP_RECORDS_MAX: usize = 256;
 /// Bytes of records after which a step ends: a few milliseconds of decryption and encryption.
 const STEP_BYTES_MAX: usize = 1 << 20;
+/// Bytes of records between two ends of compacted ranges: below a second of reading and writing, after which the caller may
+/// end the rewrite. A store of 8 GiB has 128 ranges.
+const RANGE_BYTES: usize = 64 << 20;
 /// Free bytes without which no step begins: a compaction (64 MiB and its result) must not fill the disk, which would
 /// stop the database.
 const FREE_BYTES_MIN: u64 = 192 << 20;
@@ -33,6 +40,12 @@ pub struct Progress {
     pub rewritten: u64,
     /// Records that the store holds, estimated by the database when the rewrite began.
     pub estimated: u64,
+    /// Bytes of the records examined so far.
+    pub bytes: u64,
+    /// Ranges of the store whose older forms are gone, after all records were examined.
+    pub compacted: u64,
+    /// Ranges of the store; 0 until all records were examined.
+    pub ranges: u64,
 }
 
 /// The result of a rewrite.
@@ -42,11 +55,16 @@ pub struct Rewritten {
     pub progress: Progress,
     /// Names of keys that no record needs any more, sorted.
     pub unneeded: Vec<String>,
+    /// Whether the rewrite went to its end. Otherwise older forms of records are still there.
+    pub is_complete: bool,
 }
 
 impl std::fmt::Display for Rewritten {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {} records rewritten", self.progress.rewritten, self.progress.examined)?;
+        if !self.is_complete {
+            f.write_str("; stopped before the end")?;
+        }
         match &self.unneeded[..] {
             [] => Ok(()),
             keys => write!(f, "; no record needs these keys any more: {}", keys.join(", ")),
@@ -55,62 +73,135 @@ impl std::fmt::Display for Rewritten {
 }
 
 /// The result of one step.
+#[derive(Default)]
 struct Step {
     examined: u64,
     rewritten: u64,
+    bytes: usize,
     // The database key at which the next step begins; `None` at the end.
     next: Option<Vec<u8>>,
 }
 
+/// One column family on its walk, cut into ranges for the compaction.
+#[derive(Default)]
+struct Ranges {
+    ends: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Ranges {
+    fn note(&mut self, step: &Step) {
+        self.bytes += step.bytes;
+        if let Some(next) = step.next.as_ref().filter(|_| self.bytes >= RANGE_BYTES) {
+            self.ends.push(next.clone());
+            self.bytes = 0;
+        }
+    }
+
+    /// Begin and end of each range, of which the first and the last are open.
+    fn iter(&self) -> impl Iterator<Item = (Option<&[u8]>, Option<&[u8]>)> {
+        let ends = || self.ends.iter().map(|end| Some(end.as_slice()));
+        std::iter::once(None).chain(ends()).zip(ends().chain(std::iter::once(None)))
+    }
+
+    fn count(&self) -> u64 {
+        self.ends.len() as u64 + 1
+    }
+}
+
+/// What the caller of a rewrite is told after each step; it may wait before it answers, and [`ControlFlow::Break`] ends the
+/// rewrite.
+pub type Report<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
 impl RocksDisk {
     /// Rewrites every record that a new record in its place would be encrypted differently from, drops the older forms from
-    /// the disk, and calls `report` after each step. The disk may be in use meanwhile. Takes as long as reading the
-    /// store, and writing what changes twice.
+    /// the disk, and calls `report` after each step, with no lock held. The disk may be in use meanwhile. Takes as long as
+    /// reading the store, and writing what changes twice.
     ///
     /// # Errors
     /// Another rewrite is under way, less than 192 MiB of the disk are free, or the disk failed. What was rewritten stays so.
-    pub fn rewrite(&self, report: &mut dyn FnMut(Progress)) -> Result<Rewritten, DiskError> {
+    pub fn rewrite(&self, report: Report<'_>) -> Result<Rewritten, DiskError> {
         let Some(_alone) = self.core.rewriting.try_lock() else {
             return Err(failure("another rewrite is under way".to_owned()));
         };
-        self.core.rewrite(report)
+        let done = self.core.rewrite(report);
+        self.core.end_meeting_keys();
+        done
+    }
+
+    /// Names of the keys that stored records need, sorted.
+    pub fn needed_keys(&self) -> Vec<String> {
+        self.core.sealing.needed_keys().iter().map(ToString::to_string).collect()
     }
 }
 
 impl Core {
-    fn rewrite(&self, report: &mut dyn FnMut(Progress)) -> Result<Rewritten, DiskError> {
+    fn rewrite(&self, report: Report<'_>) -> Result<Rewritten, DiskError> {
         self.begin_meeting_keys();
         let mut progress = Progress { estimated: self.estimated_records()?, ..Progress::default() };
-        let mut from = Some(Vec::new());
-        while let Some(at) = from {
-            from = advance(&mut progress, self.rewrite_log(&at)?, report);
+        let stopped = |progress| Ok(Rewritten { progress, ..Rewritten::default() });
+        let Some(log) = self.walk_log(&mut progress, report)? else { return stopped(progress) };
+        let Some((generation, state)) = self.walk_state(&mut progress, report)? else {
+            return stopped(progress);
+        };
+        progress.ranges = log.count() + state.count();
+        let families = [(CF_LOG, &log), (generation.as_str(), &state)];
+        if self.drop_older_forms(&families, &mut progress, report)?.is_break() {
+            return stopped(progress);
         }
-        self.rewrite_state(&mut progress, report)?;
-        self.drop_older_forms()?;
-        let unneeded = self.forget_other_keys()?;
+        let unneeded = {
+            // Excludes installations from becoming current, and new ones from beginning.
+            let generations = self.generations.write();
+            match generations.family() == generation && !generations.is_installing() {
+                true => self.forget_other_keys()?,
+                // The next rewrite walks the installed state.
+                false => return stopped(progress),
+            }
+        };
         self.sync().map_err(|error| self.fuse.blow(error))?;
-        Ok(Rewritten { progress, unneeded: unneeded.iter().map(ToString::to_string).collect() })
+        let unneeded = unneeded.iter().map(ToString::to_string).collect();
+        Ok(Rewritten { progress, unneeded, is_complete: true })
     }
 
-    /// Rewrites the current state, from its start again when another one is installed meanwhile.
-    fn rewrite_state(
+    /// Rewrites the log. `None` when the caller ended it.
+    fn walk_log(&self, progress: &mut Progress, report: Report<'_>) -> Result<Option<Ranges>, DiskError> {
+        let (mut ranges, mut from) = (Ranges::default(), Some(Vec::new()));
+        while let Some(at) = from {
+            let step = self.rewrite_log(&at)?;
+            ranges.note(&step);
+            match advance(progress, step, report) {
+                ControlFlow::Continue(next) => from = next,
+                ControlFlow::Break(()) => return Ok(None),
+            }
+        }
+        Ok(Some(ranges))
+    }
+
+    /// Rewrites the current state, from its start again when another one is installed meanwhile. Returns its column family.
+    /// `None` when the caller ended it.
+    fn walk_state(
         &self,
         progress: &mut Progress,
-        report: &mut dyn FnMut(Progress),
-    ) -> Result<(), DiskError> {
+        report: Report<'_>,
+    ) -> Result<Option<(String, Ranges)>, DiskError> {
         let (mut generation, mut from) = (String::new(), Some(Vec::new()));
+        let mut ranges = Ranges::default();
         while let Some(mut at) = from {
             self.require_space()?;
             // Excludes writers of the state.
             let generations = self.generations.write();
             if generations.family() != generation {
-                (generation, at) = (generations.family(), Vec::new());
+                (generation, at, ranges) = (generations.family(), Vec::new(), Ranges::default());
             }
             let step = self.rewrite_step(&generation, &at, None)?;
             drop(generations);
-            from = advance(progress, step, report);
+            ranges.note(&step);
+            match advance(progress, step, report) {
+                ControlFlow::Continue(next) => from = next,
+                ControlFlow::Break(()) => return Ok(None),
+            }
         }
-        Ok(())
+        Ok(Some((generation, ranges)))
     }
 
     fn rewrite_log(&self, from: &[u8]) -> Result<Step, DiskError> {
@@ -118,7 +209,7 @@ impl Core {
         // Excludes appends, truncations and purges.
         let bounds = self.bounds.write();
         let last = bounds.span().map(|(_, last)| last).or(bounds.purged());
-        let Some(last) = last else { return Ok(Step { examined: 0, rewritten: 0, next: None }) };
+        let Some(last) = last else { return Ok(Step::default()) };
         // Purged entries that the sweeper has not deleted yet are rewritten too: they are on the disk.
         let end = record::log_key(last.saturating_add(1));
         self.rewrite_step(CF_LOG, from, Some(&end))
@@ -135,14 +226,13 @@ impl Core {
         let mut entries = self.db.raw_iterator_cf_opt(&stored, options);
         entries.seek(from);
         let mut batch = WriteBatch::default();
-        let mut step = Step { examined: 0, rewritten: 0, next: None };
-        let (mut bytes, mut records) = (0, 0);
+        let (mut step, mut records) = (Step::default(), 0);
         while let Some((key, value)) = entries.item() {
-            if records == STEP_RECORDS_MAX || bytes > STEP_BYTES_MAX {
+            if records == STEP_RECORDS_MAX || step.bytes > STEP_BYTES_MAX {
                 step.next = Some(key.to_vec());
                 break;
             }
-            (records, bytes) = (records + 1, bytes + value.len());
+            (records, step.bytes) = (records + 1, step.bytes + value.len());
             if let Some(place) = place(name, key)? {
                 step.examined += 1;
                 if let Some(value) = self.rewritten(place, key, value)? {
@@ -189,24 +279,35 @@ impl Core {
     }
 
     /// Flushes every memtable, after which RocksDB drops its old write-ahead logs, and compacts every table.
-    fn drop_older_forms(&self) -> Result<(), DiskError> {
+    fn drop_older_forms(
+        &self,
+        families: &[(&str, &Ranges)],
+        progress: &mut Progress,
+        report: Report<'_>,
+    ) -> Result<ControlFlow<()>, DiskError> {
         self.fuse.check()?;
-        let state = self.generations.read().family();
         let mut compaction = CompactOptions::default();
         compaction.set_exclusive_manual_compaction(false);
         compaction.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         // All of them before any compaction: a write-ahead log goes when no family needs it.
-        for name in [CF_LOG, CF_META, &state] {
+        for name in families.iter().map(|(name, _)| *name).chain([CF_META]) {
             // A state that was replaced meanwhile is dropped with its files.
             let Some(found) = self.db.cf_handle(name) else { continue };
             self.db.flush_cf(&found).map_err(failed("rewrite"))?;
         }
-        for name in [CF_LOG, &state] {
-            let Some(found) = self.db.cf_handle(name) else { continue };
-            self.require_space()?;
-            self.db.compact_range_cf_opt(&found, None::<&[u8]>, None::<&[u8]>, &compaction);
+        for (name, ranges) in families {
+            for (from, to) in ranges.iter() {
+                self.require_space()?;
+                if let Some(found) = self.db.cf_handle(name) {
+                    self.db.compact_range_cf_opt(&found, from, to, &compaction);
+                }
+                progress.compacted += 1;
+                if report(*progress).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn require_space(&self) -> Result<(), DiskError> {
@@ -245,11 +346,13 @@ fn place<'a>(family: &str, key: &'a [u8]) -> Result<Option<Place<'a>>, DiskError
     Ok(Some(Place::Object(resource)))
 }
 
-fn advance(progress: &mut Progress, step: Step, report: &mut dyn FnMut(Progress)) -> Option<Vec<u8>> {
+/// Adds a step to the progress and reports it. Returns where the next step begins.
+fn advance(progress: &mut Progress, step: Step, report: Report<'_>) -> ControlFlow<(), Option<Vec<u8>>> {
     progress.examined += step.examined;
     progress.rewritten += step.rewritten;
-    report(*progress);
-    step.next
+    progress.bytes += step.bytes as u64;
+    report(*progress)?;
+    ControlFlow::Continue(step.next)
 }
 
 fn check(entries: &DBRawIteratorWithThreadMode<'_, Db>) -> Result<(), DiskError> {

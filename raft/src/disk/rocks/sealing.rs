@@ -4,13 +4,14 @@
 //! name (one byte), the name, and what the cipher made of the record. Version, name, the place of the record (log,
 //! object or history) and its database key are authenticated with it, so a record is refused under another key or name.
 //!
-//! A note in `raft_meta` names each key that encrypted a record of a place. It is written before the first such record, so
-//! that a start can name a missing key without reading every record. Notes go when a rewrite has replaced all records of
-//! a key ([`super::rewrite`]).
+//! A note in `raft_meta` names each key that encrypted a record of a place, and holds the sealed form of a data key. It is
+//! written before the first such record into the same write-ahead log, which a crash cuts from its end only, so that no
+//! record is there without its key, and a start can name a missing key without reading every record. Notes go when a
+//! rewrite has replaced all records of a key ([`super::rewrite`]).
 //!
 //! Invariant: a stored record under a key implies its note.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,13 +108,23 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Loads the notes, and refuses keys that `cipher` lacks.
+    /// Loads the notes, lets `cipher` open the data keys in them, and refuses keys that it lacks.
     pub(super) fn open(
         db: &Db,
         path: &Path,
         cipher: Option<Arc<dyn RecordCipher>>,
     ) -> Result<Sealing, OpenError> {
-        let written = load_notes(db).map_err(|error| OpenError::damaged(path, error))?;
+        let found = load_notes(db).map_err(|error| OpenError::damaged(path, error))?;
+        if let Some(cipher) = &cipher {
+            let stored: BTreeMap<&KeyName, &Bytes> =
+                found.iter().map(|((_, key), sealed)| (key, sealed)).collect();
+            let stored: Vec<(KeyName, Bytes)> =
+                stored.into_iter().map(|(key, sealed)| (key.clone(), sealed.clone())).collect();
+            cipher
+                .unlock(&stored)
+                .map_err(|source| OpenError::LockedKey { path: path.to_owned(), source })?;
+        }
+        let written: BTreeSet<Note> = found.into_iter().map(|(note, _)| note).collect();
         let lacks = |key: &KeyName| cipher.as_ref().is_none_or(|cipher| !cipher.holds(key.as_str()));
         if let Some((_, key)) = written.iter().find(|(_, key)| lacks(key)) {
             let kinds = Kind::ALL.into_iter().filter(|kind| written.contains(&(*kind, key.clone())));
@@ -125,6 +136,11 @@ impl Sealing {
 
     pub(super) fn cipher(&self) -> Option<&dyn RecordCipher> {
         self.cipher.as_deref()
+    }
+
+    /// Names of the keys that stored records need.
+    pub(super) fn needed_keys(&self) -> BTreeSet<KeyName> {
+        self.notes.lock().written.iter().map(|(_, key)| key.clone()).collect()
     }
 }
 
@@ -230,8 +246,9 @@ impl Core {
             return Ok(());
         }
         let at = note_key(kind, name);
+        let sealed = self.sealing.cipher().map(|cipher| cipher.sealed(name)).unwrap_or_default();
         let mut batch = WriteBatch::default();
-        batch.put_cf(&family(&self.db, CF_META)?, &at, record::seal(&at, &[]));
+        batch.put_cf(&family(&self.db, CF_META)?, &at, record::seal(&at, &sealed));
         self.write("note a key", batch)?;
         notes.written.insert(note);
         Ok(())
@@ -240,6 +257,11 @@ impl Core {
     /// Begins to collect the keys that records still have.
     pub(super) fn begin_meeting_keys(&self) {
         self.sealing.notes.lock().met = Some(BTreeSet::new());
+    }
+
+    /// Ends the collection of keys without removing a note.
+    pub(super) fn end_meeting_keys(&self) {
+        self.sealing.notes.lock().met = None;
     }
 
     /// Removes the notes of keys that were not met since, and returns those keys.
@@ -298,19 +320,20 @@ fn note_key(kind: Kind, name: &KeyName) -> Vec<u8> {
     key
 }
 
-fn load_notes(db: &Db) -> Result<BTreeSet<Note>, DiskError> {
+/// The notes, each with the sealed form of its key, which is empty for a key of the configuration.
+fn load_notes(db: &Db) -> Result<Vec<(Note, Bytes)>, DiskError> {
     let operation = "read the names of keys";
     let mut entries = db.raw_iterator_cf(&family(db, CF_META)?);
-    let mut notes = BTreeSet::new();
+    let mut notes = Vec::new();
     entries.seek(NOTE_PREFIX);
     while let Some((at, value)) = entries.item().filter(|(at, _)| at.starts_with(NOTE_PREFIX)) {
-        record::unseal(operation, at, value)?;
+        let sealed = Bytes::copy_from_slice(record::unseal(operation, at, value)?);
         let note = at[NOTE_PREFIX.len()..].split_first().and_then(|(byte, name)| {
             let kind = Kind::ALL.into_iter().find(|kind| kind.byte() == *byte)?;
             Some((kind, KeyName::new(std::str::from_utf8(name).ok()?)?))
         });
         let unknown = || DiskError { operation, reason: format!("{} names no key", at.escape_ascii()) };
-        notes.insert(note.ok_or_else(unknown)?);
+        notes.push((note.ok_or_else(unknown)?, sealed));
         entries.next();
     }
     entries.status().map_err(failed(operation))?;

@@ -39,6 +39,8 @@ pub(super) struct Generations {
     current: u64,
     // Invariant: greater than every number given out, so that a late drop never removes a new generation.
     next: u64,
+    // Cloned by each unfinished installation, which may hold records under keys that the current state lacks.
+    installing: Arc<()>,
 }
 
 impl Generations {
@@ -58,12 +60,17 @@ impl Generations {
             tracing::info!(generation = %name, "dropping a state whose installation did not finish");
             db.drop_cf(name).map_err(failed("drop generation"))?;
         }
-        Ok(Generations { current: number, next: number.saturating_add(1) })
+        Ok(Generations { current: number, next: number.saturating_add(1), installing: Arc::default() })
     }
 
     /// The current generation.
     pub(super) fn current(&self) -> Generation {
         Generation(self.current)
+    }
+
+    /// Whether an installation is unfinished.
+    pub(super) fn is_installing(&self) -> bool {
+        Arc::strong_count(&self.installing) > 1
     }
 
     /// The column family of the current generation.
@@ -173,22 +180,24 @@ pub(super) struct RocksInstall {
     number: u64,
     name: String,
     is_committed: bool,
+    _installing: Arc<()>,
 }
 
 /// Creates a new, empty generation.
 pub(super) fn begin_install(core: &Arc<Core>, queue: StateQueue) -> Result<Box<dyn Install>, DiskError> {
     core.fuse.check()?;
-    let number = {
+    let (number, installing) = {
         let mut generations = core.generations.write();
         let number = generations.next;
         generations.next = number.saturating_add(1);
-        number
+        (number, Arc::clone(&generations.installing))
     };
     let name = generation_name(number);
     core.db
         .create_cf(&name, &options::generation_family())
         .map_err(|error| core.fuse.blow(failed("begin install")(error)))?;
-    Ok(Box::new(RocksInstall { core: Arc::clone(core), queue, number, name, is_committed: false }))
+    let core = Arc::clone(core);
+    Ok(Box::new(RocksInstall { core, queue, number, name, is_committed: false, _installing: installing }))
 }
 
 impl Install for RocksInstall {

@@ -1,6 +1,7 @@
 //! Encrypted records: what reaches the disk, missing keys, rewrites, records in the wrong place.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use orch_proto::store as wire;
 use prost::Message;
@@ -173,7 +174,7 @@ fn no_file_shows_the_content_of_an_encrypted_resource() {
         let disk = open(root.path(), cipher.clone()).unwrap();
         fill(&disk);
         assert_eq!(files_with_canary(root.path()).is_empty(), is_encrypted, "in the write-ahead log");
-        disk.rewrite(&mut |_| {}).unwrap();
+        disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap();
         drop(disk);
         assert_eq!(files_with_canary(root.path()).is_empty(), is_encrypted, "in the tables");
         check_content(&open(root.path(), cipher).unwrap());
@@ -215,15 +216,19 @@ fn after_a_rewrite_the_old_key_and_the_plain_records_are_gone() {
     fill(&open(root.path(), None).unwrap());
     let disk = open(root.path(), Toy::over_plain(&["one"])).unwrap();
     assert!(!files_with_canary(root.path()).is_empty());
-    let done = disk.rewrite(&mut |_| {}).unwrap();
+    let done = disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((done.progress.examined, done.progress.rewritten), (605, 302));
     assert!(files_with_canary(root.path()).is_empty());
-    assert_eq!(disk.rewrite(&mut |_| {}).unwrap().progress.rewritten, 0, "nothing is left to do");
+    assert_eq!(
+        disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap().progress.rewritten,
+        0,
+        "nothing is left to do"
+    );
     check_content(&disk);
     drop(disk);
 
     let disk = open(root.path(), Toy::with(&["two", "one"])).unwrap();
-    assert_eq!(disk.rewrite(&mut |_| {}).unwrap().unneeded, ["one"]);
+    assert_eq!(disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap().unneeded, ["one"]);
     drop(disk);
     let disk = open(root.path(), Toy::with(&["two"])).unwrap();
     check_content(&disk);
@@ -231,7 +236,7 @@ fn after_a_rewrite_the_old_key_and_the_plain_records_are_gone() {
 
     // Without a writing key, all of it is decrypted again.
     let disk = open(root.path(), Some(Arc::new(Decrypting))).unwrap();
-    assert_eq!(disk.rewrite(&mut |_| {}).unwrap().unneeded, ["two"]);
+    assert_eq!(disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap().unneeded, ["two"]);
     drop(disk);
     check_content(&open(root.path(), None).unwrap());
 }
@@ -260,6 +265,39 @@ impl RecordCipher for Decrypting {
     fn decrypt(&self, key: &str, with: &[u8], sealed: &[u8]) -> Result<Bytes, CipherError> {
         Toy { keys: vec!["two"], reads_plain: false }.decrypt(key, with, sealed)
     }
+}
+
+#[test]
+fn a_rewrite_that_was_ended_goes_on_and_keeps_its_notes() {
+    let root = tempfile::tempdir().unwrap();
+    fill(&open(root.path(), Toy::with(&["one"])).unwrap());
+    let disk = open(root.path(), Toy::with(&["two", "one"])).unwrap();
+    let mut steps = 0;
+    let ended = disk.rewrite(&mut |_| {
+        steps += 1;
+        if steps == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let ended = ended.unwrap();
+    assert!(!ended.is_complete && ended.unneeded.is_empty() && ended.progress.rewritten > 0, "{ended:?}");
+    assert_eq!(disk.needed_keys(), ["one", "two"]);
+    let done = disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(done.progress.rewritten, 302 - ended.progress.rewritten);
+    assert_eq!((done.is_complete, done.unneeded), (true, vec!["one".to_owned()]));
+    check_content(&disk);
+}
+
+#[test]
+fn notes_stay_while_a_state_is_being_installed() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = open(root.path(), Toy::with(&["one"])).unwrap();
+    let mut install = disk.begin_install().unwrap();
+    let record = Some(content(SECRETS, 1));
+    install.put(vec![StateWrite { resource: SECRETS.into(), path: "ns/1".into(), record }]).unwrap();
+    // The current state has no record of the key, the one to come has.
+    assert!(!disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap().is_complete);
+    assert_eq!(disk.needed_keys(), ["one"]);
+    drop(install);
+    assert_eq!(disk.rewrite(&mut |_| ControlFlow::Continue(())).unwrap().unneeded, ["one"]);
 }
 
 #[test]

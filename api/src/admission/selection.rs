@@ -1,0 +1,121 @@
+//! `--enable-admission-plugins` and `--disable-admission-plugins`: the plugins that a node asks.
+//!
+//! Owns the names that the flags know. Every plugin of this server is on by default; rules that guard rights are not named
+//! and cannot be turned off.
+
+use std::collections::BTreeSet;
+
+use super::{Chain, role_escalation, service_account};
+
+/// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
+const ELSEWHERE: [&str; 29] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "LimitRanger",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeClaimResize",
+    "PodNodeSelector",
+    "PodSecurity",
+    "PodTolerationRestriction",
+    "PodTopologyLabels",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
+
+/// The plugins that are left out. By default none is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginSelection(BTreeSet<String>);
+
+impl PluginSelection {
+    /// All plugins but those that wait for objects which only background loops make.
+    pub(super) fn without_loops() -> PluginSelection {
+        PluginSelection(BTreeSet::from([service_account::NAME.to_owned()]))
+    }
+
+    /// The plugins without those of `off`. Those of `on` are on by default.
+    ///
+    /// # Errors
+    /// A name is unknown, stands in both lists, or is turned on and no part of this server.
+    pub fn parse(on: &[String], off: &[String]) -> Result<PluginSelection, String> {
+        let chain = Chain::selected(&PluginSelection::default());
+        let own: BTreeSet<&str> = chain.names().filter(|name| *name != role_escalation::NAME).collect();
+        let off: BTreeSet<String> = off.iter().filter(|name| !name.is_empty()).cloned().collect();
+        for name in on.iter().filter(|name| !name.is_empty()) {
+            if off.contains(name) {
+                return Err(format!("the admission plugin {name} is both turned on and turned off"));
+            }
+            // few: the plugins of the reference, named in a flag.
+            if ELSEWHERE.contains(&name.as_str()) && !own.contains(name.as_str()) {
+                return Err(format!("the admission plugin {name} is no part of this server"));
+            }
+        }
+        let known = |name: &&String| own.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
+        match on.iter().filter(|name| !name.is_empty()).chain(&off).find(|name| !known(name)) {
+            None => Ok(PluginSelection(off)),
+            Some(name) => {
+                let names: Vec<_> = own.into_iter().collect();
+                Err(format!("there is no admission plugin {name:?}; there are {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// Whether the plugin called `name` is asked.
+    pub(super) fn has(&self, name: &str) -> bool {
+        !self.0.contains(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(on: &str, off: &str) -> Result<PluginSelection, String> {
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        PluginSelection::parse(&list(on), &list(off))
+    }
+
+    #[test]
+    fn plugins_are_left_out_by_name() {
+        let names = |selection: &PluginSelection| Chain::selected(selection).names().collect::<Vec<_>>();
+        let all = names(&PluginSelection::default());
+        assert!(all.contains(&"ServiceAccount") && all.contains(&"Priority"));
+        let selected = parse("", "ServiceAccount,Priority").unwrap();
+        let expected: Vec<_> =
+            all.iter().copied().filter(|name| !["ServiceAccount", "Priority"].contains(name)).collect();
+        assert_eq!(names(&selected), expected);
+        assert_eq!(names(&parse("Priority", "AlwaysDeny").unwrap()), all);
+        assert!(ELSEWHERE.is_sorted());
+    }
+
+    #[test]
+    fn names_that_mean_nothing_are_refused() {
+        for (on, off, expected) in [
+            ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are DefaultIngressClass,"),
+            ("Nonesuch", "", "there is no admission plugin"),
+            ("", "RoleEscalation", "there is no admission plugin"),
+            ("Priority", "Priority", "both turned on and turned off"),
+            ("AlwaysDeny", "", "no part of this server"),
+        ] {
+            let refused = parse(on, off).unwrap_err();
+            assert!(refused.contains(expected), "{on} {off}: {refused}");
+        }
+    }
+}

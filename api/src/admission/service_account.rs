@@ -1,0 +1,272 @@
+//! `ServiceAccount`: pods run as a service account of their namespace, which must exist, and mount a token of it.
+//!
+//! Owns the default account, the mounted volume, pull secrets of the account, and the secrets that mirror pods and accounts
+//! with mountable secrets may refer to. The loops `service_accounts` and `root_ca` make the account and the config map that
+//! pods depend on; a pod that comes before its namespace's default account waits for it.
+
+use orch_proto::Brand;
+use orch_rules::validate::tree::{Tree, child_mut, items_mut, object_mut, set};
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
+use crate::ambient::suffix_text;
+use crate::controllers::root_ca::config_map_name;
+
+/// Name of the plugin.
+pub(crate) const NAME: &str = "ServiceAccount";
+
+/// The account of pods that name none.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// Life in seconds of mounted tokens: the reference's hour, and seven seconds by which the token request recognizes them.
+const MOUNTED_LIFE_S: i64 = 60 * 60 + 7;
+
+/// Mode of the mounted files: 0644.
+const FILE_MODE: i64 = 0o644;
+
+#[derive(Debug)]
+pub(super) struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("pods", &[Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        pod: &'a mut Value,
+        view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        rule(complete(attributes, pod, view))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        pod: Option<&'a Value>,
+        view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        rule(pod.map_or(Ok(()), |pod| check(attributes, pod, view)))
+    }
+}
+
+/// Completes a new pod from its account. A refusal leaves the pod as it was.
+fn complete(attributes: &Attributes<'_>, pod: &mut Value, view: &View) -> Result<(), Refusal> {
+    let (brand, namespace) = (attributes.brand, attributes.namespace);
+    if is_mirror(brand, pod) {
+        return check(attributes, pod, view);
+    }
+    let name = match pod.at("spec").text("serviceAccountName") {
+        "" => DEFAULT_ACCOUNT.to_owned(),
+        name => name.to_owned(),
+    };
+    let account = find(view, namespace, &name)?;
+    if is_limited(brand, &account) {
+        check_references(&account, pod).map_err(Refusal::Forbidden)?;
+    }
+    let random = pod.at("metadata").text("uid").parse::<uuid::Uuid>().unwrap_or_default().as_u128();
+    let spec = child_mut(pod, "spec");
+    for field in ["serviceAccountName", "serviceAccount"] {
+        set(spec, field, name.as_str());
+    }
+    let preferences = [&*spec, &account].map(|of| of.at("automountServiceAccountToken").as_bool());
+    if preferences.into_iter().flatten().next().unwrap_or(true) {
+        mount_token(brand, spec, random);
+    }
+    if spec.items("imagePullSecrets").is_empty() && !account.items("imagePullSecrets").is_empty() {
+        let names =
+            account.items("imagePullSecrets").iter().map(|secret| json!({"name": secret.text("name")}));
+        set(spec, "imagePullSecrets", names.collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+fn check(attributes: &Attributes<'_>, pod: &Value, view: &View) -> Result<(), Refusal> {
+    let (brand, namespace) = (attributes.brand, attributes.namespace);
+    let name = pod.at("spec").text("serviceAccountName");
+    if is_mirror(brand, pod) {
+        return check_mirror(pod).map_err(|reason| Refusal::Forbidden(reason.to_owned()));
+    }
+    if name.is_empty() {
+        let pod = pod.at("metadata").text("name");
+        return Err(Refusal::Forbidden(format!("no service account specified for pod {namespace}/{pod}")));
+    }
+    let account = find(view, namespace, name)?;
+    if is_limited(brand, &account) {
+        check_references(&account, pod).map_err(Refusal::Forbidden)?;
+    }
+    Ok(())
+}
+
+/// The service account. The loop that makes default accounts may be about to make one that is absent.
+fn find(view: &View, namespace: &str, name: &str) -> Result<Value, Refusal> {
+    view.find("serviceaccounts", namespace, name).ok_or_else(|| {
+        let reason =
+            format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+        if name == DEFAULT_ACCOUNT { Refusal::Awaited(reason) } else { Refusal::Forbidden(reason) }
+    })
+}
+
+/// Whether the pod is the image of a static pod, which a kubelet runs without the API: it depends on no object.
+fn is_mirror(brand: &Brand, pod: &Value) -> bool {
+    pod.at("metadata").at("annotations").has(&brand.label("config.mirror"))
+}
+
+fn check_mirror(pod: &Value) -> Result<(), &'static str> {
+    if !pod.at("spec").text("serviceAccountName").is_empty() {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if refers_to_secrets(pod.at("spec")) {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let mut sources = volumes(pod.at("spec")).flat_map(|volume| volume.at("projected").items("sources"));
+    if sources.any(|source| source.at("serviceAccountToken").is_object()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
+    }
+    Ok(())
+}
+
+fn volumes(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec.items("volumes").iter()
+}
+
+/// The containers of each kind, with the words by which refusals name the kind.
+fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+    [("init container", "initContainers"), ("container", "containers"), ("", "ephemeralContainers")]
+        .into_iter()
+        .flat_map(|(kind, field)| spec.items(field).iter().map(move |container| (kind, container)))
+}
+
+/// Whether the pod refers to a secret anywhere.
+fn refers_to_secrets(spec: &Value) -> bool {
+    let is_by_container = containers(spec).any(|(_, container)| {
+        let mut all = container.items("envFrom").iter();
+        let mut each = container.items("env").iter();
+        all.any(|from| from.at("secretRef").is_object())
+            || each.any(|variable| variable.at("valueFrom").at("secretKeyRef").is_object())
+    });
+    let is_by_volume = volumes(spec).any(|volume| {
+        let of_source = |source: &Value| {
+            !source.text("secretName").is_empty()
+                || source.at("secretRef").is_object()
+                || source.at("nodePublishSecretRef").is_object()
+        };
+        volume.at("secret").is_object()
+            || volume.at("projected").items("sources").iter().any(|source| source.at("secret").is_object())
+            || volume.as_object().is_some_and(|fields| fields.values().any(of_source))
+    });
+    is_by_container || is_by_volume || !spec.items("imagePullSecrets").is_empty()
+}
+
+/// Whether pods of the account may only refer to the secrets that the account lists.
+fn is_limited(brand: &Brand, account: &Value) -> bool {
+    let annotation = brand.label("enforce-mountable-secrets");
+    let value = account.at("metadata").at("annotations").text(&annotation);
+    // few: the spellings of true.
+    ["1", "t", "T", "TRUE", "true", "True"].contains(&value)
+}
+
+/// Refuses references to secrets that the account does not list.
+fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
+    let (spec, of) = (pod.at("spec"), account.at("metadata").text("name"));
+    let names = |list: &str| -> hashbrown::HashSet<String> {
+        account.items(list).iter().map(|secret| secret.text("name").to_owned()).collect()
+    };
+    let mountable = names("secrets");
+    let refusal = |subject: String| {
+        format!("{subject} is not allowed because service account {of} does not reference that secret")
+    };
+    for source in volumes(spec).map(|volume| volume.at("secret")).filter(|source| source.is_object()) {
+        let name = source.text("secretName");
+        if !mountable.contains(name) {
+            return Err(refusal(format!("volume with secret.secretName=\"{name}\"")));
+        }
+    }
+    for (kind, container) in containers(spec) {
+        for variable in container.items("env") {
+            let wanted = variable.at("valueFrom").at("secretKeyRef");
+            let name = wanted.text("name");
+            if wanted.is_object() && !mountable.contains(name) {
+                let (container, variable) = (container.text("name"), variable.text("name"));
+                let subject = format!(
+                    "{kind} {container} with envVar {variable} referencing secret.secretName=\"{name}\""
+                );
+                return Err(refusal(subject));
+            }
+        }
+    }
+    let pullable = names("imagePullSecrets");
+    for (at, secret) in spec.items("imagePullSecrets").iter().enumerate() {
+        let name = secret.text("name");
+        if !pullable.contains(name) {
+            return Err(format!(
+                "imagePullSecrets[{at}].name=\"{name}\" is not allowed because service account {of} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the volume of a token in each container that mounts nothing in its place, and adds the volume if one does.
+fn mount_token(brand: &Brand, spec: &mut Value, random: u128) {
+    let prefix = format!("{}-api-access-", brand.component_prefix);
+    let place = format!("/var/run/secrets/{}/serviceaccount", brand.label_domain);
+    let existing = volumes(spec).map(|volume| volume.text("name")).find(|name| name.starts_with(&prefix));
+    let (is_new, name) = (existing.is_none(), existing.map(str::to_owned));
+    let name = name.unwrap_or_else(|| format!("{prefix}{}", suffix_text(random)));
+    let mut is_mounted = false;
+    for field in ["initContainers", "containers"] {
+        for container in items_mut(spec, field) {
+            let mut mounts = container.items("volumeMounts").iter();
+            // few: one pass over the mounts of one container, for one path.
+            if mounts.any(|mount| mount.text("mountPath") == place) {
+                continue;
+            }
+            push(
+                container,
+                "volumeMounts",
+                json!({"name": name.as_str(), "readOnly": true, "mountPath": place.as_str()}),
+            );
+            is_mounted = true;
+        }
+    }
+    if is_new && is_mounted {
+        push(spec, "volumes", volume(brand, &name));
+    }
+}
+
+/// The volume with a token, the authority of the servers, and the namespace.
+fn volume(brand: &Brand, name: &str) -> Value {
+    let namespace = json!({"apiVersion": "v1", "fieldPath": "metadata.namespace"});
+    json!({
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": MOUNTED_LIFE_S, "path": "token"}},
+                {"configMap": {"name": config_map_name(brand), "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+            ],
+            "defaultMode": FILE_MODE,
+        },
+    })
+}
+
+/// Appends to the list in the field `name`.
+fn push(value: &mut Value, name: &str, item: Value) {
+    let list = object_mut(value).entry(name).or_insert(Value::Null);
+    match list.as_array_mut() {
+        Some(items) => items.push(item),
+        None => *list = Value::Array(vec![item]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

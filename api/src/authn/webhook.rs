@@ -1,0 +1,262 @@
+//! Authentication by a token webhook: another server says whose a bearer token is.
+//!
+//! Owns the question, its answer and the cache of answers by the token's digest. It never keeps or logs a token.
+//! Invariant: a token is accepted for no longer than the cache's time after the webhook last accepted it; a failure to
+//! ask is never remembered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use orch_raft::warnings::WarningLimit;
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
+
+use super::authenticator::bearer_token;
+use super::{Finding, Found, Holder, Method, Moment, Peer, TOKEN_BYTES_MAX, Unauthenticated, User, found};
+use crate::ambient::Timestamp;
+use crate::egress::{ExpiringMap, ReviewHook};
+
+/// Accepted tokens that are remembered, about 1 KiB each.
+const ACCEPTED_MAX: usize = 8 << 10;
+/// Refused tokens that are remembered: enough for clients that repeat themselves. They are kept apart, so that a flood
+/// of guesses displaces no accepted token.
+const REFUSED_MAX: usize = 4 << 10;
+/// Longest memory of a refusal: a token may be made known to the webhook at any time.
+const REFUSED_SPAN_MAX: Duration = Duration::from_secs(10);
+/// Bytes of the webhook's own error that are shown to whoever reviews a token.
+const ERROR_BYTES_MAX: usize = 256;
+
+type Digest = [u8; 32];
+
+/// Asks a webhook whose a bearer token is.
+pub struct TokenWebhook {
+    hook: ReviewHook,
+    /// Audiences of this server.
+    audiences: Vec<String>,
+    span: Duration,
+    accepted: ExpiringMap<Digest, Holder>,
+    refused: ExpiringMap<Digest, Refusal>,
+    /// Limits the log: anyone can show a token.
+    warnings: WarningLimit,
+}
+
+/// An answer of the webhook that names no user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It does not know the token.
+    Unknown,
+    /// It knows the token and says what is wrong with it.
+    Fault(String),
+}
+
+impl fmt::Debug for TokenWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenWebhook").field("hook", &self.hook).finish_non_exhaustive()
+    }
+}
+
+impl TokenWebhook {
+    /// Asks `hook`; answers count for `span`. Tokens must be meant for one of `audiences`.
+    pub fn new(hook: ReviewHook, audiences: Vec<String>, span: Duration) -> Self {
+        let (accepted, refused) = (ExpiringMap::new(ACCEPTED_MAX), ExpiringMap::new(REFUSED_MAX));
+        TokenWebhook { hook, audiences, span, accepted, refused, warnings: WarningLimit::new() }
+    }
+
+    async fn find(&self, token: &[u8], now: Timestamp) -> Found<Holder> {
+        let Some(text) = str::from_utf8(token).ok().filter(|token| token.len() <= TOKEN_BYTES_MAX) else {
+            return Ok(None);
+        };
+        let mut id = [0; 32];
+        id.copy_from_slice(digest(&SHA256, token).as_ref());
+        if let Some(holder) = self.accepted.get(&id, now) {
+            return Ok(Some(holder));
+        }
+        if let Some(refusal) = self.refused.get(&id, now) {
+            return refusal.into_found();
+        }
+        let spec = json!({"token": text, "audiences": self.audiences});
+        let status = self.hook.ask(spec).await.map_err(|error| {
+            if let Some(left_out) = self.warnings.pass() {
+                tracing::warn!(%error, left_out, "the token webhook gives no answer");
+            }
+            Unauthenticated::Token("the token webhook gives no answer".to_owned())
+        })?;
+        match self.holder_in(&status) {
+            Ok(holder) => {
+                self.accepted.put(id, holder.clone(), now, self.span);
+                Ok(Some(holder))
+            }
+            Err(refusal) => {
+                self.refused.put(id, refusal.clone(), now, self.span.min(REFUSED_SPAN_MAX));
+                refusal.into_found()
+            }
+        }
+    }
+
+    fn holder_in(&self, status: &Map<String, Value>) -> Result<Holder, Refusal> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
+            let error = status.get("error").map(text).unwrap_or_default();
+            if error.is_empty() {
+                return Err(Refusal::Unknown);
+            }
+            let error = orch_schema::excerpt::fitting(&error, ERROR_BYTES_MAX).to_owned();
+            return Err(Refusal::Fault(error));
+        }
+        let meant = texts(status.get("audiences"));
+        let audiences: Vec<String> = if meant.is_empty() {
+            self.audiences.clone()
+        } else {
+            // few: the audiences of this server.
+            meant.into_iter().filter(|audience| self.audiences.contains(audience)).collect()
+        };
+        if audiences.is_empty() {
+            return Err(Refusal::Unknown);
+        }
+        let user = status.get("user").unwrap_or(&Value::Null);
+        let extra = user["extra"].as_object().into_iter().flatten();
+        let extra: BTreeMap<_, _> = extra.map(|(key, values)| (key.clone(), texts(Some(values)))).collect();
+        let user = User {
+            name: text(&user["username"]),
+            uid: text(&user["uid"]),
+            groups: texts(user.get("groups")),
+            extra,
+        };
+        Ok(Holder { user: Arc::new(user.authenticated()), audiences })
+    }
+}
+
+impl Refusal {
+    fn into_found<T>(self) -> Found<T> {
+        match self {
+            Refusal::Unknown => Ok(None),
+            Refusal::Fault(text) => Err(Unauthenticated::Token(text)),
+        }
+    }
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Method for TokenWebhook {
+    fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
+        let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
+        Finding::Right(Box::pin(async move {
+            let holder = self.find(token, at.now).await?;
+            holder.map(|holder| Some(holder.user)).ok_or(Unauthenticated::InvalidToken)
+        }))
+    }
+
+    fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
+        Finding::Right(Box::pin(self.find(token, at.now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::ambient::SystemAmbient;
+    use crate::egress::testing::Scripted;
+    use crate::egress::{EgressError, ReviewKind, Url};
+
+    const KIND: &str = "authentication.orch.io/v1";
+
+    fn hook(egress: Arc<Scripted>) -> TokenWebhook {
+        let kind = ReviewKind { kind: "TokenReview", api_version: KIND.to_owned() };
+        let url = Url::parse("https://hook.example/x").unwrap();
+        let hook = ReviewHook::new(egress, Arc::new(SystemAmbient), url, kind, Duration::from_secs(30));
+        TokenWebhook::new(hook, vec!["api".to_owned()], Duration::from_secs(120))
+    }
+
+    fn review(status: &Value) -> Result<(u16, String), EgressError> {
+        Ok((200, json!({"kind": "TokenReview", "apiVersion": KIND, "status": status}).to_string()))
+    }
+
+    fn find(hook: &TokenWebhook, token: &str, seconds: u64) -> Result<Option<String>, String> {
+        let found = hook.find(token.as_bytes(), Timestamp(seconds * 1_000_000));
+        let found = found.now_or_never().expect("the test's server answers at once");
+        found.map(|holder| holder.map(|holder| holder.user.name.clone())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn answers_name_users() {
+        let fault = |text: &str| Err(format!("[invalid bearer token, {text}]"));
+        let lost = "the token webhook gives no answer";
+        let ann = json!({"username": "ann", "groups": ["devs"]});
+        for (answer, expected) in [
+            (review(&json!({"authenticated": true, "user": ann})), Ok(Some("ann".to_owned()))),
+            (
+                review(&json!({"authenticated": true, "user": ann, "audiences": ["api", "x"]})),
+                Ok(Some("ann".to_owned())),
+            ),
+            (review(&json!({"authenticated": true, "user": ann, "audiences": ["x"]})), Ok(None)),
+            (review(&json!({"authenticated": false, "user": ann})), Ok(None)),
+            (review(&json!({"error": "expired"})), fault("expired")),
+            (review(&Value::Null), fault(lost)),
+            (Ok((200, r#"{"kind": "Pod", "status": {"authenticated": true}}"#.to_owned())), fault(lost)),
+            (Ok((200, "canary".to_owned())), fault(lost)),
+            (Ok((302, String::new())), fault(lost)),
+            (Ok((403, "canary".to_owned())), fault(lost)),
+            (Err(EgressError::Timeout { host: "h".to_owned() }), fault(lost)),
+        ] {
+            let server = Arc::new(Scripted::new([answer.clone()]));
+            assert_eq!(find(&hook(server), "t", 0), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_webhook_is_asked_in_its_form() {
+        let server = Arc::new(Scripted::new([review(&json!({"authenticated": true}))]));
+        find(&hook(server.clone()), "t", 0).unwrap();
+        let (url, document) = server.last();
+        assert_eq!(url, "https://hook.example/x");
+        assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("TokenReview"), &json!(KIND)));
+        assert_eq!(document["spec"], json!({"token": "t", "audiences": ["api"]}));
+    }
+
+    #[test]
+    fn answers_are_remembered_for_their_time_and_failures_are_not() {
+        let server = Arc::new(Scripted::new([review(&json!({"authenticated": true}))]));
+        let webhook = hook(server.clone());
+        for seconds in [0, 119, 120] {
+            assert!(find(&webhook, "t", seconds).unwrap().is_some());
+        }
+        assert_eq!(server.asked(), 2);
+        server.answer([review(&json!({"error": "expired"}))]);
+        for seconds in [500, 509, 510] {
+            assert!(find(&webhook, "u", seconds).is_err());
+        }
+        assert_eq!(server.asked(), 4);
+        server.answer([Ok((403, String::new()))]);
+        for _ in 0..2 {
+            assert!(find(&webhook, "v", 900).is_err());
+        }
+        assert_eq!(server.asked(), 6);
+    }
+
+    #[test]
+    fn attempts_are_repeated_where_another_may_be_answered() {
+        let lost = || Err(EgressError::Lost { host: "h".to_owned(), reason: "reset".to_owned() });
+        for (answer, attempts) in [
+            (lost(), 5),
+            (Ok((500, String::new())), 5),
+            (Ok((429, String::new())), 5),
+            (Ok((400, String::new())), 1),
+            (Err(EgressError::Timeout { host: "h".to_owned() }), 1),
+        ] {
+            let server = Arc::new(Scripted::new([answer.clone()]));
+            find(&hook(server.clone()), "t", 0).unwrap_err();
+            assert_eq!((server.asked(), server.paused()), (attempts, attempts - 1), "{answer:?}");
+        }
+        let server = Arc::new(Scripted::new([lost(), review(&json!({"authenticated": true}))]));
+        assert!(find(&hook(server.clone()), "t", 0).unwrap().is_some());
+        assert_eq!(server.asked(), 2);
+    }
+}

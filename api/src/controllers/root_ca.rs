@@ -1,0 +1,75 @@
+//! Publishes the authority of the servers' certificates: every active namespace has a config map with it, which pods mount
+//! beside their tokens.
+
+use std::convert::Infallible;
+
+use orch_proto::Brand;
+use orch_raft::Store;
+use orch_raft::object::SharedObject;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::client::Client;
+use super::each_namespace::{self, Wanted};
+use crate::error::ApiError;
+
+/// Key of the authority in the config map.
+const KEY: &str = "ca.crt";
+
+/// Name of the config map: `orch-root-ca.crt`.
+pub(crate) fn config_map_name(brand: &Brand) -> String {
+    format!("{}-root-ca.crt", brand.component_prefix)
+}
+
+/// Keeps a config map with `authority`, PEM, in every namespace. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>, authority: &str) -> Result<Infallible, ApiError> {
+    let brand = client.registry().brand;
+    let name = config_map_name(brand);
+    let description = "Certificate authority of the API servers, for clients inside the cluster.";
+    let annotations = json!({(brand.label("description").as_str()): description});
+    let data = json!({(KEY): authority});
+    let wanted = Wanted {
+        storage: "configmaps",
+        object: json!({"metadata": {"name": name.as_str(), "annotations": annotations}, "data": data}),
+        patch: json!({"data": data}),
+        name,
+        is_right: has_authority,
+    };
+    each_namespace::run(client, wanted).await
+}
+
+/// Whether the config map holds the authority. Other keys are their owner's.
+fn has_authority(wanted: &Wanted, found: &SharedObject) -> bool {
+    let found: Result<Value, _> = serde_json::from_slice(&found.json);
+    found.is_ok_and(|found| found.at("data").at(KEY) == wanted.object.at("data").at(KEY))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    const MAPS: &str = "configmaps";
+
+    #[tokio::test(start_paused = true)]
+    async fn every_namespace_has_the_authority_and_a_changed_one_is_mended() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let path = "n/orch-root-ca.crt";
+        let steps = async {
+            let settled = || tokio::time::sleep(Duration::from_secs(1));
+            settled().await;
+            assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM"}));
+            fixture.merge(MAPS, path, json!({"data": {"ca.crt": "mine", "more": "x"}})).await;
+            settled().await;
+            assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM", "more": "x"}));
+            fixture.delete(MAPS, path, json!({})).await;
+            settled().await;
+            assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM"}));
+        };
+        fixture.beside(run(&fixture.client(), "PEM"), steps).await;
+    }
+}

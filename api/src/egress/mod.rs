@@ -1,0 +1,348 @@
+//! Requests to other servers: webhooks and issuers of tokens.
+//!
+//! Owns the rules of such a request: its URL, the addresses that may be dialled, and its bounds. The adapter in `node`
+//! resolves, connects and sends. Invariant: an address is checked after the host was resolved, and the address that was
+//! checked is the one that is dialled; redirects are answers and never followed.
+
+mod cache;
+mod review;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Uri;
+
+pub use self::cache::ExpiringMap;
+pub use self::review::{ReviewError, ReviewHook, ReviewKind};
+
+/// Bytes of an answer that is read: an answer of a webhook has a few hundred, a set of keys a few thousand.
+pub const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Requests to one target that are under way together: what a webhook of the reference's kind answers in parallel.
+pub const REQUESTS_MAX: usize = 64;
+/// Requests to one target that wait for a place; another is refused at once rather than held until its deadline.
+pub const WAITING_MAX: usize = 1024;
+/// Longest request, whatever its configuration says: the reference's bound of a webhook's time-out.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+
+/// Sends requests to one target: a server and whatever its answers refer to.
+pub trait Egress: fmt::Debug + Send + Sync {
+    /// Sends `request` and reads the whole answer, of any status.
+    fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Reply, EgressError>>;
+
+    /// Completes after `span`, for the pauses between attempts.
+    fn pause(&self, span: Duration) -> BoxFuture<'_, ()>;
+}
+
+/// A request to another server.
+#[derive(Clone)]
+pub struct Outgoing {
+    /// Where it goes.
+    pub url: Url,
+    /// The document to POST as JSON; `None`: a GET.
+    pub document: Option<Bytes>,
+    /// Longest time until the answer is read, waiting for a place and connecting included.
+    pub timeout: Duration,
+}
+
+/// Documents hold tokens: they are not shown.
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// An answer. Its body comes from another server and is not shown.
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Header `Retry-After`, where it gives seconds.
+    pub retry_after: Option<Duration>,
+    /// The body, at most [`ANSWER_BYTES_MAX`].
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).field("bytes", &self.body.len()).finish()
+    }
+}
+
+/// The reason why there is no answer. Never quotes one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EgressError {
+    /// An answer named an address that only an operator's file may name.
+    #[error("{host}: the address {address} is not dialled unless the configuration names the host")]
+    Forbidden {
+        /// The host.
+        host: String,
+        /// What it resolved to.
+        address: IpAddr,
+    },
+    /// Plain HTTP to a host that is not this machine.
+    #[error("{host}: plain HTTP is only for loopback addresses that the configuration names")]
+    Plain {
+        /// The host.
+        host: String,
+    },
+    /// The host has no address, nothing listens, or the handshake failed.
+    #[error("{host}: {reason}")]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// The error of resolving, connecting or the handshake.
+        reason: String,
+    },
+    /// The connection ended before the answer did.
+    #[error("{host}: the connection was lost: {reason}")]
+    Lost {
+        /// The host.
+        host: String,
+        /// The error of the connection.
+        reason: String,
+    },
+    /// The time is over.
+    #[error("{host}: no answer in time")]
+    Timeout {
+        /// The host.
+        host: String,
+    },
+    /// The answer is larger than [`ANSWER_BYTES_MAX`].
+    #[error("{host}: the answer is too large")]
+    TooLarge {
+        /// The host.
+        host: String,
+    },
+    /// Too many requests wait for this target.
+    #[error("{host}: too many requests wait for it")]
+    Busy {
+        /// The host.
+        host: String,
+    },
+}
+
+/// An absolute URL without user information and fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Whether the connection is encrypted.
+    pub scheme: Scheme,
+    /// Host name in lower case, or an address without brackets.
+    pub host: String,
+    /// The port, the scheme's own where the text gives none.
+    pub port: u16,
+    /// Path and query; at least `/`.
+    pub target: String,
+}
+
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `https`.
+    Https,
+    /// `http`.
+    Http,
+}
+
+/// The fault of a text that is no URL to be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlFault {
+    /// It does not parse, or has no host.
+    #[error("not an absolute URL")]
+    Malformed,
+    /// It has another scheme.
+    #[error("URL scheme must be https")]
+    Scheme,
+    /// It names a user.
+    #[error("URL must not contain a username or password")]
+    User,
+    /// It has a fragment.
+    #[error("URL must not contain a fragment")]
+    Fragment,
+}
+
+impl Url {
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// It is no absolute URL of the schemes, or has parts that are not sent.
+    pub fn parse(text: &str) -> Result<Url, UrlFault> {
+        if text.contains('#') {
+            return Err(UrlFault::Fragment);
+        }
+        let uri: Uri = text.parse().map_err(|_| UrlFault::Malformed)?;
+        let (scheme, port) = match uri.scheme_str() {
+            Some("https") => (Scheme::Https, 443),
+            Some("http") => (Scheme::Http, 80),
+            Some(_) => return Err(UrlFault::Scheme),
+            None => return Err(UrlFault::Malformed),
+        };
+        let authority = uri.authority().ok_or(UrlFault::Malformed)?;
+        if authority.as_str().contains('@') {
+            return Err(UrlFault::User);
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        if host.is_empty() {
+            return Err(UrlFault::Malformed);
+        }
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        Ok(Url { scheme, host, port: authority.port_u16().unwrap_or(port), target })
+    }
+
+    /// `HOST:PORT` for the header `Host`; without the port where it is the scheme's own.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match (self.scheme, self.port) {
+            (Scheme::Https, 443) | (Scheme::Http, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::Https => "https",
+            Scheme::Http => "http",
+        };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+    }
+}
+
+/// The hosts that an operator's file names for one target. Other hosts come from answers of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    named: Vec<String>,
+}
+
+impl Reach {
+    /// The target's own hosts: those of `urls`.
+    pub fn of<'a>(urls: impl IntoIterator<Item = &'a Url>) -> Reach {
+        Reach { named: urls.into_iter().map(|url| url.host.clone()).collect() }
+    }
+
+    /// Whether `address`, to which the host of `url` resolved, may be dialled.
+    ///
+    /// # Errors
+    /// The address belongs to this machine or its link, or is a cloud's metadata service, and no operator named its
+    /// host; or the scheme is plain HTTP and the address is another machine's.
+    pub fn check(&self, url: &Url, address: IpAddr) -> Result<(), EgressError> {
+        // few: the hosts of one target.
+        let is_named = self.named.contains(&url.host);
+        let address = embedded(address);
+        if url.scheme == Scheme::Http && !(is_named && address.is_loopback()) {
+            return Err(EgressError::Plain { host: url.host.clone() });
+        }
+        if !is_named && is_of_this_machine(address) {
+            return Err(EgressError::Forbidden { host: url.host.clone(), address });
+        }
+        Ok(())
+    }
+}
+
+/// The IPv4 address that `address` reaches where it is an IPv6 form of one: mapped, translated (64:ff9b::/96) or 6to4
+/// (2002::/16). Otherwise `address`.
+fn embedded(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(six) = address.to_canonical() else { return address.to_canonical() };
+    let octets = six.octets();
+    let four = |from: usize| {
+        IpAddr::V4(Ipv4Addr::new(octets[from], octets[from + 1], octets[from + 2], octets[from + 3]))
+    };
+    match six.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => four(12),
+        [0x2002, ..] => four(2),
+        _ => address,
+    }
+}
+
+/// Whether `address` is this machine's, its link's, a group's or a metadata service's.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    /// The metadata service of a cloud on IPv6; on IPv4 it is link-local (169.254.169.254).
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    match address {
+        IpAddr::V4(four) => {
+            four.is_loopback()
+                || four.is_link_local()
+                || four.is_broadcast()
+                || four.is_multicast()
+                || four.octets()[0] == 0
+        }
+        IpAddr::V6(six) => {
+            six.is_loopback()
+                || six.is_unspecified()
+                || six.is_multicast()
+                || six.is_unicast_link_local()
+                || six == METADATA
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_absolute_and_carry_nothing_that_is_not_sent() {
+        for (text, expected) in [
+            ("https://Example.com", Ok("https://example.com/")),
+            ("https://example.com:8443/a?b=c", Ok("https://example.com:8443/a?b=c")),
+            ("https://[::1]:1/x", Ok("https://[::1]:1/x")),
+            ("http://127.0.0.1:80/x", Ok("http://127.0.0.1/x")),
+            ("https://a@example.com/", Err(UrlFault::User)),
+            ("https://example.com/#a", Err(UrlFault::Fragment)),
+            ("file:///etc/passwd", Err(UrlFault::Malformed)),
+            ("gopher://example.com/", Err(UrlFault::Scheme)),
+            ("example.com", Err(UrlFault::Malformed)),
+            ("/a", Err(UrlFault::Malformed)),
+            ("", Err(UrlFault::Malformed)),
+        ] {
+            let found = Url::parse(text).map(|url| url.to_string());
+            assert_eq!(found, expected.map(str::to_owned), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_dialled_only_where_an_operator_names_the_host() {
+        let named = Url::parse("https://issuer.example/").unwrap();
+        let other = Url::parse("https://other.example/").unwrap();
+        let reach = Reach::of([&named]);
+        for address in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "::ffff:127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:7f00:1::",
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(reach.check(&named, address), Ok(()), "{address}");
+            let refused = reach.check(&other, address).unwrap_err();
+            assert!(matches!(refused, EgressError::Forbidden { .. }), "{address}: {refused}");
+        }
+        for address in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "fd00::1"] {
+            assert_eq!(reach.check(&other, address.parse().unwrap()), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine() {
+        let plain = Url::parse("http://hook.example/").unwrap();
+        let loopback: IpAddr = "127.0.0.1".parse().unwrap();
+        assert_eq!(Reach::of([&plain]).check(&plain, loopback), Ok(()));
+        for (reach, address) in [(Reach::of([&plain]), "10.0.0.1"), (Reach::default(), "127.0.0.1")] {
+            let refused = reach.check(&plain, address.parse().unwrap()).unwrap_err();
+            assert!(matches!(refused, EgressError::Plain { .. }), "{refused}");
+        }
+    }
+}

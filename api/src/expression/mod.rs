@@ -1,0 +1,188 @@
+//! Expressions of configurations, in the Common Expression Language.
+//!
+//! Owns compiling them against the variables of their place, and evaluating them within a bound. The language itself is
+//! a library's. Invariant: an expression that compiled names only known variables, members and functions, and its
+//! evaluation ends after a number of steps that is known before it starts.
+
+mod shape;
+mod value;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use cel::{Context, Env, ExecutionError, Program, Value};
+
+pub use self::shape::{Scope, Shape};
+pub use self::value::Variable;
+
+/// Bytes of an expression. The reference has no bound of its own here; its longest documented ones have a few hundred.
+const EXPRESSION_BYTES_MAX: usize = 8 << 10;
+/// Steps of an evaluation: well under a tenth of a second, in the thread of the request.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// The library's standard functions, and those over strings, lists and numbers that the reference adds.
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut environment = Env::stdlib();
+    for extension in [cel::extensions::strings, cel::extensions::lists, cel::extensions::math] {
+        environment.add_extension(extension).expect("each extension is added once");
+    }
+    Arc::new(environment)
+});
+
+/// A compiled expression.
+pub struct Expression {
+    source: String,
+    program: Program,
+    cost: Cost,
+}
+
+/// What an evaluation costs at most, as a function of its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    /// Nodes of the expression.
+    nodes: u64,
+    /// Loops inside each other.
+    depth: u32,
+}
+
+impl Cost {
+    /// Steps of an evaluation over lists and texts of at most `items` elements and characters.
+    fn steps(self, items: u64) -> u64 {
+        // The expression's own literals can be appended to what it is given.
+        let items = items.saturating_add(self.nodes);
+        items.saturating_pow(self.depth).saturating_mul(self.nodes)
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expression").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// The type that the place of an expression asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// `bool`.
+    Bool,
+    /// Any: it is looked at when it is there.
+    Any,
+}
+
+/// The reason why an expression is refused. The text is shown behind the field's path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CompileError(String);
+
+/// The reason why an evaluation has no value. Shows names of members and no values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluationError {
+    /// A member is not there.
+    #[error("no such key: {0}")]
+    NoSuchKey(String),
+    /// A function or operator does not take values of these types.
+    #[error("no such overload: {0}")]
+    NoSuchOverload(String),
+    /// The input is too large for the expression.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    Cost,
+    /// Another fault of the evaluation.
+    #[error("the expression has no value")]
+    Other,
+}
+
+impl Expression {
+    /// Compiles `source` for a place with the variables of `scope`.
+    ///
+    /// # Errors
+    /// It does not parse, names something unknown, or has another type than `wanted`.
+    pub fn compile(source: &str, scope: &Scope, wanted: Wanted) -> Result<Expression, CompileError> {
+        if source.len() > EXPRESSION_BYTES_MAX {
+            return Err(CompileError(format!("must be at most {EXPRESSION_BYTES_MAX} bytes long")));
+        }
+        let failed = |reason: String| CompileError(format!("compilation failed: {reason}"));
+        let program = ENVIRONMENT.compile(source).map_err(|error| failed(error.to_string()))?;
+        let checked = shape::check(program.expression(), scope).map_err(failed)?;
+        if wanted == Wanted::Bool && checked.shape != Shape::Bool {
+            return Err(CompileError("must evaluate to bool".to_owned()));
+        }
+        Ok(Expression { source: source.to_owned(), program, cost: checked.cost })
+    }
+
+    /// The text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the expression reads `variable.member`, or tests for it.
+    pub fn reads(&self, variable: &str, member: &str) -> bool {
+        shape::reads(self.program.expression(), variable, member)
+    }
+
+    /// The value for these variables.
+    ///
+    /// # Errors
+    /// It has none, or would cost too much.
+    pub(crate) fn evaluate(&self, variables: &[&Variable]) -> Result<Value, EvaluationError> {
+        let items = variables.iter().map(|variable| variable.items()).max().unwrap_or_default();
+        if self.cost.steps(items) > STEPS_MAX {
+            return Err(EvaluationError::Cost);
+        }
+        let mut context = Context::with_env(ENVIRONMENT.clone());
+        for variable in variables {
+            context.add_variable_from_value(variable.name(), variable.value());
+        }
+        self.program.execute(&context).map_err(|error| match error {
+            ExecutionError::NoSuchKey(key) => EvaluationError::NoSuchKey(key.to_string()),
+            ExecutionError::NoSuchOverload(fault) => EvaluationError::NoSuchOverload(fault.to_string()),
+            _ => EvaluationError::Other,
+        })
+    }
+
+    /// Whether the expression holds.
+    ///
+    /// # Errors
+    /// As of `evaluate`, or the value is no `bool`.
+    pub fn holds(&self, variables: &[&Variable]) -> Result<bool, EvaluationError> {
+        match self.evaluate(variables)? {
+            Value::Bool(holds) => Ok(holds),
+            _ => Err(EvaluationError::Other),
+        }
+    }
+
+    /// The value as a text; `None` if it is none.
+    ///
+    /// # Errors
+    /// As of `evaluate`.
+    pub fn text(&self, variables: &[&Variable]) -> Result<Option<String>, EvaluationError> {
+        Ok(match self.evaluate(variables)? {
+            Value::String(text) => Some(text.to_string()),
+            _ => None,
+        })
+    }
+
+    /// The value as texts: of a text itself, of a list its texts, of null none; empty texts are left out. `None` if it is
+    /// something else.
+    ///
+    /// # Errors
+    /// As of `evaluate`.
+    pub fn texts(&self, variables: &[&Variable]) -> Result<Option<Vec<String>>, EvaluationError> {
+        let items = match self.evaluate(variables)? {
+            Value::Null => return Ok(Some(Vec::new())),
+            Value::String(text) => vec![Value::String(text)],
+            Value::List(items) => items.to_vec(),
+            _ => return Ok(None),
+        };
+        let texts: Option<Vec<String>> = items
+            .into_iter()
+            .map(|item| match item {
+                Value::String(text) => Some(text.to_string()),
+                _ => None,
+            })
+            .collect();
+        Ok(texts.map(|texts| texts.into_iter().filter(|text| !text.is_empty()).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

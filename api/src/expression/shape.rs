@@ -1,0 +1,254 @@
+//! Checks an expression before it is used: names, members, functions, the shape of its value, its cost.
+//!
+//! Owns what a configuration may say. The library finds such faults only when it evaluates; here they refuse the
+//! configuration. The check knows fewer types than the language: what it cannot tell is [`Shape::Any`].
+
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
+
+use super::Cost;
+
+/// What is known of a value before an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing.
+    Any,
+    /// `bool`.
+    Bool,
+    /// `string`.
+    Text,
+    /// `int`, `uint` or `double`.
+    Number,
+    /// `list`.
+    List,
+    /// A map with any keys.
+    Map,
+    /// An object with these members.
+    Object(&'static [(&'static str, Shape)]),
+}
+
+/// The variables of a place, by name.
+pub type Scope = [(&'static str, Shape)];
+
+/// Loops inside each other: one over the elements of another's.
+const DEPTH_MAX: u32 = 2;
+
+/// What the check found.
+pub(super) struct Checked {
+    pub(super) shape: Shape,
+    pub(super) cost: Cost,
+}
+
+/// Checks `expression` against the variables of `scope`.
+pub(super) fn check(expression: &IdedExpr, scope: &Scope) -> Result<Checked, String> {
+    let mut check = Check { scope, locals: Vec::new(), nodes: 0, loops: 0, depth: 0 };
+    let shape = check.shape(expression)?;
+    Ok(Checked { shape, cost: Cost { nodes: check.nodes, depth: check.depth } })
+}
+
+struct Check<'a> {
+    scope: &'a Scope,
+    /// Variables of the loops around the current node, the innermost last.
+    locals: Vec<(String, Shape)>,
+    nodes: u64,
+    /// Loops around the current node.
+    loops: u32,
+    depth: u32,
+}
+
+/// Names of types, which are values, too.
+const TYPES: [&str; 11] =
+    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"];
+
+/// Names before a point that belong to functions.
+const NAMESPACES: [&str; 3] = ["optional", "math", "lists"];
+
+impl Check<'_> {
+    fn shape(&mut self, expression: &IdedExpr) -> Result<Shape, String> {
+        self.nodes += 1;
+        match &expression.expr {
+            Expr::Literal(literal) => Ok(match literal {
+                LiteralValue::Boolean(_) => Shape::Bool,
+                LiteralValue::String(_) => Shape::Text,
+                LiteralValue::Int(_) | LiteralValue::UInt(_) | LiteralValue::Double(_) => Shape::Number,
+                LiteralValue::Bytes(_) | LiteralValue::Null => Shape::Any,
+            }),
+            Expr::Ident(name) => self.ident(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::List(list) => {
+                for element in &list.elements {
+                    self.shape(element)?;
+                }
+                Ok(Shape::List)
+            }
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { return Err(no_types()) };
+                    self.shape(&entry.key)?;
+                    self.shape(&entry.value)?;
+                }
+                Ok(Shape::Map)
+            }
+            Expr::Struct(_) | Expr::Unspecified => Err(no_types()),
+        }
+    }
+
+    fn ident(&self, name: &str) -> Result<Shape, String> {
+        // few: the variables of the loops around one node, and those of a place.
+        let local = self.locals.iter().rev().find(|(local, _)| local == name);
+        if let Some((_, shape)) = local {
+            return Ok(*shape);
+        }
+        // few: the variables of a place.
+        if let Some((_, shape)) = self.scope.iter().find(|(declared, _)| *declared == name) {
+            return Ok(*shape);
+        }
+        // few: the types of the language.
+        if TYPES.contains(&name) { Ok(Shape::Any) } else { Err(undeclared(name)) }
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Result<Shape, String> {
+        let member = match self.shape(&select.operand)? {
+            Shape::Object(members) => {
+                // few: the members of one type.
+                let member = members.iter().find(|(name, _)| *name == select.field);
+                member
+                    .map(|(_, shape)| *shape)
+                    .ok_or_else(|| format!("undefined field '{}'", select.field))?
+            }
+            Shape::Any | Shape::Map => Shape::Any,
+            Shape::Bool | Shape::Text | Shape::Number | Shape::List => {
+                return Err(format!(
+                    "a value that has no members does not support field selection of '{}'",
+                    select.field
+                ));
+            }
+        };
+        Ok(if select.test { Shape::Bool } else { member })
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Result<Shape, String> {
+        let mut shapes = Vec::new();
+        if let Some(target) = call.target.as_deref()
+            && !self.is_namespace(target)
+        {
+            shapes.push(self.shape(target)?);
+        }
+        for argument in &call.args {
+            shapes.push(self.shape(argument)?);
+        }
+        if call.func_name == "matches" {
+            check_pattern(call)?;
+        }
+        Ok(match call.func_name.as_str() {
+            "_&&_"
+            | "_||_"
+            | "!_"
+            | "_==_"
+            | "_!=_"
+            | "_<_"
+            | "_<=_"
+            | "_>_"
+            | "_>=_"
+            | "@in"
+            | "@not_strictly_false"
+            | "contains"
+            | "startsWith"
+            | "endsWith"
+            | "matches"
+            | "hasValue"
+            | "bool" => Shape::Bool,
+            "_?_:_" => match shapes[..] {
+                [_, one, other] if one == other => one,
+                _ => Shape::Any,
+            },
+            "_+_" if shapes.first() == shapes.get(1) => shapes.first().copied().unwrap_or(Shape::Any),
+            "size" | "indexOf" | "lastIndexOf" | "-_" | "int" | "uint" | "double" => Shape::Number,
+            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "charAt"
+            | "format" => Shape::Text,
+            "split" => Shape::List,
+            "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_[_]" | "_[?_]" | "_?._" | "type" | "dyn" | "bytes"
+            | "orValue" | "or" | "value" | "of" | "none" | "ofNonZeroValue" | "reverse" | "quote"
+            | "flatten" | "distinct" | "sort" | "slice" | "range" | "first" | "last" | "greatest"
+            | "least" | "ceil" | "floor" | "round" | "trunc" | "abs" | "sign" => Shape::Any,
+            unknown => return Err(undeclared(unknown)),
+        })
+    }
+
+    /// Whether `target` is the first part of a function's name.
+    fn is_namespace(&self, target: &IdedExpr) -> bool {
+        let Expr::Ident(name) = &target.expr else { return false };
+        // few: names before a point.
+        NAMESPACES.contains(&name.as_str()) && self.ident(name).is_err()
+    }
+
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<Shape, String> {
+        self.shape(&comprehension.iter_range)?;
+        let start = self.shape(&comprehension.accu_init)?;
+        let around = self.locals.len();
+        self.locals.push((comprehension.iter_var.clone(), Shape::Any));
+        self.locals.extend(comprehension.iter_var2.clone().map(|name| (name, Shape::Any)));
+        self.locals.push((comprehension.accu_var.clone(), start));
+        self.loops += 1;
+        self.depth = self.depth.max(self.loops);
+        if self.loops > DEPTH_MAX {
+            return Err(format!("at most {DEPTH_MAX} loops stand inside each other"));
+        }
+        self.shape(&comprehension.loop_cond)?;
+        self.shape(&comprehension.loop_step)?;
+        self.loops -= 1;
+        let result = self.shape(&comprehension.result)?;
+        self.locals.truncate(around);
+        Ok(result)
+    }
+}
+
+/// A pattern is compiled with the configuration and not with each request: it has to be a literal.
+fn check_pattern(call: &CallExpr) -> Result<(), String> {
+    match call.args.last().map(|argument| &argument.expr) {
+        Some(Expr::Literal(LiteralValue::String(pattern))) => {
+            let fault = regex::Regex::new(pattern.inner()).err();
+            fault.map_or(Ok(()), |fault| Err(format!("invalid matches argument: {fault}")))
+        }
+        _ => Err("the argument of matches must be a literal".to_owned()),
+    }
+}
+
+fn undeclared(name: &str) -> String {
+    format!("undeclared reference to '{name}' (in container '')")
+}
+
+fn no_types() -> String {
+    "objects of named types cannot be made".to_owned()
+}
+
+/// Whether `expression` selects `member` of the variable `variable`.
+pub(super) fn reads(expression: &IdedExpr, variable: &str, member: &str) -> bool {
+    let inside = |part: &IdedExpr| reads(part, variable, member);
+    let is_variable = |part: &IdedExpr| matches!(&part.expr, Expr::Ident(name) if name == variable);
+    let is_member = |part: &IdedExpr| matches!(&part.expr, Expr::Literal(LiteralValue::String(name)) if name.inner() == member);
+    match &expression.expr {
+        Expr::Select(select) => {
+            (is_variable(&select.operand) && select.field == member) || inside(&select.operand)
+        }
+        Expr::Call(call) => {
+            let is_access = matches!(call.func_name.as_str(), "_?._" | "_[_]" | "_[?_]");
+            let parts: Vec<&IdedExpr> = call.target.as_deref().into_iter().chain(&call.args).collect();
+            let is_read = matches!(parts[..], [of, name] if is_access && is_variable(of) && is_member(name));
+            is_read || parts.into_iter().any(inside)
+        }
+        // few: the parts of one node.
+        Expr::List(list) => list.elements.iter().any(inside),
+        // few: the parts of one node.
+        Expr::Map(map) => map.entries.iter().any(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => inside(&entry.key) || inside(&entry.value),
+            EntryExpr::StructField(field) => inside(&field.value),
+        }),
+        Expr::Comprehension(of) => {
+            let parts = [&of.iter_range, &of.accu_init, &of.loop_cond, &of.loop_step, &of.result];
+            parts.into_iter().any(inside)
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => false,
+    }
+}

@@ -1,0 +1,109 @@
+//! What is refused when it is compiled, and what values come out.
+
+use serde_json::json;
+
+use super::*;
+
+const OBJECT: Shape = Shape::Object(&[("user", Shape::Text), ("groups", Shape::List), ("extra", Shape::Map)]);
+const SCOPE: [(&str, Shape); 2] = [("request", OBJECT), ("claims", Shape::Map)];
+
+fn compile(source: &str, wanted: Wanted) -> Result<Expression, String> {
+    Expression::compile(source, &SCOPE, wanted).map_err(|error| error.to_string())
+}
+
+#[test]
+fn faults_are_found_when_an_expression_is_compiled() {
+    for (source, told) in [
+        ("request.user ==", "compilation failed: "),
+        ("requests.user == 'a'", "undeclared reference to 'requests'"),
+        ("request.name == 'a'", "undefined field 'name'"),
+        ("request.user", "must evaluate to bool"),
+        ("'a'", "must evaluate to bool"),
+        ("claims.x", "must evaluate to bool"),
+        ("request.user.name == 'a'", "does not support field selection"),
+        ("unknown(request.user)", "undeclared reference to 'unknown'"),
+        ("[1].exists(x, y == 1)", "undeclared reference to 'y'"),
+        ("claims.a.matches(claims.b)", "must be a literal"),
+        ("claims.a.matches('(')", "invalid matches argument"),
+        ("[1].all(a, [1].all(b, [1].all(c, true)))", "at most 2 loops"),
+        ("Point{x: 1} == Point{x: 1}", "named types"),
+        ("timestamp(claims.a) > timestamp(claims.b)", "undeclared reference to 'timestamp'"),
+    ] {
+        let refused = compile(source, Wanted::Bool).unwrap_err();
+        assert!(refused.contains(told), "{source}: {refused}");
+    }
+    let long = format!("'{}' == ''", "x".repeat(EXPRESSION_BYTES_MAX));
+    assert!(compile(&long, Wanted::Bool).unwrap_err().contains("at most"));
+    let deep = format!("{}true{}", "(".repeat(4000), ")".repeat(4000));
+    assert!(compile(&deep, Wanted::Bool).is_err());
+}
+
+#[test]
+fn conditions_hold_or_not() {
+    let request =
+        Variable::new("request", &json!({"user": "ann", "groups": ["devs"], "extra": {"k": ["v"]}}));
+    let claims = Variable::new("claims", &json!({"n": 3, "big": 1.5, "list": ["a", "b"], "on": true}));
+    for (source, expected) in [
+        ("request.user == 'ann'", Ok(true)),
+        ("'devs' in request.groups && request.user.startsWith('b')", Ok(false)),
+        ("has(request.extra.k) && request.extra['k'][0] == 'v'", Ok(true)),
+        ("has(claims.none)", Ok(false)),
+        ("claims.n + 1 == 4", Ok(true)),
+        ("claims.list.exists_one(x, x == 'a')", Ok(true)),
+        ("claims.list.all(x, x.matches('^[ab]$'))", Ok(true)),
+        ("claims.list.map(x, x + 'c') == ['ac', 'bc']", Ok(true)),
+        ("claims.on == true ? true : false", Ok(true)),
+        ("request.user.upperAscii() == 'ANN'", Ok(true)),
+        ("claims.?none.orValue('x') == 'x'", Ok(true)),
+        ("claims.none == 1", Err(EvaluationError::NoSuchKey("none".to_owned()))),
+        ("claims.none == 1 || true", Ok(true)),
+    ] {
+        let compiled = compile(source, Wanted::Bool).unwrap_or_else(|error| panic!("{source}: {error}"));
+        assert_eq!(compiled.holds(&[&request, &claims]), expected, "{source}");
+    }
+}
+
+#[test]
+fn texts_are_taken_out() {
+    let claims = Variable::new("claims", &json!({"a": "x", "l": ["y", "", "z"], "n": 1, "nil": null}));
+    let texts = |items: &[&str]| Ok(Some(items.iter().map(|&item| item.to_owned()).collect()));
+    for (source, expected) in [
+        ("claims.a", texts(&["x"])),
+        ("claims.l", texts(&["y", "z"])),
+        ("claims.nil", texts(&[])),
+        ("''", texts(&[])),
+        ("claims.n", Ok(None)),
+        ("[claims.n]", Ok(None)),
+        ("claims.a.split('x')", texts(&[])),
+    ] {
+        assert_eq!(compile(source, Wanted::Any).unwrap().texts(&[&claims]), expected, "{source}");
+    }
+    assert_eq!(compile("claims.n", Wanted::Any).unwrap().text(&[&claims]), Ok(None));
+    assert_eq!(compile("'p:' + claims.a", Wanted::Any).unwrap().text(&[&claims]), Ok(Some("p:x".to_owned())));
+}
+
+#[test]
+fn an_evaluation_that_would_take_long_is_not_begun() {
+    let small = Variable::new("claims", &json!({"list": vec![1; 50]}));
+    let large = Variable::new("claims", &json!({"list": vec![1; 4000]}));
+    let nested = compile("claims.list.all(a, claims.list.all(b, a == b))", Wanted::Bool).unwrap();
+    assert_eq!(nested.holds(&[&small]), Ok(true));
+    assert_eq!(nested.holds(&[&large]), Err(EvaluationError::Cost));
+    let single = compile("claims.list.all(a, a == 1)", Wanted::Bool).unwrap();
+    assert_eq!(single.holds(&[&large]), Ok(true));
+}
+
+#[test]
+fn members_that_are_read_are_known() {
+    for (source, expected) in [
+        ("claims.email", true),
+        ("has(claims.email) ? claims.email : ''", true),
+        ("claims.?email.orValue('')", true),
+        ("claims['email']", true),
+        ("[claims.list].map(x, claims.email)", true),
+        ("claims.other.email", false),
+        ("request.user", false),
+    ] {
+        assert_eq!(compile(source, Wanted::Any).unwrap().reads("claims", "email"), expected, "{source}");
+    }
+}

@@ -1,0 +1,119 @@
+//! A request's seats, given back when they are dropped.
+//!
+//! Owns how long a request keeps them: until its response is complete, and for a large list or the initial events of a
+//! watch until they are sent, but no longer than a client that reads at once takes. A client that reads slowly holds
+//! memory, which has an account of its own, and no seat.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Response;
+use http_body_util::BodyExt;
+use orch_raft::Store;
+
+use super::config::Entry;
+use super::in_flight::Place;
+use super::queueset::Ticket;
+use crate::watch::InitialEvents;
+
+/// Longest hold of a seat for a response that is being sent: a gigabyte on a fast network.
+const SENDING_MAX: Duration = Duration::from_secs(1);
+
+/// The seats of one request, or its place among the requests under way.
+pub(crate) struct Seat {
+    holding: Holding,
+}
+
+enum Holding {
+    /// Without priority and fairness.
+    Limited { _place: Option<Place> },
+    /// Waiting at a level, or seated there.
+    AtLevel { entry: Arc<Entry>, ticket: Ticket, seats: u32, since: u64, is_seated: bool },
+    /// Given back.
+    Nothing,
+}
+
+impl Seat {
+    /// A place under the plain limits.
+    pub(super) fn limited(place: Option<Place>) -> Seat {
+        Seat { holding: Holding::Limited { _place: place } }
+    }
+
+    /// Seats that were free when the request arrived.
+    pub(super) fn taken(entry: Arc<Entry>, ticket: Ticket, seats: u32, now: u64) -> Seat {
+        entry.gauges.begin(seats, 0);
+        Seat { holding: Holding::AtLevel { entry, ticket, seats, since: now, is_seated: true } }
+    }
+
+    /// The ticket of a request that waits.
+    pub(super) fn waiting(entry: Arc<Entry>, ticket: Ticket, seats: u32, now: u64) -> Seat {
+        entry.gauges.in_queue.increment(1.0);
+        Seat { holding: Holding::AtLevel { entry, ticket, seats, since: now, is_seated: false } }
+    }
+
+    /// Whether the turn of a waiting request has come.
+    pub(super) fn is_seated(&self) -> bool {
+        match &self.holding {
+            Holding::AtLevel { entry, ticket, .. } => entry.level.is_seated(*ticket),
+            Holding::Limited { .. } | Holding::Nothing => true,
+        }
+    }
+
+    /// The wait of the request ends with its seats.
+    pub(super) fn take(mut self) -> Seat {
+        if let Holding::AtLevel { entry, seats, since, is_seated, .. } = &mut self.holding {
+            let now = entry.level.now();
+            entry.gauges.in_queue.decrement(1.0);
+            entry.gauges.begin(*seats, now.saturating_sub(*since));
+            (*is_seated, *since) = (true, now);
+        }
+        self
+    }
+
+    /// The wait of the request ends without a seat.
+    pub(super) fn refuse(self, reason: &'static str) {
+        if let Holding::AtLevel { entry, since, .. } = &self.holding {
+            entry.gauges.refuse(reason, entry.level.now().saturating_sub(*since));
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let holding = std::mem::replace(&mut self.holding, Holding::Nothing);
+        let Holding::AtLevel { entry, ticket, seats, since, is_seated } = holding else { return };
+        match is_seated {
+            true => entry.gauges.end(seats, entry.level.now().saturating_sub(since)),
+            false => entry.gauges.in_queue.decrement(1.0),
+        }
+        entry.level.leave(ticket);
+    }
+}
+
+/// `response`, keeping `seat` until its body has ended or, for a watch, its `initial_events` are sent, or until a client
+/// that reads at once would have taken them.
+pub(crate) fn hold_while_sent<S: Store>(
+    response: Response<Body>,
+    seat: Seat,
+    initial_events: Option<InitialEvents>,
+    store: &S,
+) -> Response<Body> {
+    let seat = Arc::new(Mutex::new(Some(seat)));
+    let free = |seat: &Mutex<Option<Seat>>| drop(seat.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let (timed, store) = (Arc::downgrade(&seat), store.clone());
+    tokio::spawn(async move {
+        store.sleep(SENDING_MAX).await;
+        if let Some(seat) = timed.upgrade() {
+            free(&seat);
+        }
+    });
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            if initial_events.as_ref().is_some_and(|events| !events.are_due()) {
+                free(&seat);
+            }
+            frame
+        }))
+    })
+}

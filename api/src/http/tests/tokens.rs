@@ -1,0 +1,213 @@
+//! Service account tokens over HTTP: requested, used, limited, and ended with the objects that they are bound to.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Method;
+use orch_proto::brand::ORCH;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::{Answered, Server};
+use crate::audit::Auditor;
+use crate::authn::bootstrap_token::BootstrapTokens;
+use crate::authn::service_account::testing::{accounts, elliptic};
+use crate::authn::service_account::{Keys, ServiceAccounts, Settings};
+use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
+use crate::gate::Gate;
+use crate::http::Api;
+use crate::paging::TokenKey;
+use crate::pipeline::{Features, Pipeline};
+use crate::registry::Registry;
+
+const ACCOUNTS: &str = "/api/v1/namespaces/ns/serviceaccounts";
+const WHO: &str = "/apis/authentication.orch.io/v1/selfsubjectreviews";
+
+impl Server {
+    /// A server with the account `robot`, whose tokens have these settings, and with bootstrap tokens.
+    async fn with_tokens(change: impl FnOnce(&mut Settings)) -> Server {
+        Server::with_tokens_audited(change, None).await
+    }
+
+    /// The same, audited by `auditor` if there is one.
+    pub(super) async fn with_tokens_audited(
+        change: impl FnOnce(&mut Settings),
+        auditor: Option<Arc<Auditor>>,
+    ) -> Server {
+        let server = Server::new().await;
+        let mut settings = accounts(elliptic()).settings().clone();
+        change(&mut settings);
+        let tokens = ServiceAccounts::new(&ORCH, settings, Keys::new(Some(elliptic()), Vec::new()));
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused)
+            .with(Box::new(BootstrapTokens::new(&ORCH)));
+        let gate = Gate::with_service_accounts(&ORCH, authenticator, Arc::new(tokens));
+        let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
+        let features = Features::default();
+        let pipeline =
+            Pipeline::new(server.store.clone(), registry, key, server.clock.clone(), features, gate);
+        let api = Api::new(Arc::new(pipeline), server.stopping.clone());
+        let router = api.audited_by(auditor).router();
+        let server = Server { router, ..server };
+        server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+        server
+    }
+
+    pub(super) async fn request_token(&self, spec: Value) -> Answered {
+        let request =
+            json!({"apiVersion": "authentication.orch.io/v1", "kind": "TokenRequest", "spec": spec});
+        let path = format!("{ACCOUNTS}/robot/token");
+        self.send(Method::POST, &path, &[], Body::from(request.to_string())).await
+    }
+
+    /// The name of the user who holds `token`, or the code of the refusal.
+    async fn holder(&self, token: &str) -> Result<String, u16> {
+        let authorization = format!("Bearer {token}");
+        let body = json!({"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"});
+        let headers = [("authorization", authorization.as_str())];
+        let answered = self.send(Method::POST, WHO, &headers, Body::from(body.to_string())).await;
+        if answered.code != 201 {
+            return Err(answered.code.as_u16());
+        }
+        let name = answered.json()["status"]["userInfo"]["username"].as_str().map(str::to_owned);
+        Ok(name.unwrap_or_default())
+    }
+}
+
+fn token_in(answered: &Answered) -> String {
+    assert_eq!(answered.code, 201, "{}", answered.text);
+    answered.json()["status"]["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_its_accounts_until_the_account_is_gone() {
+    let server = Server::with_tokens(|_| {}).await;
+    let token = token_in(&server.request_token(json!({})).await);
+    let robot = || Ok("system:serviceaccount:ns:robot".to_owned());
+    assert_eq!(server.holder(&token).await, robot());
+    assert_eq!(server.delete(&format!("{ACCOUNTS}/robot")).await.code, 200);
+    assert_eq!(server.holder(&token).await, Err(401));
+    server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    assert_eq!(server.holder(&token).await, Err(401), "another account of the same name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_token_ends_with_its_secret() {
+    let server = Server::with_tokens(|_| {}).await;
+    server.create("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "s"}})).await;
+    let reference = json!({"apiVersion": "v1", "kind": "Secret", "name": "s"});
+    let token = token_in(&server.request_token(json!({"boundObjectRef": reference})).await);
+    assert!(server.holder(&token).await.is_ok());
+    server.delete("/api/v1/namespaces/ns/secrets/s").await;
+    assert_eq!(server.holder(&token).await, Err(401));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_a_bound_object_is_not_looked_at_and_other_kinds_are_refused() {
+    let server = Server::with_tokens(|_| {}).await;
+    server.create("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "s"}})).await;
+    for (version, kind, expected) in [
+        ("", "Secret", None),
+        ("v9", "Secret", None),
+        ("a/b/c", "Secret", None),
+        ("v1", "ConfigMap", Some("cannot bind token to object of type /v1, Kind=ConfigMap")),
+        ("apps/v1", "Secret", Some("cannot bind token to object of type apps/v1, Kind=Secret")),
+    ] {
+        let reference = json!({"apiVersion": version, "kind": kind, "name": "s"});
+        let answered = server.request_token(json!({"boundObjectRef": reference})).await;
+        let message = answered.json()["message"].as_str().map(str::to_owned);
+        assert_eq!(message.as_deref(), expected, "{version:?} {kind}");
+        assert_eq!(answered.code, if expected.is_some() { 400 } else { 201 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_life_than_allowed_is_shortened_with_a_warning() {
+    let server = Server::with_tokens(|settings| settings.life_s_max = Some(3600)).await;
+    let answered = server.request_token(json!({"expirationSeconds": 7200})).await;
+    assert_eq!(answered.json()["spec"]["expirationSeconds"], 3600);
+    let warning = answered.headers["warning"].to_str().unwrap().to_owned();
+    assert!(warning.contains("requested expiration of 7200 seconds shortened to 3600 seconds"), "{warning}");
+    assert!(!server.request_token(json!({})).await.headers.contains_key("warning"));
+    let refused = server.request_token(json!({"expirationSeconds": 599})).await;
+    assert!(refused.text.contains("may not specify a duration less than 10 minutes"), "{}", refused.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mounted_tokens_are_extended_where_the_settings_say_so() {
+    for (extends, expected) in [(true, 365 * 24 * 3600), (false, 3607)] {
+        let server = Server::with_tokens(|settings| settings.extends_mounted = extends).await;
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let spec = json!({"containers": containers, "serviceAccountName": "robot"});
+        let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+        server.create("/api/v1/namespaces/ns/pods", pod).await;
+        let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "p"});
+        let answered =
+            server.request_token(json!({"expirationSeconds": 3607, "boundObjectRef": reference})).await;
+        let token = token_in(&answered);
+        let second = 1_000_000;
+        let move_to = |seconds: u64| {
+            let start = 1_767_322_145_000_000;
+            server.clock.micros.store(start + seconds * second, std::sync::atomic::Ordering::Relaxed);
+        };
+        move_to(expected - 1);
+        assert!(server.holder(&token).await.is_ok(), "{extends}");
+        move_to(expected);
+        assert_eq!(server.holder(&token).await, Err(401), "{extends}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_token_lets_a_node_in_while_its_secret_is_there() {
+    let server = Server::with_tokens(|_| {}).await;
+    server.create("/api/v1/namespaces", json!({"metadata": {"name": "orch-system"}})).await;
+    let data = json!({
+        "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+    });
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.orch.io/token", "stringData": data,
+    });
+    let secrets = "/api/v1/namespaces/orch-system/secrets";
+    let token = "abcdef.0123456789abcdef";
+    assert_eq!(server.holder(token).await, Err(401));
+    server.create(secrets, secret).await;
+    assert_eq!(server.holder(token).await, Ok("system:bootstrap:abcdef".to_owned()));
+    assert_eq!(server.holder("abcdef.0123456789abcdee").await, Err(401));
+    server.delete(&format!("{secrets}/bootstrap-token-abcdef")).await;
+    assert_eq!(server.holder(token).await, Err(401));
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifiers_find_the_keys_unless_the_issuer_is_no_url() {
+    let paths = ["/.well-known/openid-configuration", "/openid/v1/jwks"];
+    let server = Server::with_tokens(|_| {}).await;
+    for path in paths {
+        assert_eq!(server.get(path).await.code, 200, "{path}");
+        let posted = server.send(Method::POST, path, &[], Body::empty()).await;
+        assert_eq!(posted.code, 405, "{path}");
+    }
+    let document = server.get(paths[0]).await.json();
+    assert_eq!(document["jwks_uri"], "https://127.0.0.1:6443/openid/v1/jwks");
+    let server = Server::with_tokens(|settings| settings.issuers = vec!["cluster".to_owned()]).await;
+    for path in paths {
+        assert_eq!(server.get(path).await.code, 404, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
+    let server = Server::with_tokens(|_| {}).await;
+    let token = token_in(&server.request_token(json!({"audiences": ["shop"]})).await);
+    assert_eq!(server.holder(&token).await, Err(401));
+    for (audiences, expected) in
+        [(json!(["shop", "bank"]), json!(["shop"])), (json!(["bank"]), Value::Null), (json!([]), Value::Null)]
+    {
+        let spec = json!({"token": token.as_str(), "audiences": audiences});
+        let review = json!({"apiVersion": "authentication.orch.io/v1", "kind": "TokenReview", "spec": spec});
+        let path = "/apis/authentication.orch.io/v1/tokenreviews";
+        let answered = server.send(Method::POST, path, &[], Body::from(review.to_string())).await;
+        let status = answered.json()["status"].clone();
+        assert_eq!(status["audiences"], expected, "{status}");
+        let error = status["error"].as_str().unwrap_or_default();
+        assert_eq!(error.contains("[invalid bearer token, token audiences"), expected.is_null(), "{status}");
+    }
+}

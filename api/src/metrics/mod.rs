@@ -1,0 +1,18 @@
+//! Measurements of this API, under the metric names of the reference.
+//!
+//! Owns the series of requests and their labels. Values go to the recorder of the process (crate `metrics`), which the
+//! program installs; without one nothing is kept. The text of `/metrics` comes from an [`Exposition`] that is handed in.
+//!
+//! Invariant: no label holds a client's text. Verbs, resources and sub-resources that are not served are `other`, so that
+//! the number of series is bounded by what is served.
+
+mod requests;
+
+pub use self::requests::Measured;
+pub(crate) use self::requests::{InFlight, LongRunning, RequestMetrics};
+
+/// Writes all series of the process in the text format of Prometheus.
+pub trait Exposition: Send + Sync + 'static {
+    /// The text.
+    fn render(&self) -> String;
+}

@@ -1,0 +1,14 @@
+//! Configuration files of authentication and authorization.
+//!
+//! Owns the files' forms, those of the reference, what is wrong with one, and the objects of `orch_api` that are made of
+//! them. It decides nothing about requests. Invariant: a file that is refused changes nothing; the one before stays in
+//! force.
+
+pub mod authentication;
+pub mod authorization;
+mod faults;
+mod follow;
+pub mod issuers;
+
+pub use faults::{Faults, FileFault};
+pub use follow::follow;

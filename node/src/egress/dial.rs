@@ -1,0 +1,60 @@
+//! Connects to a target's server.
+//!
+//! Owns the order: resolve once, check every address, connect to the first one that may be dialled and answers. No
+//! name is resolved a second time, so that an answer of the resolver that changes between check and connection changes
+//! nothing.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use orch_api::egress::{EgressError, Scheme, Url};
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+
+use super::Target;
+use super::exchange::Sender;
+
+/// For connecting to one address: a dead one must leave time for the next.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Addresses of a host that are tried: a resolver may return many.
+const ADDRESSES_MAX: usize = 4;
+
+/// A connection for requests to the server of `url`.
+pub(super) async fn dial(target: &Target, url: &Url) -> Result<Sender, EgressError> {
+    let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
+    let found = lookup_host((url.host.as_str(), url.port)).await;
+    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(error.to_string()))?.collect();
+    let mut last = unreachable("it has no address".to_owned());
+    for address in found.into_iter().take(ADDRESSES_MAX) {
+        if let Err(refused) = target.reach.check(url, address.ip()) {
+            last = refused;
+            continue;
+        }
+        match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return secure(target, url, stream).await,
+            Ok(Err(error)) => last = unreachable(error.to_string()),
+            Err(_) => last = unreachable("no connection in time".to_owned()),
+        }
+    }
+    Err(last)
+}
+
+async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender, EgressError> {
+    let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
+    // Requests are small; a delay for fuller packets would only add to each.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection keeps its delay");
+    }
+    match url.scheme {
+        Scheme::Http => Sender::over(stream).await.map_err(|error| unreachable(error.to_string())),
+        Scheme::Https => {
+            let name = target.server_name.as_ref().unwrap_or(&url.host).clone();
+            let name = ServerName::try_from(name).map_err(|error| unreachable(error.to_string()))?;
+            let connector = TlsConnector::from(target.tls.clone());
+            let stream = connector.connect(name, stream).await;
+            let stream = stream.map_err(|error| unreachable(error.to_string()))?;
+            Sender::over(stream).await.map_err(|error| unreachable(error.to_string()))
+        }
+    }
+}

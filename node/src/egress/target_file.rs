@@ -1,0 +1,165 @@
+//! Reads a client configuration file (kubeconfig) that names one server to ask.
+//!
+//! Owns which members of the file count: the cluster and the user of the current context. Members that would weaken or
+//! run something (`insecure-skip-tls-verify`, `exec`, `auth-provider`) are refused by name. No error quotes a secret.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orch_api::egress::{Reach, Url};
+use serde_json::Value;
+
+use super::{Credentials, Target, Trust, TrustError};
+
+/// Bytes of a client configuration: certificates and keys of a few KiB each.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A client configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetFileError {
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of reading it.
+        source: std::io::Error,
+    },
+    /// A member is missing or wrong.
+    #[error("{path}: {field}: {reason}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The member.
+        field: &'static str,
+        /// Its fault.
+        reason: String,
+    },
+    /// Authorities or the client's pair cannot be used.
+    #[error("{path}")]
+    Trust {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: TrustError,
+    },
+}
+
+/// A server to ask, and where it is asked.
+#[derive(Debug)]
+pub struct TargetFile {
+    /// The server.
+    pub target: Target,
+    /// The URL that documents are posted to.
+    pub url: Url,
+}
+
+/// Reads the client configuration at `path`.
+///
+/// # Errors
+/// The file, or one that it names, cannot be read or used.
+pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
+    let text = read_file(path)?;
+    let file = Reader { path };
+    let config: Value = serde_norway::from_slice(&text)
+        .map_err(|_| file.fault("file", "it is no client configuration in YAML or JSON"))?;
+    let current = config["current-context"].as_str().unwrap_or_default();
+    let context = file.entry(&config, "contexts", current, "context")?;
+    let name = |member: &str| context[member].as_str().unwrap_or_default();
+    let cluster = file.entry(&config, "clusters", name("cluster"), "cluster")?;
+    let user = match name("user") {
+        "" => &Value::Null,
+        name => file.entry(&config, "users", name, "user")?,
+    };
+    let server = cluster["server"].as_str().ok_or_else(|| file.fault("server", "it is missing"))?;
+    let url = Url::parse(server).map_err(|fault| file.fault("server", fault.to_string()))?;
+    if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
+        let reason = "servers are always verified; name their authority in certificate-authority";
+        return Err(file.fault("insecure-skip-tls-verify", reason));
+    }
+    for (field, reason) in
+        [("exec", "no program is run for credentials"), ("auth-provider", "it is not known")]
+    {
+        if !user[field].is_null() {
+            return Err(file.fault(field, reason));
+        }
+    }
+    let authority = file.data(cluster, "certificate-authority")?;
+    let certificate = file.data(user, "client-certificate")?;
+    let key = file.data(user, "client-key")?;
+    let pair = match (&certificate, &key) {
+        (Some(certificate), Some(key)) => Some((certificate.as_slice(), key.as_slice())),
+        (None, None) => None,
+        (Some(_), None) => return Err(file.fault("client-key", "it is missing")),
+        (None, Some(_)) => return Err(file.fault("client-certificate", "it is missing")),
+    };
+    let trust = Trust::new(authority.as_deref(), pair)
+        .map_err(|source| TargetFileError::Trust { path: path.to_owned(), source })?;
+    let credentials = file.credentials(user)?;
+    let server_name = cluster["tls-server-name"].as_str().filter(|name| !name.is_empty());
+    let target = Target::new(Reach::of([&url]), &trust, credentials).named(server_name.map(str::to_owned));
+    Ok(TargetFile { target, url })
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    fn fault(&self, field: &'static str, reason: impl Into<String>) -> TargetFileError {
+        TargetFileError::Content { path: self.path.to_owned(), field, reason: reason.into() }
+    }
+
+    /// The member `member` of the entry called `name` in the list `list`.
+    fn entry<'a>(
+        &self,
+        config: &'a Value,
+        list: &'static str,
+        name: &str,
+        member: &str,
+    ) -> Result<&'a Value, TargetFileError> {
+        let entries = config[list].as_array().into_iter().flatten();
+        let entry = entries.into_iter().find(|entry| entry["name"].as_str() == Some(name));
+        entry
+            .map(|entry| &entry[member])
+            .ok_or_else(|| self.fault(list, format!("there is none called {name:?}")))
+    }
+
+    /// The text embedded as `FIELD-data`, or that of the file named as `FIELD`; relative to the configuration's directory.
+    fn data(&self, entry: &Value, field: &'static str) -> Result<Option<Vec<u8>>, TargetFileError> {
+        if let Some(text) = entry[format!("{field}-data")].as_str().filter(|text| !text.is_empty()) {
+            let data = STANDARD.decode(text.trim());
+            return data.map(Some).map_err(|_| self.fault(field, "its data is not base64"));
+        }
+        let Some(name) = entry[field].as_str().filter(|name| !name.is_empty()) else { return Ok(None) };
+        read_file(&self.beside(name)).map(Some)
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(name)
+    }
+
+    fn credentials(&self, user: &Value) -> Result<Credentials, TargetFileError> {
+        let text = |member: &str| user[member].as_str().filter(|text| !text.is_empty());
+        match (text("token"), text("tokenFile"), text("username")) {
+            (Some(token), _, _) => {
+                Credentials::bearer(token).ok_or_else(|| self.fault("token", "it cannot be sent in a header"))
+            }
+            (None, Some(file), _) => Ok(Credentials::TokenFile(self.beside(file))),
+            (None, None, Some(name)) => Credentials::basic(name, text("password").unwrap_or_default())
+                .ok_or_else(|| self.fault("username", "it cannot be sent in a header")),
+            (None, None, None) => Ok(Credentials::None),
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, TargetFileError> {
+    let unreadable = |source| TargetFileError::Unreadable { path: path.to_owned(), source };
+    let length = std::fs::metadata(path).map_err(unreadable)?.len();
+    if length > FILE_BYTES_MAX {
+        let reason = format!("{length} bytes, the limit is {FILE_BYTES_MAX}");
+        return Err(TargetFileError::Content { path: path.to_owned(), field: "file", reason });
+    }
+    std::fs::read(path).map_err(unreadable)
+}

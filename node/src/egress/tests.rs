@@ -1,0 +1,309 @@
+//! A hostile server, and what a target makes of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_proto::brand::ORCH;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::OffsetDateTime;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::certs::{Authority, Pair, admin_leaf, server_leaf};
+
+/// A server that answers each request with the same bytes.
+struct Hostile {
+    url: String,
+    authority: Authority,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<parking_lot::Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the server does once it has read a request.
+#[derive(Clone)]
+enum Answer {
+    /// Writes this and keeps the connection.
+    Whole(String),
+    /// Writes this head and then a body without end.
+    Endless,
+    /// Writes this and nothing more, without closing.
+    Stalled(&'static str),
+}
+
+fn ok(body: &str) -> Answer {
+    Answer::Whole(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+}
+
+impl Hostile {
+    async fn start(answer: Answer) -> Hostile {
+        let now = OffsetDateTime::now_utc();
+        let authority = Authority::create("ca", now).unwrap();
+        let pair = authority.issue(&server_leaf("a", &[], &ORCH), now).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/hook", listener.local_addr().unwrap());
+        let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+        let task = tokio::spawn(serve(
+            listener,
+            acceptor(&pair),
+            answer,
+            connections.clone(),
+            Arc::clone(&requests),
+        ));
+        Hostile { url, authority, connections, requests, task }
+    }
+
+    fn target(&self) -> Target {
+        self.trusting(&self.authority)
+    }
+
+    fn trusting(&self, authority: &Authority) -> Target {
+        let trust = Trust::new(Some(authority.pair.certificate.as_bytes()), None).unwrap();
+        Target::new(Reach::of([&self.url()]), &trust, Credentials::None)
+    }
+
+    fn url(&self) -> Url {
+        Url::parse(&self.url).unwrap()
+    }
+
+    fn request(&self) -> Outgoing {
+        Outgoing {
+            url: self.url(),
+            document: Some(Bytes::from_static(b"{}")),
+            timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+fn acceptor(pair: &Pair) -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    answer: Answer,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<parking_lot::Mutex<Vec<String>>>,
+) {
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.fetch_add(1, Ordering::SeqCst);
+        let (acceptor, answer, requests) = (acceptor.clone(), answer.clone(), requests.clone());
+        tokio::spawn(async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            while let Some(head) = read_request(&mut stream).await {
+                requests.lock().push(head);
+                let written = match &answer {
+                    Answer::Whole(text) => stream.write_all(text.as_bytes()).await,
+                    Answer::Stalled(text) => stream.write_all(text.as_bytes()).await,
+                    Answer::Endless => endless(&mut stream).await,
+                };
+                if written.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+async fn endless(stream: &mut (impl AsyncWriteExt + Unpin)) -> std::io::Result<()> {
+    stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
+    loop {
+        stream.write_all(chunk.as_bytes()).await?;
+    }
+}
+
+/// The head of a request; its body is read and dropped.
+async fn read_request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(head)
+}
+
+#[tokio::test]
+async fn an_answer_is_returned_and_the_connection_used_again() {
+    let server = Hostile::start(ok("hello")).await;
+    let target = server.target();
+    for _ in 0..3 {
+        let reply = target.send(server.request()).await.unwrap();
+        assert_eq!((reply.status, &reply.body[..]), (200, &b"hello"[..]));
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    let head = server.requests.lock()[0].to_ascii_lowercase();
+    assert!(head.starts_with("post /hook http/1.1\r\n") && head.contains("host: 127.0.0.1:"), "{head}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_never_followed() {
+    let other = Hostile::start(ok("metadata")).await;
+    for code in [301, 302, 303, 307, 308] {
+        let text = format!("HTTP/1.1 {code} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url);
+        let server = Hostile::start(Answer::Whole(text)).await;
+        let target = server.target();
+        assert_eq!(target.send(server.request()).await.unwrap().status, code);
+        let get = Outgoing { document: None, ..server.request() };
+        assert_eq!(target.send(get).await.unwrap().status, code);
+    }
+    assert_eq!(other.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn bodies_and_heads_are_bounded() {
+    let server = Hostile::start(Answer::Endless).await;
+    let refused = server.target().send(server.request()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::TooLarge { .. }), "{refused}");
+    let large = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    let server = Hostile::start(Answer::Whole(large)).await;
+    let refused = server.target().send(server.request()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Lost { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_slow_answer_ends_with_its_time() {
+    for text in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsecret"] {
+        let server = Hostile::start(Answer::Stalled(text)).await;
+        let request = Outgoing { timeout: Duration::from_millis(200), ..server.request() };
+        let refused = server.target().send(request).await.unwrap_err();
+        assert_eq!(refused.to_string(), "127.0.0.1: no answer in time", "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_lost_and_not_repeated() {
+    let server = Hostile::start(Answer::Whole("secret nonsense\r\n\r\n".to_owned())).await;
+    let refused = server.target().send(server.request()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Lost { .. }), "{refused}");
+    assert!(!refused.to_string().contains("secret"), "{refused}");
+}
+
+#[tokio::test]
+async fn another_authority_and_another_name_are_refused() {
+    let server = Hostile::start(ok("hello")).await;
+    let other = Authority::create("ca", OffsetDateTime::now_utc()).unwrap();
+    let refused = server.trusting(&other).send(server.request()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Unreachable { .. }), "{refused}");
+    let misnamed = server.target().named(Some("hook.example".to_owned()));
+    let refused = misnamed.send(server.request()).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+    assert_eq!(server.requests.lock().len(), 0, "nothing was sent before the server proved its name");
+    let named = server.target().named(Some("localhost".to_owned()));
+    assert_eq!(named.send(server.request()).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_host_from_an_answer_reaches_nothing_on_this_machine() {
+    let server = Hostile::start(ok("metadata")).await;
+    let trust = Trust::new(Some(server.authority.pair.certificate.as_bytes()), None).unwrap();
+    let issuer = Url::parse("https://issuer.example/").unwrap();
+    let target = Target::new(Reach::of([&issuer]), &trust, Credentials::None);
+    let refused = target.send(server.request()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Forbidden { .. }), "{refused}");
+    assert_eq!(server.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn requests_beyond_the_places_are_refused_at_once() {
+    let server = Hostile::start(Answer::Stalled("")).await;
+    let target = Arc::new(server.target());
+    let request = Outgoing { timeout: Duration::from_secs(5), ..server.request() };
+    let _all = target.known.try_acquire_many(u32::try_from(REQUESTS_MAX + WAITING_MAX).unwrap()).unwrap();
+    let refused = target.send(request).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Busy { .. }), "{refused}");
+}
+
+struct Files {
+    directory: tempfile::TempDir,
+}
+
+impl Files {
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A client configuration with these members of the cluster and of the user.
+    fn config(&self, cluster: &str, user: &str) -> PathBuf {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+             current-context: x\n"
+        );
+        self.write("config", &text)
+    }
+}
+
+#[tokio::test]
+async fn a_client_configuration_names_server_authority_and_credentials() {
+    let server = Hostile::start(ok("hello")).await;
+    let files = Files { directory: tempfile::tempdir().unwrap() };
+    let admin = server.authority.issue(&admin_leaf(), OffsetDateTime::now_utc()).unwrap();
+    files.write("ca.crt", &server.authority.pair.certificate);
+    files.write("a.crt", &admin.certificate);
+    files.write("a.key", &admin.key);
+    files.write("token", "filed\n");
+    let cluster = format!("server: '{}', certificate-authority: ca.crt", server.url);
+    for (user, sent) in [
+        ("token: embedded", Some("Bearer embedded")),
+        ("tokenFile: token", Some("Bearer filed")),
+        ("username: a, password: b", Some("Basic YTpi")),
+        ("client-certificate: a.crt, client-key: a.key", None),
+    ] {
+        let TargetFile { target, url } = read_target(&files.config(&cluster, user)).unwrap();
+        let request = Outgoing { url, ..server.request() };
+        assert_eq!(target.send(request).await.unwrap().status, 200, "{user}");
+        let heads = std::mem::take(&mut *server.requests.lock());
+        let found = heads[0].lines().find_map(|line| line.strip_prefix("authorization: "));
+        assert_eq!(found, sent, "{user}");
+    }
+}
+
+#[test]
+fn a_fault_of_a_client_configuration_is_told_by_its_member_and_without_secrets() {
+    let files = Files { directory: tempfile::tempdir().unwrap() };
+    for (cluster, user, told) in [
+        ("", "", "server: it is missing"),
+        ("server: 'ftp://x/'", "", "server: URL scheme must be https"),
+        ("server: 'https://x/', insecure-skip-tls-verify: true", "", "insecure-skip-tls-verify: "),
+        ("server: 'https://x/'", "exec: {command: canary}", "exec: no program"),
+        ("server: 'https://x/'", "client-key-data: Y2FuYXJ5", "client-certificate: it is missing"),
+        ("server: 'https://x/', certificate-authority-data: canary!", "", "certificate-authority: "),
+        ("server: 'https://x/', certificate-authority-data: Y2FuYXJ5", "", ""),
+    ] {
+        let path = files.config(cluster, user);
+        let refused = read_target(&path).map(drop).unwrap_err();
+        let text = crate::report::Causes(&refused).to_string();
+        assert!(text.contains(told), "{text}");
+        assert!(!text.contains("canary"), "{text}");
+    }
+    let missing = read_target(&files.directory.path().join("none")).map(drop).unwrap_err();
+    assert!(matches!(missing, TargetFileError::Unreadable { .. }), "{missing}");
+}

@@ -1,0 +1,113 @@
+//! The authorities that a target trusts, and the certificate that it shows.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+/// The system's authorities: the places where distributions keep them, the first that exists counts.
+const SYSTEM_FILES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// TLS settings of a client.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+/// The fault of authorities or of a client's pair. Never quotes a key.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The text holds no certificate.
+    #[error("data does not contain any valid RSA or ECDSA certificates")]
+    NoCertificates,
+    /// A certificate is damaged.
+    #[error("unusable certificate: {0}")]
+    Certificate(String),
+    /// The text holds no private key.
+    #[error("it holds no private key")]
+    NoKey,
+    /// The TLS library refuses certificate and key.
+    #[error("client certificate and key: {0}")]
+    Pair(String),
+    /// The machine has no authorities.
+    #[error("this machine has no file of certificate authorities; name one in the configuration")]
+    NoSystemFile,
+    /// The machine's file cannot be read.
+    #[error("cannot read {path}")]
+    SystemFile {
+        /// The file.
+        path: PathBuf,
+        /// The error of reading it.
+        source: std::io::Error,
+    },
+}
+
+impl Trust {
+    /// Trusts the authorities in `authorities` (PEM), or the machine's where that is `None`. `pair`: certificate chain and
+    /// key of the client, in PEM.
+    ///
+    /// # Errors
+    /// The authorities or the pair cannot be used.
+    pub fn new(authorities: Option<&[u8]>, pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
+        let roots = match authorities {
+            Some(text) => roots(text)?,
+            None => system_roots()?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TrustError::Pair(error.to_string()))?
+            .with_root_certificates(roots);
+        let mut client = match pair {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TrustError::NoKey)?;
+                let built = builder.with_client_auth_cert(chain(certificate)?, key);
+                built.map_err(|error| TrustError::Pair(error.to_string()))?
+            }
+        };
+        client.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Trust(Arc::new(client)))
+    }
+
+    /// The settings of the TLS library.
+    pub(super) fn client(&self) -> Arc<ClientConfig> {
+        self.0.clone()
+    }
+}
+
+fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    let chain = chain.map_err(|error| TrustError::Certificate(error.to_string()))?;
+    if chain.is_empty() { Err(TrustError::NoCertificates) } else { Ok(chain) }
+}
+
+fn roots(text: &[u8]) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(text)? {
+        roots.add(certificate).map_err(|error| TrustError::Certificate(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, TrustError> {
+    let path = SYSTEM_FILES.iter().map(PathBuf::from).find(|path| path.exists());
+    let path = path.ok_or(TrustError::NoSystemFile)?;
+    let text = std::fs::read(&path).map_err(|source| TrustError::SystemFile { path, source })?;
+    let mut roots = RootCertStore::empty();
+    // Such files hold old certificates that the library does not read; the others count.
+    roots.add_parsable_certificates(chain(&text)?);
+    Ok(roots)
+}

@@ -1,0 +1,85 @@
+//! The metrics of the process: the recorder, and the text of `/metrics`.
+//!
+//! Owns the recorder that every crate's counters, gauges and histograms go to, the buckets of histograms, and the series
+//! of the process itself, which are read from the kernel when somebody asks. Names and types are those of the reference.
+//! It opens no port: the API serves the text to users with the right to its path.
+
+mod buckets;
+mod process;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use orch_api::metrics::Exposition;
+use tokio_util::sync::CancellationToken;
+
+/// Time between two passes over the histograms, which keep single values until then: at 100,000 requests a second four
+/// megabytes.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Installs the recorder of the process. Later calls have no effect.
+pub fn install() {
+    RECORDER.get_or_init(|| {
+        let recorder = buckets::set(PrometheusBuilder::new()).build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("another recorder of metrics is installed already: /metrics stays empty");
+        }
+        handle
+    });
+}
+
+/// The text of `/metrics`, and the upkeep of its histograms until `stopping`. Needs a Tokio runtime.
+pub(crate) fn exposition(stopping: CancellationToken) -> Arc<dyn Exposition> {
+    install();
+    let handle = RECORDER.get().cloned();
+    if let Some(handle) = handle.clone() {
+        tokio::spawn(stopping.run_until_cancelled_owned(async move {
+            loop {
+                tokio::time::sleep(UPKEEP_EVERY).await;
+                handle.run_upkeep();
+            }
+        }));
+    }
+    Arc::new(Page { handle })
+}
+
+/// The recorder's series and those of the process.
+struct Page {
+    handle: Option<PrometheusHandle>,
+}
+
+impl Exposition for Page {
+    fn render(&self) -> String {
+        let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
+        process::write(&mut text);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_text_has_what_was_counted_and_the_process() {
+        install();
+        metrics::counter!("apiserver_request_total", "code" => "200").increment(2);
+        metrics::histogram!("apiserver_request_duration_seconds").record(0.03);
+        let text = exposition(CancellationToken::new()).render();
+        for expected in [
+            "# TYPE apiserver_request_total counter\n",
+            "apiserver_request_total{code=\"200\"} 2\n",
+            "apiserver_request_duration_seconds_bucket{le=\"0.05\"} 1\n",
+            "# TYPE process_start_time_seconds gauge\n",
+            "# TYPE process_cpu_seconds_total counter\n",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let resident = text.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+        assert!(resident.unwrap().parse::<u64>().unwrap() > 1 << 20, "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! The buckets of histograms, in the units of their names: those of the reference.
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+/// Durations of requests.
+const REQUESTS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0, 45.0, 60.0,
+];
+
+/// Waits and executions under flow control.
+const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+
+/// Seats of a request.
+const SEATS: &[f64] = &[1.0, 2.0, 4.0, 10.0];
+
+/// Watchers that a write reaches.
+const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
+
+/// Shares of a limit.
+const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+
+/// Everything else: durations from half a millisecond to eight seconds.
+const DEFAULT: &[f64] = &[
+    0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,
+];
+
+/// Buckets by the whole name of their histogram.
+const BY_NAME: &[(&str, &[f64])] = &[
+    ("apiserver_request_duration_seconds", REQUESTS),
+    ("apiserver_request_sli_duration_seconds", REQUESTS),
+    ("apiserver_flowcontrol_request_wait_duration_seconds", FLOW),
+    ("apiserver_flowcontrol_request_execution_seconds", FLOW),
+    (
+        "apiserver_flowcontrol_request_queue_length_after_enqueue",
+        &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0],
+    ),
+    ("apiserver_flowcontrol_work_estimated_seats", SEATS),
+    ("apiserver_flowcontrol_watch_count_samples", WATCHERS),
+    ("apiserver_flowcontrol_demand_seats", SHARES),
+    ("apiserver_flowcontrol_priority_level_seat_utilization", SHARES),
+    ("apiserver_flowcontrol_priority_level_request_utilization", SHARES),
+];
+
+/// `builder` with the buckets of every histogram. Without buckets the exporter would write quantiles.
+pub(super) fn set(builder: PrometheusBuilder) -> PrometheusBuilder {
+    let builder = builder.set_buckets(DEFAULT).expect("the list is not empty");
+    BY_NAME.iter().fold(builder, |builder, (name, buckets)| {
+        let matcher = Matcher::Full((*name).to_owned());
+        builder.set_buckets_for_metric(matcher, buckets).expect("no list is empty")
+    })
+}

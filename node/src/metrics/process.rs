@@ -1,0 +1,52 @@
+//! The series of the process: start, processor time, memory and open files, as the kernel has them.
+//!
+//! Owns the reading of `/proc`. A value that cannot be read is left out.
+
+use std::fmt::Write;
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+
+/// Clock ticks of `/proc/self/stat` in a second: the same on every architecture of Linux that this runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Appends the series of this process to `text`.
+pub(super) fn write(text: &mut String) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the program's name in parentheses, may hold spaces.
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    // By the numbers of proc(5), which count from 1; the first two fields are cut off.
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
+    let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+    let seconds = |ticks: Option<f64>| ticks.map(|ticks| ticks / TICKS_PER_SECOND);
+    series(text, "process_cpu_seconds_total", "counter", seconds(sum(field(14), field(15))));
+    series(text, "process_start_time_seconds", "gauge", sum(boot_seconds(), seconds(field(22))));
+    series(text, "process_virtual_memory_bytes", "gauge", field(23));
+    series(text, "process_resident_memory_bytes", "gauge", resident_bytes());
+    #[expect(clippy::cast_precision_loss, reason = "a count of files is small")]
+    let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
+    series(text, "process_open_fds", "gauge", open);
+    #[expect(clippy::cast_precision_loss, reason = "a limit may be rounded")]
+    let limit = getrlimit(Resource::Nofile).current.map(|limit| limit as f64);
+    series(text, "process_max_fds", "gauge", limit);
+}
+
+fn series(text: &mut String, name: &str, kind: &str, value: Option<f64>) {
+    if let Some(value) = value {
+        // A string takes every write.
+        let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+    }
+}
+
+/// When the machine started, in seconds since 1970.
+fn boot_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+}
+
+fn resident_bytes() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kib| kib * 1024.0)
+}

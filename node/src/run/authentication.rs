@@ -1,0 +1,115 @@
+//! The methods of authentication that ask other servers, from the flags of a node.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use orch_api::ambient::SystemAmbient;
+use orch_api::authn::jwt::Issuers;
+use orch_api::authn::service_account::Settings;
+use orch_api::authn::{API_AUDIENCE, Authenticator};
+use orch_proto::Brand;
+use tokio_util::sync::CancellationToken;
+
+use super::error::RunError;
+use crate::access::authentication::{TOKEN_SPAN, TokenWebhookPlan};
+use crate::access::issuers::{Anonymous, read};
+use crate::access::{FileFault, follow};
+use crate::cli::SharedArgs;
+use crate::report::Causes;
+
+const CONFIG: &str = "authentication-config";
+const WEBHOOK: &str = "authentication-token-webhook-config-file";
+
+/// The methods of authentication that ask other servers.
+#[derive(Clone, Debug, Default)]
+pub struct AuthenticationPlan {
+    webhook: Option<TokenWebhookPlan>,
+    /// The file of `--authentication-config`.
+    config: Option<PathBuf>,
+    anonymous: Anonymous,
+}
+
+/// Resolves the flags. Files are read once, so that a fault is told before a port is opened.
+pub(super) fn plan(shared: &SharedArgs, brand: &Brand) -> Result<AuthenticationPlan, RunError> {
+    let arguments = &shared.authentication;
+    let webhook = arguments.authentication_token_webhook_config_file.clone().map(|config| TokenWebhookPlan {
+        config,
+        span: arguments.authentication_token_webhook_cache_ttl.unwrap_or(TOKEN_SPAN),
+        version: arguments
+            .authentication_token_webhook_version
+            .clone()
+            .unwrap_or_else(|| "v1beta1".to_owned()),
+    });
+    if let Some(webhook) = &webhook {
+        let made = webhook.webhook(brand, vec![API_AUDIENCE.to_owned()], Arc::new(SystemAmbient));
+        made.map_err(|source| RunError::Access { flag: WEBHOOK, source })?;
+    }
+    let config = arguments.authentication_config.clone();
+    let anonymous = match &config {
+        None => Anonymous::Unsaid,
+        // The issuers of this server's own tokens are known when it starts, and held against the file then.
+        Some(path) => read(path, &[]).map_err(|source| RunError::Access { flag: CONFIG, source })?.anonymous,
+    };
+    if anonymous != Anonymous::Unsaid && shared.anonymous_auth.is_some() {
+        let reason = "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
+                      configuration file";
+        return Err(RunError::Flags(reason.to_owned()));
+    }
+    Ok(AuthenticationPlan { webhook, config, anonymous })
+}
+
+/// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are
+/// followed, and keys of issuers kept, until `stopped`.
+pub(super) fn extend(
+    authenticator: Authenticator,
+    plan: &AuthenticationPlan,
+    brand: &Brand,
+    own: &Settings,
+    stopped: &CancellationToken,
+) -> Result<Authenticator, RunError> {
+    let mut authenticator = match &plan.anonymous {
+        Anonymous::Unsaid | Anonymous::Refused => authenticator,
+        Anonymous::Everywhere => authenticator.with_anonymous(None),
+        Anonymous::At(paths) => authenticator.with_anonymous(Some(paths)),
+    };
+    if let Some(path) = &plan.config {
+        let own = own.issuers.clone();
+        let read = read(path, &own).map_err(|source| RunError::Access { flag: CONFIG, source })?;
+        let issuers = Arc::new(Issuers::new(read.issuers, Arc::new(SystemAmbient)));
+        follow_file(&issuers, path.clone(), plan.anonymous.clone(), own, stopped);
+        authenticator = authenticator.with_remote(Box::new(issuers));
+    }
+    if let Some(webhook) = &plan.webhook {
+        let webhook = webhook.webhook(brand, own.audiences.clone(), Arc::new(SystemAmbient));
+        let webhook = webhook.map_err(|source| RunError::Access { flag: WEBHOOK, source })?;
+        authenticator = authenticator.with_remote(Box::new(webhook));
+    }
+    Ok(authenticator)
+}
+
+/// Keeps the keys of `issuers`, and replaces them when the file at `path` changes.
+fn follow_file(
+    issuers: &Arc<Issuers>,
+    path: PathBuf,
+    anonymous: Anonymous,
+    own: Vec<String>,
+    stopped: &CancellationToken,
+) {
+    let (kept, until) = (issuers.clone(), stopped.clone());
+    tokio::spawn(async move { until.run_until_cancelled(kept.keep_keys()).await });
+    let (replaced, until) = (issuers.clone(), stopped.clone());
+    let files = vec![path.clone()];
+    let reload = move || {
+        let read = read(&path, &own)?;
+        if read.anonymous != anonymous {
+            tracing::warn!("a change of `anonymous` in the authentication configuration needs a restart");
+        }
+        replaced.replace(read.issuers);
+        Ok::<_, FileFault>(vec![path.clone()])
+    };
+    tokio::spawn(async move {
+        if let Err(error) = follow("authentication", files, reload, until).await {
+            tracing::error!(error = %Causes(&error), "the authentication configuration is not followed");
+        }
+    });
+}
