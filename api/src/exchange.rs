@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::audit::{Auditor, Trail};
-use crate::authn::User;
+use crate::authn::{Credential, User};
 use crate::authz::Ruling;
 use crate::flow::Entry;
 
@@ -45,6 +45,8 @@ pub struct Exchange {
     flow: OnceLock<Arc<Entry>>,
     warnings: Mutex<Vec<String>>,
     is_closed: AtomicBool,
+    /// Kept for watches, which are asked for it again.
+    credential: OnceLock<Credential>,
 }
 
 /// The head of an HTTP request.
@@ -75,16 +77,8 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Exchange {
-            asked,
-            trail: None,
-            user,
-            impersonated,
-            ruling,
-            flow: OnceLock::new(),
-            warnings,
-            is_closed,
-        }
+        let (flow, credential) = (OnceLock::new(), OnceLock::new());
+        Exchange { asked, trail: None, user, impersonated, ruling, flow, warnings, is_closed, credential }
     }
 
     /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.
@@ -153,14 +147,19 @@ impl Exchange {
         self.impersonated.get()
     }
 
-    /// The user with whose rights the request is made; `None` before the gate.
-    pub(crate) fn acting_user(&self) -> Option<Arc<User>> {
-        self.impersonated.get().or(self.user.get()).cloned()
-    }
-
     /// Stores the user as whom the authenticated user acts.
     pub(crate) fn set_impersonated(&self, user: Arc<User>) {
         let _ = self.impersonated.set(user);
+    }
+
+    /// The credential of a watch; `None` for other requests.
+    pub(crate) fn credential(&self) -> Option<&Credential> {
+        self.credential.get()
+    }
+
+    /// Stores the credential of a watch.
+    pub(crate) fn set_credential(&self, credential: Credential) {
+        let _ = self.credential.set(credential);
     }
 
     /// The ruling of the authorizers; `None` before the gate.

@@ -29,6 +29,7 @@ pub mod registry;
 pub mod render;
 pub mod request;
 pub mod selector;
+pub mod signing;
 #[cfg(test)]
 mod stages;
 pub mod status;

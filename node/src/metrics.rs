@@ -14,9 +14,9 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use orch_api::metrics::Exposition;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two passes over the histograms, which keep single values until then: at 100,000 requests a second four
-/// megabytes.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// Time between two passes over the histograms, which keep single values until then: five for each request, at 100,000
+/// requests a second four megabytes.
+const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 

@@ -230,7 +230,7 @@ impl Impersonation {
 }
 
 /// The key of a header's name behind its prefix, percent-decoded where it can be.
-fn extra_key(escaped: &str) -> String {
+pub(super) fn extra_key(escaped: &str) -> String {
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

@@ -8,7 +8,7 @@
 //!          rejected          leave (timed out, or its client has gone)
 //!
 //! The queues share the seats as in the fair queuing of packets. Virtual time R is the work (in seat-microseconds) that
-//! each busy queue would have received by now if all busy queues were served at the same time in equal shares. A queue's
+//! each busy queue would have received by now if all busy queues had shared what was done in equal parts. A queue's
 //! `next_r` is the R at which its next request would begin in that ideal. The request that would end first in the ideal
 //! is dispatched first. When a request begins, its duration is a guess, corrected when it ends.
 //!
@@ -317,7 +317,8 @@ impl QueueSet {
         self.demand.add(passed, demand);
         let busy = u64::try_from(self.queues.len()).unwrap_or(u64::MAX);
         if busy > 0 {
-            let work = passed * u64::from(demand.min(self.seats_max)) + self.remainder;
+            // Seats that are free because the next request is too wide for them do no work for anybody.
+            let work = passed * u64::from(self.seats_in_use) + self.remainder;
             self.r += i64::try_from(work / busy).unwrap_or(0);
             self.remainder = work % busy;
         }

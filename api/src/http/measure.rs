@@ -9,7 +9,7 @@ use orch_raft::Store;
 use super::{Api, Parts, header_text, respond};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
-use crate::metrics::{InFlight, LongRunning, Measured};
+use crate::metrics::{InFlight, LongRunning, Measured, RequestMetrics};
 use crate::pipeline::Request;
 use crate::request::{Target, Verb};
 
@@ -58,6 +58,23 @@ impl<S: Store> Api<S> {
         self.metrics.long_running(&measured)
     }
 
+    /// Reports the objects of every resource that is stored, in its first group and version.
+    fn measure_objects(&self, parts: &Parts) {
+        let state = self.pipeline.store.state();
+        let resources = parts.served.registry.resources();
+        for resource in
+            resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none())
+        {
+            let objects = state.collection(&resource.storage);
+            RequestMetrics::note_objects(
+                &resource.group,
+                &resource.plural,
+                objects.len(),
+                objects.object_bytes(),
+            );
+        }
+    }
+
     /// The response for `/metrics`; `None` for other paths, and where no metrics are kept.
     pub(super) fn metrics_page(&self, parts: &Parts, path: &str) -> Option<Result<Response<Body>, ApiError>> {
         let exposition = self.exposition.as_ref().filter(|_| path == METRICS_PATH)?;
@@ -66,6 +83,7 @@ impl<S: Store> Api<S> {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         self.flow.refresh_gauges();
+        self.measure_objects(parts);
         Some(Ok(respond::bytes(200, TEXT_FORMAT, exposition.render().into())))
     }
 }

@@ -111,19 +111,8 @@ impl<S: Store> Api<S> {
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
-        let checks = Vec::new();
-        Api {
-            pipeline,
-            stopping,
-            served,
-            pool,
-            ledger,
-            metrics,
-            flow,
-            exposition: None,
-            checks,
-            auditor: None,
-        }
+        let (exposition, checks, auditor) = (None, Vec::new(), None);
+        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition, checks, auditor }
     }
 
     /// The same API under these settings of flow control.
@@ -175,7 +164,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let exchange = Exchange::begin(method, path, request.headers(), ambient);
     let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
     let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
-    let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
     let (mut response, error) = match answer {
@@ -260,6 +250,9 @@ impl<S: Store> Api<S> {
         let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
         let asked = Asked::of(&parts.method, &target, &parts.query);
         let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
+        if let (Some(Verb::Watch), Some(peer)) = (verb, peer) {
+            exchange.set_credential(gate.credential(peer, &parts.headers, &user));
+        }
         let user = self.admit(parts, user, attributes).await?;
         let endpoint = endpoint?;
         check_name(&target.name)?;
@@ -406,12 +399,13 @@ impl<S: Store> Api<S> {
         })
     }
 
-    /// Completes when a watch has to end: the node stops, or the user has lost the right to watch.
+    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
     fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
         let stopping = self.stopping.clone().cancelled_owned();
         let right = WatchRight {
             gate: self.pipeline.gate.clone(),
-            user: request.exchange.acting_user().unwrap_or_else(|| Arc::new(request.user.clone())),
+            ambient: self.pipeline.ambient.clone(),
+            credential: request.exchange.credential().cloned(),
             asked: Asked::of(&Method::GET, request.target, request.query),
             target: request.target.clone(),
             query: request.query.clone(),

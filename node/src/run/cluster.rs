@@ -168,7 +168,9 @@ struct Guard {
     auditor: Option<Arc<Auditor>>,
 }
 
-async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    guard.gate.strip_identity(connection.as_ref(), request.headers_mut());
     let (peer, admission) =
         (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<UserReporter>());
     let verb = request.method().as_str().to_ascii_lowercase();

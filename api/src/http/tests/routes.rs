@@ -83,8 +83,12 @@ async fn every_route_is_authenticated_and_authorized_by_its_row() {
     let server = Server::new().await;
     let mut stranger = Server::new().await;
     let address = "127.0.0.1:1".parse().unwrap();
-    stranger.peer =
-        std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    stranger.peer = std::sync::Arc::new(crate::authn::Peer {
+        address,
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     let mut table = String::new();
     for (method, path) in all_routes() {
         let answered = stranger.send(method.clone(), &path, &[], Body::empty()).await;

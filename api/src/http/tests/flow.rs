@@ -1,0 +1,108 @@
+//! Flow control and metrics over HTTP: the 429, the headers, and what the pages hold.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::poll;
+use http::Method;
+use orch_rules::kinds::flow_control::{mandatory_flow_schema, mandatory_priority_level};
+
+use super::{MAPS, Server, json, map};
+use crate::flow::Options;
+use crate::metrics::Exposition;
+
+const GROUP: &str = "/apis/flowcontrol.apiserver.orch.io/v1";
+const ANN: [(&str, &str); 1] = [("impersonate-user", "ann")];
+
+/// A server with one seat, where every user may read and write config maps and read pages.
+async fn with_one_seat(is_fair: bool) -> Server {
+    let server = Server::new().await;
+    let rbac = "/apis/rbac.authorization.orch.io/v1";
+    let rules = json!([
+        {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]},
+        {"verbs": ["*"], "nonResourceURLs": ["/metrics", "/debug/*"]},
+    ]);
+    let role = json!({"metadata": {"name": "r"}, "rules": rules});
+    server.create(&format!("{rbac}/clusterroles"), role).await;
+    let group = "rbac.authorization.orch.io";
+    let binding = json!({
+        "metadata": {"name": "b"},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": "ann"}],
+        "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "r"},
+    });
+    server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
+    let options = Options { is_fair, reads_max: 1, writes_max: 1 };
+    let api = server.api_over(server.store.clone()).controlled(options);
+    Server { router: api.exposing(Arc::new(Page)).router(), ..server }
+}
+
+struct Page;
+
+impl Exposition for Page {
+    fn render(&self) -> String {
+        "apiserver_request_total 1\n".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_seat_is_told_to_come_again_and_administrators_are_not_held_back() {
+    for (is_fair, holders) in [(true, 2), (false, 1)] {
+        let server = with_one_seat(is_fair).await;
+        let endless =
+            || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+        let mut held: Vec<_> =
+            (0..holders).map(|_| Box::pin(server.open(Method::POST, MAPS, &ANN, endless()))).collect();
+        for holder in &mut held {
+            assert!(poll!(holder).is_pending(), "its body does not end");
+        }
+        let refused = server.send(Method::POST, MAPS, &ANN, Body::from("{}")).await;
+        assert_eq!(
+            (refused.code.as_u16(), &*refused.text),
+            (429, "Too many requests, please try again later.\n")
+        );
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+        server.create(MAPS, map("a", "1")).await;
+        drop(held);
+        let served = server.send(Method::POST, MAPS, &ANN, Body::from(map("b", "1").to_string())).await;
+        assert_eq!(served.code, 201, "the seats came back: {}", served.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_name_the_schema_and_the_level_by_their_uids() {
+    let server = with_one_seat(true).await;
+    let answered = server.send(Method::GET, MAPS, &ANN, Body::empty()).await;
+    assert!(!answered.headers.contains_key("x-orch-pf-flowschema-uid"), "neither is stored");
+    let object = |spec| json!({"metadata": {"name": "catch-all"}, "spec": spec});
+    let schema = object(mandatory_flow_schema("catch-all").unwrap());
+    let schema = server.create(&format!("{GROUP}/flowschemas"), schema).await;
+    let level = object(mandatory_priority_level("catch-all").unwrap());
+    let level = server.create(&format!("{GROUP}/prioritylevelconfigurations"), level).await;
+    let answered = server.send(Method::GET, MAPS, &ANN, Body::empty()).await;
+    for (header, object) in [("x-orch-pf-flowschema-uid", schema), ("x-orch-pf-prioritylevel-uid", level)] {
+        let uid = object["metadata"]["uid"].as_str().unwrap();
+        assert_eq!(answered.headers[header].to_str().unwrap(), uid);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_take_the_right_to_their_path() {
+    let server = with_one_seat(true).await;
+    let nobody = [("impersonate-user", "nobody")];
+    for (path, beginning) in [
+        ("/metrics", "apiserver_request_total 1\n"),
+        ("/debug/api_priority_and_fairness/dump_priority_levels", "PriorityLevelName,"),
+        ("/debug/api_priority_and_fairness/dump_queues", "PriorityLevelName,"),
+        ("/debug/api_priority_and_fairness/dump_requests", "PriorityLevelName,"),
+    ] {
+        let answered = server.send(Method::GET, path, &ANN, Body::empty()).await;
+        assert_eq!(answered.code, 200, "{path}: {}", answered.text);
+        assert!(answered.text.starts_with(beginning), "{path}: {}", answered.text);
+        assert_eq!(server.send(Method::GET, path, &nobody, Body::empty()).await.code, 403, "{path}");
+        assert_eq!(server.send(Method::POST, path, &ANN, Body::empty()).await.code, 405, "{path}");
+    }
+    let without = with_one_seat(false).await;
+    let answered = without.get("/debug/api_priority_and_fairness/dump_queues").await;
+    assert_eq!(answered.code, 404, "there are no levels");
+}
