@@ -77,17 +77,8 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Exchange {
-            asked,
-            trail: None,
-            user,
-            impersonated,
-            ruling,
-            flow: OnceLock::new(),
-            warnings,
-            is_closed,
-            credential: OnceLock::new(),
-        }
+        let (flow, credential) = (OnceLock::new(), OnceLock::new());
+        Exchange { asked, trail: None, user, impersonated, ruling, flow, warnings, is_closed, credential }
     }
 
     /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.

@@ -111,19 +111,8 @@ impl<S: Store> Api<S> {
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
-        let checks = Vec::new();
-        Api {
-            pipeline,
-            stopping,
-            served,
-            pool,
-            ledger,
-            metrics,
-            flow,
-            exposition: None,
-            checks,
-            auditor: None,
-        }
+        let (exposition, checks, auditor) = (None, Vec::new(), None);
+        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition, checks, auditor }
     }
 
     /// The same API under these settings of flow control.

@@ -232,10 +232,12 @@ async fn refusals_and_impersonation_are_told() {
     assert_eq!(outline(&event), "list - configmaps - ns - 400");
     assert!(event.get("annotations").is_none(), "{event}");
 
-    let stranger = {
-        let address = "127.0.0.1:1".parse().unwrap();
-        Arc::new(Peer { address, certificate: None, local_admin: false, is_front_proxy: false })
-    };
+    let stranger = Arc::new(Peer {
+        address: "127.0.0.1:1".parse().unwrap(),
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     let audited = Audited { server: Server { peer: stranger, ..audited.server }, ..audited };
     let token = [("authorization", "Bearer canary-in-clear")];
     audited.server.send(Method::GET, &format!("{MAPS}/m"), &token, Body::empty()).await;
@@ -371,10 +373,12 @@ async fn a_long_event_loses_its_objects_and_a_longer_one_is_left_out() {
 #[tokio::test(start_paused = true)]
 async fn every_route_is_audited_by_its_attributes() {
     let audited = Audited::at("Metadata").await;
-    let stranger = {
-        let address = "127.0.0.1:1".parse().unwrap();
-        Arc::new(Peer { address, certificate: None, local_admin: false, is_front_proxy: false })
-    };
+    let stranger = Arc::new(Peer {
+        address: "127.0.0.1:1".parse().unwrap(),
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     let stranger = Server { peer: stranger, router: audited.server.router.clone(), ..Server::new().await };
     for (method, path) in all_routes() {
         stranger.send(method.clone(), &path, &[], Body::empty()).await;
