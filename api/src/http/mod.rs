@@ -6,6 +6,7 @@
 //! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
 //! 406 of an OpenAPI document.
 
+mod audited;
 mod body;
 mod deadline;
 mod discovery;
@@ -33,7 +34,7 @@ use body::Upload;
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent};
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent, with_answer};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -44,6 +45,7 @@ use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
 use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
@@ -53,12 +55,10 @@ use crate::exchange::Exchange;
 use crate::flow::{FlowControl, Options as FlowOptions};
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{
-    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
-};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Payload, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -70,9 +70,6 @@ static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
 /// Paths that need no credentials.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// The API of one node.
 pub struct Api<S> {
@@ -87,6 +84,7 @@ pub struct Api<S> {
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
     checks: Vec<health::AddedCheck>,
+    auditor: Option<Arc<Auditor>>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -114,7 +112,18 @@ impl<S: Store> Api<S> {
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
         let checks = Vec::new();
-        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None, checks }
+        Api {
+            pipeline,
+            stopping,
+            served,
+            pool,
+            ledger,
+            metrics,
+            flow,
+            exposition: None,
+            checks,
+            auditor: None,
+        }
     }
 
     /// The same API under these settings of flow control.
@@ -122,6 +131,12 @@ impl<S: Store> Api<S> {
     pub fn controlled(self, options: FlowOptions) -> Self {
         let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
         Api { flow, ..self }
+    }
+
+    /// The same API, with its requests audited by `auditor` if there is one.
+    #[must_use]
+    pub fn audited_by(self, auditor: Option<Arc<Auditor>>) -> Self {
+        Api { auditor, ..self }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -157,7 +172,9 @@ impl<S: Store> Api<S> {
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
     let ambient = &*api.pipeline.ambient;
     let (method, path) = (request.method(), request.uri().path());
-    let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
+    let exchange = Exchange::begin(method, path, request.headers(), ambient);
+    let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
+    let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
     let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
     api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
@@ -169,6 +186,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     parts.exchange.close(&mut response, ambient.now());
     api.measure_end(&parts, &response);
     api.flow.mark(parts.exchange.flow(), response.headers_mut());
+    if parts.exchange.trail().is_some() {
+        audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
+        response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
+    }
     let Some(error) = error else { return response };
     // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -181,13 +202,6 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
-}
-
-/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
-/// larger than the body.
-fn with_answer(verb: Verb, bytes: usize) -> usize {
-    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
-    bytes + answer
 }
 
 /// The budget of a request. Reads, and deletions of collections, iterate over stored objects, not over the client's
@@ -369,6 +383,7 @@ impl<S: Store> Api<S> {
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
+        audited::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
@@ -487,8 +502,8 @@ impl<S: Store> Api<S> {
         let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
-            (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
+            (_, Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
+            (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None, None) => Err(parts.not_found_error()),
         }
     }
@@ -545,38 +560,6 @@ impl Parts {
         let agent = header_text(&self.headers, &header::USER_AGENT);
         negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
     }
-}
-
-fn plain_discovery(
-    document: &discovery::Plain,
-    parts: &Parts,
-    accept: Option<&str>,
-) -> Result<Response<Body>, ApiError> {
-    let registry = &parts.served.registry;
-    let agent = header_text(&parts.headers, &header::USER_AGENT);
-    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
-    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
-    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
-}
-
-/// An aggregated discovery document, or 304 if the client has it.
-fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
-    let registry = &parts.served.registry;
-    let mut response = if respond::is_known(&parts.headers, &found.etag) {
-        respond::not_modified()
-    } else {
-        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
-        let representation = Representation { encoding, pretty, ..JSON };
-        let media_type = representation.media_type(registry.brand);
-        let document =
-            whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
-        let mut response = respond::bytes(200, media_type, document);
-        let content_type = format!("{media_type}{}", found.parameters);
-        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-        response
-    };
-    respond::set_etag(&mut response, &found.etag);
-    response
 }
 
 fn status_response(

@@ -6,6 +6,7 @@
 //!
 //! As in the reference, it judges creates and updates before the kind prepares them, and deletions as they are validated.
 
+mod certificate;
 mod claim;
 mod node;
 mod pod;
@@ -18,6 +19,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
+use super::certificate_approval::REQUESTS;
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::error::{ApiError, Subject};
 
@@ -89,6 +91,7 @@ fn check(write: Write<'_>) -> Result<(), Refusal> {
         ("nodes", _) => node::check(write),
         ("persistentvolumeclaims", Action::Status) => claim::check_status(write),
         ("persistentvolumeclaims", _) => Err(forbidden("may only update PVC status".to_owned())),
+        (REQUESTS, Action::Object) => certificate::check(write),
         ("leases.coordination", _) => check_lease(write),
         ("csinodes.storage", _) => {
             write.check_own_name("can only access CSINode with the same name as the requesting node")

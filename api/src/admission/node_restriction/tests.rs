@@ -1,7 +1,10 @@
 //! Writes of nodes, with the reference's refusals.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
 use orch_schema::json;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use super::*;
 use crate::admission::testing::{Objects, attributes};
@@ -68,7 +71,7 @@ impl Case {
         assert!(NodeRestriction.handles(&attributes));
         let ruling = judge(&attributes, object, &view).now_or_never().expect("nobody else is asked");
         ruling.err().map(|refusal| match refusal {
-            Refusal::Forbidden(reason) => reason,
+            Refusal::Forbidden(reason) | Refusal::Awaited(reason) => reason,
             Refusal::Error(error) => format!("{error:?}"),
         })
     }
@@ -393,4 +396,28 @@ fn a_node_without_a_name_writes_nothing() {
     case.check(json!({}), None);
     let admin = User::local_admin();
     assert!(!NodeRestriction.handles(&Attributes { user: &admin, ..attributes("nodes", Operation::Create) }));
+}
+
+/// A request to `signer` for a certificate of this common name.
+fn certificate_request(signer: &str, common_name: &str) -> Value {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let request = params.serialize_request(&KeyPair::generate().expect("a key")).expect("a request");
+    let request = STANDARD.encode(request.pem().expect("it is encoded"));
+    json!({"metadata": {"name": "r"}, "spec": {"signerName": signer, "request": request}})
+}
+
+#[test]
+fn certificates_of_kubelets_are_those_of_the_own_node() {
+    let create = Case { namespace: "", name: "r", ..Case::new(REQUESTS, Operation::Create) };
+    let told = "can only create a node CSR with CN=system:node:n1";
+    for signer in ["orch.io/kubelet-serving", "orch.io/kube-apiserver-client-kubelet"] {
+        create.check(certificate_request(signer, "system:node:n1"), None);
+        create.check(certificate_request(signer, "system:node:n2"), Some(told));
+        create.check(certificate_request(signer, "n1"), Some(told));
+    }
+    create.check(certificate_request("example.com/own", "anyone"), None);
+    let broken = json!({"spec": {"signerName": "orch.io/kubelet-serving", "request": "bm8="}});
+    create.check(broken, Some("unable to parse csr: PEM block type must be CERTIFICATE REQUEST"));
 }
