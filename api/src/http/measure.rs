@@ -62,7 +62,9 @@ impl<S: Store> Api<S> {
     fn measure_objects(&self, parts: &Parts) {
         let state = self.pipeline.store.state();
         let resources = parts.served.registry.resources();
-        for resource in resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none()) {
+        for resource in
+            resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none())
+        {
             let objects = state.collection(&resource.storage);
             RequestMetrics::note_objects(
                 &resource.group,

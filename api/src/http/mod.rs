@@ -18,6 +18,7 @@ mod openapi;
 mod pool;
 mod respond;
 mod rights;
+mod room;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ use body::Upload;
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent};
+use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -58,7 +59,7 @@ use crate::negotiate::{
 };
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -70,9 +71,6 @@ static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
 /// Paths that need no credentials.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// The API of one node.
 pub struct Api<S> {
@@ -182,13 +180,6 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     response
 }
 
-/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
-/// larger than the body.
-fn with_answer(verb: Verb, bytes: usize) -> usize {
-    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
-    bytes + answer
-}
-
 /// The budget of a request. Reads, and deletions of collections, iterate over stored objects, not over the client's
 /// input: their steps are unbounded, and they end when the client disconnects.
 fn budget_of(verb: Verb) -> Budget {
@@ -257,10 +248,7 @@ impl<S: Store> Api<S> {
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let hold = match upload.may_hold(verb) {
-                small if small < COUNTED_BYTES_MIN => None,
-                bytes => Some(self.ledger.wait(Payer::of(&user, exchange), with_answer(verb, bytes)).await?),
-            };
+            let hold = self.room_for_body(upload.may_hold(verb), verb, Payer::of(&user, exchange)).await?;
             let body = upload.read(verb).await?;
             let request = Request {
                 verb,
@@ -302,42 +290,6 @@ impl<S: Store> Api<S> {
     ) -> Result<Arc<User>, ApiError> {
         let applied = Applied::of(&self.pipeline.store);
         self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
-    }
-
-    /// Reserves memory for the response to a small request about one large object, before any work: a write that was
-    /// carried out can no longer be refused. `None` for lists, whose size is not known yet, and for plain reads, which
-    /// share the stored bytes.
-    async fn room_for_answer(
-        &self,
-        request: Request<'_>,
-        representation: Representation,
-    ) -> Result<Option<Hold>, ApiError> {
-        let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
-        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored(request.resource) {
-            return Ok(None);
-        }
-        let stored = request.key().ok().and_then(|key| {
-            let state = self.pipeline.store.state();
-            state.object(&key).map(|object| object.json.len())
-        });
-        let payer = Payer::of(request.user, request.exchange);
-        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
-    }
-
-    /// The response to a list, with a reservation for the bytes that it holds.
-    fn list_answer(
-        &self,
-        payer: Payer<'_>,
-        content_type: &'static str,
-        payload: Payload,
-    ) -> Result<Response<Body>, ApiError> {
-        let bytes = payload.own_bytes();
-        if bytes < COUNTED_BYTES_MIN {
-            return Ok(respond::payload(200, content_type, payload));
-        }
-        let hold = self.ledger.take(payer, bytes)?;
-        let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
-        Ok(respond::frames(200, content_type, length, frames))
     }
 
     /// Runs the pipeline and renders its answer.

@@ -48,14 +48,18 @@ impl Exposition for Page {
 async fn a_request_without_a_seat_is_told_to_come_again_and_administrators_are_not_held_back() {
     for (is_fair, holders) in [(true, 2), (false, 1)] {
         let server = with_one_seat(is_fair).await;
-        let endless = || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+        let endless =
+            || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
         let mut held: Vec<_> =
             (0..holders).map(|_| Box::pin(server.open(Method::POST, MAPS, &ANN, endless()))).collect();
         for holder in &mut held {
             assert!(poll!(holder).is_pending(), "its body does not end");
         }
         let refused = server.send(Method::POST, MAPS, &ANN, Body::from("{}")).await;
-        assert_eq!((refused.code.as_u16(), &*refused.text), (429, "Too many requests, please try again later.\n"));
+        assert_eq!(
+            (refused.code.as_u16(), &*refused.text),
+            (429, "Too many requests, please try again later.\n")
+        );
         assert_eq!(refused.headers["retry-after"], "1");
         assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
         server.create(MAPS, map("a", "1")).await;
