@@ -193,7 +193,7 @@ async fn answer(
     body: String,
 ) -> (StatusCode, usize) {
     let address = "127.0.0.1:1".parse().expect("an address");
-    let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+    let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let request = Request::builder().method(method).uri(path).header("content-type", content_type);
     let request = request.extension(peer).body(Body::from(body)).expect("a request");
     let response = router.clone().oneshot(request).await.expect("an answer");

@@ -120,6 +120,11 @@ mod tests {
             ("/api/v1/pods".to_owned(), Verb::DeleteCollection, Err(ApiError::MethodNotAllowed)),
             ("/api/v1/pods/p".to_owned(), Verb::Get, Err(ApiError::UnknownPath)),
             ("/api/v1/namespaces/ns/finalize".to_owned(), Verb::Update, Ok(Action::Finalize)),
+            (
+                "/apis/certificates.orch.io/v1/certificatesigningrequests/c/approval".to_owned(),
+                Verb::Patch,
+                Ok(Action::Approval),
+            ),
             ("/api/v1/namespaces/ns/nodes".to_owned(), Verb::List, Err(ApiError::UnknownPath)),
             ("/api/v1/nopes".to_owned(), Verb::List, Err(ApiError::NoPage)),
         ] {

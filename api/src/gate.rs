@@ -3,15 +3,20 @@
 //! Owns the order of the three. Invariant: the resource API and the node's own paths admit the same users by the same
 //! rules.
 
+mod counters;
+
 use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use orch_proto::Brand;
 
+use self::counters::{count_authentication, count_ruling};
 use crate::authn::impersonate::{Impersonation, Mode};
 use crate::authn::service_account::ServiceAccounts;
-use crate::authn::{API_AUDIENCE, Authenticator, Holder, Moment, Peer, Unauthenticated, User, UserReporter};
+use crate::authn::{
+    API_AUDIENCE, Authenticator, Credential, Holder, Moment, Peer, Unauthenticated, User, UserReporter,
+};
 use crate::authz::{Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -66,7 +71,9 @@ impl Gate {
         at: Moment<'_>,
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
-        let user = self.authenticator.authenticate(peer, headers, at).await.map_err(|error| {
+        let found = self.authenticator.authenticate(peer, headers, at).await;
+        count_authentication(found.as_deref());
+        let user = found.map_err(|error| {
             tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
@@ -80,12 +87,43 @@ impl Gate {
         Ok(user)
     }
 
-    /// The holder of a bearer token.
+    /// Removes the headers of identity that `peer` may not send. Before anything looks at the headers of a request.
+    pub fn strip_identity(&self, peer: Option<&Arc<Peer>>, headers: &mut HeaderMap) {
+        self.authenticator.strip(peer.map(AsRef::as_ref), headers);
+    }
+
+    /// The credential of a request with the stripped `headers`, authenticated as `user`.
+    pub fn credential(&self, peer: &Arc<Peer>, headers: &HeaderMap, user: &Arc<User>) -> Credential {
+        self.authenticator.credential(peer.clone(), headers, user.clone())
+    }
+
+    /// Checks that a request with this credential would still be let in, as the same user.
+    ///
+    /// # Errors
+    /// `Unauthorized`: the credential has ended. `Forbidden`: a right has ended.
+    pub async fn admits_still(
+        &self,
+        credential: &Credential,
+        attributes: Attributes<'_>,
+        at: Moment<'_>,
+    ) -> Result<(), ApiError> {
+        let headers = credential.headers();
+        let user = self.authenticator.authenticate(credential.peer(), headers, at).await;
+        let user = user.ok().filter(|user| credential.is_of(user)).ok_or(ApiError::Unauthorized)?;
+        self.admit(&Exchange::internal(), user, headers, attributes, at.applied).await.map(drop)
+    }
+
+    /// The holder of a bearer token, for a review that asks for the audiences `wanted`.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
-        self.authenticator.review(token, at).await
+    pub async fn review(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        at: Moment<'_>,
+    ) -> Result<Holder, Unauthenticated> {
+        self.authenticator.review(token, wanted, at).await
     }
 
     /// The tokens of service accounts; `None` where this node has no key for them.
@@ -97,7 +135,8 @@ impl Gate {
     /// and the ruling in `exchange`. Returns the user that the request acts as.
     ///
     /// # Errors
-    /// `BadRequest`: malformed headers of impersonation. `Forbidden` with the complete message.
+    /// `BadRequest`: malformed headers of impersonation. `Forbidden` with the complete message. `Internal`: the event of
+    /// the request's arrival is not stored, and no request may be carried out without it.
     pub async fn admit(
         &self,
         exchange: &Exchange,
@@ -106,15 +145,23 @@ impl Gate {
         attributes: Attributes<'_>,
         applied: &Applied,
     ) -> Result<Arc<User>, ApiError> {
+        if let Some(trail) = exchange.trail() {
+            let received = trail.receive(exchange, &user, headers, attributes).await;
+            received.map_err(|error| ApiError::Internal(error.to_string()))?;
+        }
         let user = match Impersonation::of(headers).map_err(ApiError::BadRequest)? {
             None => user,
             Some(asked) => {
-                let acting = Box::pin(self.impersonate(&user, asked, attributes, applied)).await?;
+                let (acting, mode) = Box::pin(self.impersonate(&user, asked, attributes, applied)).await?;
                 exchange.set_impersonated(acting.clone());
+                if let Some(trail) = exchange.trail() {
+                    trail.record_constraint(mode.verb_on_identity());
+                }
                 acting
             }
         };
         let ruling = self.rule(&user, attributes, applied).await;
+        count_ruling(&ruling);
         let checked = ruling.check(&user, attributes);
         exchange.set_ruling(ruling);
         checked.map(|()| user)
@@ -152,7 +199,7 @@ impl Gate {
         &self.authorizers
     }
 
-    /// The user that `requestor` acts as, if it may in one of the modes.
+    /// The user that `requestor` acts as, and the mode in which it may.
     ///
     /// # Errors
     /// The refusal of the first mode.
@@ -162,11 +209,11 @@ impl Gate {
         asked: Impersonation,
         attributes: Attributes<'_>,
         applied: &Applied,
-    ) -> Result<Arc<User>, ApiError> {
+    ) -> Result<(Arc<User>, Mode), ApiError> {
         let mut first = None;
         for mode in asked.modes(requestor) {
             match self.may_impersonate(requestor, &asked, mode, attributes, applied).await {
-                Ok(()) => return Ok(asked.into_user(mode)),
+                Ok(()) => return Ok((asked.into_user(mode), mode)),
                 Err(refused) => first = first.or(Some(refused)),
             }
         }
@@ -218,7 +265,12 @@ mod tests {
     ) -> (Result<String, ApiError>, Vec<String>) {
         let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
         let gate = Gate::builtin(&ORCH, authenticator);
-        let peer = Arc::new(Peer { address: ([127, 0, 0, 1], 1).into(), certificate: None, local_admin });
+        let peer = Arc::new(Peer {
+            address: ([127, 0, 0, 1], 1).into(),
+            certificate: None,
+            local_admin,
+            is_front_proxy: false,
+        });
         let header = |&(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };

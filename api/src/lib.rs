@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod ambient;
+pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod controllers;
@@ -28,6 +29,7 @@ pub mod registry;
 pub mod render;
 pub mod request;
 pub mod selector;
+pub mod signing;
 #[cfg(test)]
 mod stages;
 pub mod status;

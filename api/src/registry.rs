@@ -42,6 +42,8 @@ pub struct Resource {
     /// See [`Resource::resets`].
     object_resets: Vec<String>,
     status_resets: Vec<String>,
+    /// Those of sub-resources that state their own.
+    other_resets: Vec<(Action, Vec<String>)>,
 }
 
 impl Deref for Resource {
@@ -131,11 +133,13 @@ impl Resource {
 
     /// Paths of the fields that `action` resets, so that it gives no manager ownership of them. A write of the object
     /// resets `status` where the kind has a status sub-resource. A write of the status resets `spec` and further fields
-    /// of the kind.
+    /// of the kind. Another sub-resource resets what it states, or the same as the object.
     pub fn resets(&self, action: Action) -> &[String] {
+        // few: the sub-resources of one resource.
+        let own = self.other_resets.iter().find(|(of, _)| *of == action);
         match action {
             Action::Status => &self.status_resets,
-            _ => &self.object_resets,
+            _ => own.map_or(&self.object_resets, |(_, resets)| resets),
         }
     }
 
@@ -230,9 +234,13 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     let documents = definition.subresources.iter().filter_map(|part| document(schema, &definition, part));
     let documents = documents.collect();
     let has_status = definition.subresource(Action::Status.subresource()).is_some();
+    let other_resets = definition.subresources.iter().filter(|part| !part.resets.is_empty());
+    let other_resets = other_resets.filter_map(|part| Some((Action::of(&part.name)?, part.resets.clone())));
+    let other_resets = other_resets.collect();
     let resets = |path: &str| has_status.then(|| path.to_owned()).into_iter();
     Some(Resource {
-        object_resets: resets("status").collect(),
+        object_resets: resets("status").chain(definition.rules.object_resets.iter().cloned()).collect(),
+        other_resets,
         status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
         head: head_of(&definition),
         definition: Arc::new(definition),
@@ -269,6 +277,7 @@ fn document(
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),
+        other_resets: Vec::new(),
     };
     Some((action, Arc::new(resource)))
 }
@@ -321,5 +330,9 @@ mod tests {
         assert_eq!(resets("apps", "deployments", Action::Object), ["status"]);
         assert_eq!(resets("apps", "deployments", Action::Status), ["spec", "metadata.labels"]);
         assert!(resets("", "configmaps", Action::Object).is_empty());
+        let csr = |action| resets("certificates.orch.io", "certificatesigningrequests", action);
+        assert_eq!(csr(Action::Object), ["status", "spec"]);
+        assert_eq!(csr(Action::Status), ["spec", "status.conditions"]);
+        assert_eq!(csr(Action::Approval), ["spec", "status.certificate"]);
     }
 }

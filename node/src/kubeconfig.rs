@@ -48,6 +48,20 @@ pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pa
     text
 }
 
+/// Makes `authority` (PEM) the trusted one of every cluster in `config`.
+pub fn with_authority(config: &str, authority: &str) -> Result<String, String> {
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let clusters = config.get_mut("clusters").and_then(|clusters| clusters.as_array_mut());
+    for cluster in clusters.ok_or("it names no clusters")? {
+        let cluster = cluster.get_mut("cluster").filter(|cluster| cluster.is_object());
+        cluster.ok_or("a cluster is no object")?["certificate-authority-data"] =
+            json!(STANDARD.encode(authority));
+    }
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}
+
 /// Replaces the administrator's certificate and key in `config`.
 pub fn reissued(config: &str, admin: &Pair) -> Result<String, String> {
     let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;

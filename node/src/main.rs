@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, parse};
+use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, RotationStep, parse};
 use orch_node::report::Causes;
 use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy};
 use time::OffsetDateTime;
@@ -98,8 +98,27 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
                 writeln!(out, "renewed {}", path.display())?;
             }
         }
+        CertsCommand::RotateCa(arguments) => {
+            for path in certs::rotate(&arguments, now)? {
+                writeln!(out, "wrote {}", path.display())?;
+            }
+            writeln!(out, "\n{}", after_step(arguments.step))?;
+        }
     }
     Ok(())
+}
+
+/// What an operator does after a step of a rotation.
+fn after_step(step: RotationStep) -> &'static str {
+    match step {
+        RotationStep::Begin => {
+            "Give these to every member and client; when all members have read them: orch certs rotate-ca issue"
+        }
+        RotationStep::Issue => {
+            "Give these to every member; when all members have read them: orch certs rotate-ca finish"
+        }
+        RotationStep::Finish => "Give these to every member. The old authority is no longer trusted.",
+    }
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {

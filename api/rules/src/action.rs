@@ -13,11 +13,14 @@ pub enum Action {
     Finalize,
     /// Makes a token of a service account. Nothing is stored.
     Token,
+    /// Writes the conditions that approve or deny a request for a certificate.
+    Approval,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 4] = [Action::Object, Action::Status, Action::Finalize, Action::Token];
+    pub const ALL: [Action; 5] =
+        [Action::Object, Action::Status, Action::Finalize, Action::Token, Action::Approval];
 
     /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
     pub fn subresource(self) -> &'static str {
@@ -26,6 +29,7 @@ impl Action {
             Action::Status => "status",
             Action::Finalize => "finalize",
             Action::Token => "token",
+            Action::Approval => "approval",
         }
     }
 

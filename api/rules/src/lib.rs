@@ -4,6 +4,7 @@
 //! HTTP, and no user but by name. Rules over several objects are admission plugins of the API.
 
 pub mod action;
+pub mod certificates;
 pub mod kinds;
 pub mod selector;
 pub mod validate;

@@ -70,6 +70,7 @@ fn rules(options: options::Rules) -> Rules {
         has_kind_specific_deletion: options.has_kind_specific_deletion(),
         selectable: options.selectable.iter().map(selectable).collect(),
         status_resets: options.status_resets,
+        object_resets: options.object_resets,
     }
 }
 
@@ -100,6 +101,7 @@ fn subresource(
         kind,
         type_id,
         verbs: options.verbs.clone(),
+        resets: options.resets.clone(),
     })
 }
 

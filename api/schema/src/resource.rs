@@ -59,6 +59,8 @@ pub struct Rules {
     pub selectable: Vec<Selectable>,
     /// Paths of fields that writes of the status may not own, besides `spec`: `metadata.labels`.
     pub status_resets: Vec<String>,
+    /// Paths of fields that writes of the object may not own, besides `status`.
+    pub object_resets: Vec<String>,
 }
 
 /// A field that a selector may name.
@@ -113,6 +115,8 @@ pub struct Subresource {
     pub type_id: TypeId,
     /// Verbs in alphabetical order.
     pub verbs: Vec<String>,
+    /// Paths of fields that its writes may not own; empty: those of the object.
+    pub resets: Vec<String>,
 }
 
 /// A column of a table.

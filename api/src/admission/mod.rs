@@ -13,10 +13,14 @@
 
 mod additions;
 mod attributes;
+mod certificate_approval;
+mod certificate_signing;
+mod certificate_subject_restriction;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
+mod node_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
@@ -128,11 +132,15 @@ impl Chain {
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
             Box::new(service_account::ServiceAccount),
+            Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
             Box::<priority::Priority>::default(),
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),
             Box::new(default_storage_class::DefaultStorageClass),
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+            Box::new(certificate_approval::CertificateApproval),
+            Box::new(certificate_signing::CertificateSigning),
+            Box::new(certificate_subject_restriction::CertificateSubjectRestriction),
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(role_escalation::RoleEscalation),
         ];

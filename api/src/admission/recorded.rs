@@ -4,8 +4,10 @@
 //! order; the result is compared with the reference's response. A step that needs more than a strategy (other patch
 //! types, deletes, reads, decoding errors) only updates the objects, or is skipped.
 
+use std::collections::BTreeMap;
+
 use orch_rules::Action;
-use orch_rules::kinds::{Context, event, strategy_for};
+use orch_rules::kinds::{Context, Requester, event, strategy_for};
 use orch_rules::validate::tree::{Tree, carry, child_mut, same, set, set_default, unset};
 use orch_rules::validate::{
     FieldError, Path, carry_system_fields, validate_object_meta, validate_object_meta_update,
@@ -28,7 +30,7 @@ const CONTEXT: Context<'static> = Context {
     group: "",
     namespace: "ns",
     action: Action::Object,
-    user: "me",
+    user: Requester { name: "me", uid: "", groups: &[], extra: &BTreeMap::new() },
     now: "2026-01-02T03:04:05Z",
     labels_given: true,
 };

@@ -8,13 +8,10 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 29] = [
+const ELSEWHERE: [&str; 25] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
     "ClusterTrustBundleAttest",
     "DenyServiceExternalIPs",
     "EventRateLimit",
@@ -27,7 +24,6 @@ const ELSEWHERE: [&str; 29] = [
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
-    "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PersistentVolumeClaimResize",
     "PodNodeSelector",
@@ -68,6 +64,7 @@ impl PluginSelection {
             }
         }
         let known = |name: &&String| own.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
+        // few: names in two flags.
         match on.iter().filter(|name| !name.is_empty()).chain(&off).find(|name| !known(name)) {
             None => Ok(PluginSelection(off)),
             Some(name) => {
@@ -108,7 +105,7 @@ mod tests {
     #[test]
     fn names_that_mean_nothing_are_refused() {
         for (on, off, expected) in [
-            ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are DefaultIngressClass,"),
+            ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are CertificateApproval,"),
             ("Nonesuch", "", "there is no admission plugin"),
             ("", "RoleEscalation", "there is no admission plugin"),
             ("Priority", "Priority", "both turned on and turned off"),

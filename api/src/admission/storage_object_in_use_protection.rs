@@ -1,5 +1,5 @@
 //! `StorageObjectInUseProtection`: gives a new PersistentVolumeClaim a finalizer, so that it outlives the pods that use
-//! it.
+//! it, and a new PersistentVolume one, so that it outlives its claim.
 
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
@@ -16,18 +16,20 @@ impl Plugin for StorageObjectInUseProtection {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.is("persistentvolumeclaims", &[Operation::Create])
+        finalizer_of(&attributes.resource.storage)
+            .is_some_and(|(storage, _)| attributes.is(storage, &[Operation::Create]))
     }
 
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        claim: &'a mut Value,
+        object: &'a mut Value,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let protection = json!(attributes.brand.label("pvc-protection"));
-        let metadata = child_mut(claim, "metadata");
+        let Some((_, name)) = finalizer_of(&attributes.resource.storage) else { return rule(Ok(())) };
+        let protection = json!(attributes.brand.label(name));
+        let metadata = child_mut(object, "metadata");
         let mut finalizers = metadata.items("finalizers").to_vec();
         // once: one finalizer is looked for.
         if !finalizers.contains(&protection) {
@@ -35,6 +37,15 @@ impl Plugin for StorageObjectInUseProtection {
             set(metadata, "finalizers", finalizers);
         }
         rule(Ok(()))
+    }
+}
+
+/// The kind, and the name of its finalizer below the brand's domain.
+fn finalizer_of(storage: &str) -> Option<(&'static str, &'static str)> {
+    match storage {
+        "persistentvolumeclaims" => Some(("persistentvolumeclaims", "pvc-protection")),
+        "persistentvolumes" => Some(("persistentvolumes", "pv-protection")),
+        _ => None,
     }
 }
 
@@ -53,6 +64,10 @@ mod tests {
             mutate(&create, &mut claim, &Objects::default()).unwrap();
             assert_eq!(claim["metadata"]["finalizers"], json!(["a/b", "orch.io/pvc-protection"]));
         }
+        let mut volume = json!({"metadata": {}, "spec": {}});
+        let create_volume = attributes("persistentvolumes", Operation::Create);
+        mutate(&create_volume, &mut volume, &Objects::default()).unwrap();
+        assert_eq!(volume["metadata"]["finalizers"], json!(["orch.io/pv-protection"]));
         let mut claim = json!({"metadata": {}});
         mutate(&Attributes { action: Action::Status, ..create }, &mut claim, &Objects::default()).unwrap();
         assert_eq!(claim, json!({"metadata": {}}), "only the object itself");

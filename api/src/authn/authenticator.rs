@@ -12,9 +12,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use orch_proto::Brand;
 
+use super::credential::Credential;
+use super::front_proxy::FrontProxy;
 use super::peer::{CertificateFault, ClientCertificate, Peer};
 use super::service_account::{ServiceAccounts, TokenFault};
-use super::token::TokenTable;
+use super::token::LiveTokens;
 use super::user::User;
 use crate::ambient::Timestamp;
 use crate::follow::Applied;
@@ -32,6 +34,7 @@ pub enum AnonymousAccess {
 /// Finds the user of a request by asking each method in turn.
 #[derive(Debug)]
 pub struct Authenticator {
+    front_proxy: FrontProxy,
     methods: Vec<Box<dyn Method>>,
     /// Methods that ask other servers or use their keys: behind all others.
     remote: Vec<Box<dyn Method>>,
@@ -55,6 +58,20 @@ pub trait Method: Debug + Send + Sync {
     /// The token is one of this method's, and bad.
     fn holder<'a>(&'a self, _token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
         found(Ok(None))
+    }
+
+    /// The same for a review that asks for the audiences `wanted`, which a server that knows tokens by audience is told.
+    /// By default they are compared with those of the holder alone.
+    ///
+    /// # Errors
+    /// As of [`Method::holder`].
+    fn holder_for<'a>(
+        &'a self,
+        token: &'a [u8],
+        _wanted: &'a [String],
+        at: Moment<'a>,
+    ) -> Finding<'a, Holder> {
+        self.holder(token, at)
     }
 }
 
@@ -125,20 +142,46 @@ pub enum Unauthenticated {
     /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
+    /// A front proxy describes the user by bytes that are no text.
+    #[error("headers of the front proxy are not UTF-8")]
+    MalformedIdentity,
 }
 
 impl Authenticator {
-    /// An authenticator by client certificate, then by `tokens`.
-    pub fn new(brand: &Brand, tokens: TokenTable, anonymous_access: AnonymousAccess) -> Authenticator {
+    /// An authenticator by client certificate, then by `tokens`, without front proxies.
+    pub fn new(
+        brand: &Brand,
+        tokens: impl Into<LiveTokens>,
+        anonymous_access: AnonymousAccess,
+    ) -> Authenticator {
+        let tokens: LiveTokens = tokens.into();
         let credential_id_key = format!("authentication.{}/credential-id", brand.label_domain);
         let is_open = anonymous_access == AnonymousAccess::Allowed;
         Authenticator {
+            front_proxy: FrontProxy::default(),
             methods: vec![Box::new(Certificates { credential_id_key }), Box::new(tokens)],
             remote: Vec::new(),
             anonymous: is_open.then(|| Arc::new(User::anonymous())),
             anonymous_paths: None,
             local_admin: Arc::new(User::local_admin()),
         }
+    }
+
+    /// The same behind front proxies, whose users come before all other methods.
+    #[must_use]
+    pub fn behind(mut self, front_proxy: FrontProxy) -> Authenticator {
+        self.front_proxy = front_proxy;
+        self
+    }
+
+    /// Removes the headers of identity that `peer` may not send.
+    pub fn strip(&self, peer: Option<&Peer>, headers: &mut HeaderMap) {
+        self.front_proxy.strip(peer, headers);
+    }
+
+    /// The credential of a request with the stripped `headers`, authenticated as `user`.
+    pub fn credential(&self, peer: Arc<Peer>, headers: &HeaderMap, user: Arc<User>) -> Credential {
+        Credential::new(peer, headers, user, |name| self.front_proxy.is_configured(name))
     }
 
     /// The same, and by `method` after the other methods of this server.
@@ -185,6 +228,10 @@ impl Authenticator {
         headers: &HeaderMap,
         at: Moment<'_>,
     ) -> Result<Arc<User>, Unauthenticated> {
+        // A proxy that describes its user badly is refused: it must not act as itself instead.
+        if let Some(user) = self.front_proxy.user(peer, headers)? {
+            return Ok(user);
+        }
         let mut fault = None;
         for method in self.all() {
             match method.user(peer, headers, at).await {
@@ -203,14 +250,20 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The holder of `token`. For whoever is shown a token and has to know whose it is.
+    /// The holder of `token`. For whoever is shown a token and has to know whose it is. `wanted`: the audiences that are asked
+    /// for.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+    pub async fn review(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        at: Moment<'_>,
+    ) -> Result<Holder, Unauthenticated> {
         let mut fault = Unauthenticated::InvalidToken;
         for method in self.all().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
-            match method.holder(token, at).await {
+            match method.holder_for(token, wanted, at).await {
                 Ok(Some(holder)) => return Ok(holder),
                 Ok(None) => {}
                 Err(error) => fault = error,
@@ -257,7 +310,7 @@ impl Certificates {
     }
 }
 
-impl Method for TokenTable {
+impl Method for LiveTokens {
     fn user<'a>(
         &'a self,
         _peer: &'a Peer,
@@ -266,15 +319,12 @@ impl Method for TokenTable {
     ) -> Finding<'a, Arc<User>> {
         found(match bearer_token(headers) {
             None => Ok(None),
-            Some(token) => {
-                TokenTable::holder(self, token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
-            }
+            Some(token) => LiveTokens::holder(self, token).map(Some).ok_or(Unauthenticated::InvalidToken),
         })
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
-        let user = TokenTable::holder(self, token).cloned();
-        found(Ok(user.map(|user| Holder::agnostic(user))))
+        found(Ok(LiveTokens::holder(self, token).map(Holder::agnostic)))
     }
 }
 

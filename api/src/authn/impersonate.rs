@@ -86,6 +86,11 @@ impl Mode {
         self.constrained().map(|mode| format!("impersonate-on:{mode}:{verb}"))
     }
 
+    /// The verb of the right on the identity in a constrained mode, which audit events show.
+    pub fn verb_on_identity(self) -> Option<String> {
+        self.constrained().map(|mode| format!("impersonate:{mode}"))
+    }
+
     fn constrained(self) -> Option<&'static str> {
         match self {
             Mode::AssociatedNode => Some("associated-node"),
@@ -225,7 +230,7 @@ impl Impersonation {
 }
 
 /// The key of a header's name behind its prefix, percent-decoded where it can be.
-fn extra_key(escaped: &str) -> String {
+pub(super) fn extra_key(escaped: &str) -> String {
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

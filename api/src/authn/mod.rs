@@ -1,15 +1,17 @@
-//! Authentication: client certificates, bearer tokens (static, of service accounts, of nodes that join, of issuers, of a
-//! webhook), the local administrator of a development node, anonymous.
+//! Authentication: front proxies, client certificates, bearer tokens (static, of service accounts, of nodes that join, of
+//! issuers, of a webhook), the local administrator of a development node, anonymous.
 //!
 //! Owns deriving a [`User`] from a connection and its headers. It never decides what a user may do and never
 //! logs, keeps or returns a token: errors name a line of the file, the table keeps digests only.
 //!
-//! The order is the reference's: a verified client certificate, then a bearer token, and only where neither was
+//! The order is the reference's: the user that an allowed front proxy names, a verified client certificate, then a bearer token, and only where neither was
 //! presented the local administrator or the anonymous user. Invariant: a credential that was presented and is bad
 //! is never answered as anonymous.
 
 mod authenticator;
 pub mod bootstrap_token;
+mod credential;
+pub mod front_proxy;
 pub mod impersonate;
 pub mod jwt;
 mod peer;
@@ -24,10 +26,12 @@ pub use authenticator::{
     API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, Unauthenticated,
     found,
 };
+pub use credential::Credential;
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
-pub use token::{TokenFileError, TokenTable};
+pub use token::{LiveTokens, TokenFileError, TokenTable};
 pub use user::{
-    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User,
+    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS,
+    USER_NODE_PREFIX, User,
 };
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub struct Peer {
     pub certificate: Option<Result<ClientCertificate, CertificateFault>>,
     /// Whether the connection came over the plain loopback port or the Unix socket of a development node.
     pub local_admin: bool,
+    /// Whether the certificate is valid under the authority of front proxies and has an allowed name: the headers of
+    /// identity of its requests count ([`super::front_proxy`]).
+    pub is_front_proxy: bool,
 }
 
 /// The subject of a client certificate whose chain, validity and purpose have been checked.

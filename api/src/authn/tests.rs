@@ -13,7 +13,7 @@ const FILE: &str =
     "admintoken,admin,admin-uid,system:masters\nalicetoken,alice,alice-uid,\"devs,ops\"\nbare,bob,\n";
 
 fn peer(certificate: Option<Result<ClientCertificate, CertificateFault>>, local_admin: bool) -> Peer {
-    Peer { address: ([127, 0, 0, 1], 4000).into(), certificate, local_admin }
+    Peer { address: ([127, 0, 0, 1], 4000).into(), certificate, local_admin, is_front_proxy: false }
 }
 
 fn certificate(

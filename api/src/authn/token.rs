@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 
 use super::user::User;
@@ -19,6 +20,28 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 pub struct TokenTable {
     users: HashMap<[u8; 32], Arc<User>>,
     warnings: Vec<String>,
+}
+
+/// The tokens of a file that may be read again. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct LiveTokens(Arc<ArcSwap<TokenTable>>);
+
+impl LiveTokens {
+    /// Uses `table` from the next request on.
+    pub fn replace(&self, table: TokenTable) {
+        self.0.store(Arc::new(table));
+    }
+
+    /// The user of `token`.
+    pub fn holder(&self, token: &[u8]) -> Option<Arc<User>> {
+        self.0.load().holder(token).cloned()
+    }
+}
+
+impl From<TokenTable> for LiveTokens {
+    fn from(table: TokenTable) -> Self {
+        LiveTokens(Arc::new(ArcSwap::from_pointee(table)))
+    }
 }
 
 /// The error of a refused token file. Never shows a token.

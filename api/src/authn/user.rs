@@ -5,10 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use orch_rules::kinds::Requester;
+
 /// Group of the administrators, who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 /// Group of the nodes' users.
 pub const GROUP_NODES: &str = "system:nodes";
+/// What the name of a node's user begins with; the node's name follows.
+pub const USER_NODE_PREFIX: &str = "system:node:";
 /// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 /// Group of the anonymous user.
@@ -47,9 +51,20 @@ impl User {
             .authenticated()
     }
 
+    /// The user as the strategies of kinds see it.
+    pub fn requester(&self) -> Requester<'_> {
+        Requester { name: &self.name, uid: &self.uid, groups: &self.groups, extra: &self.extra }
+    }
+
     /// Whether the user is a member of `group`.
     pub fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|held| held == group)
+    }
+
+    /// The name of the node whose user this is, possibly empty. `None`: it is no node's user, for want of the name or of
+    /// the group.
+    pub fn node_name(&self) -> Option<&str> {
+        self.name.strip_prefix(USER_NODE_PREFIX).filter(|_| self.is_in_group(GROUP_NODES))
     }
 
     /// The same user as a member of `system:authenticated`.

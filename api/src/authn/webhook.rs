@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use orch_raft::warnings::WarningLimit;
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use super::authenticator::bearer_token;
@@ -65,26 +65,26 @@ impl TokenWebhook {
         TokenWebhook { hook, audiences, span, accepted, refused, warnings: WarningLimit::new() }
     }
 
-    async fn find(&self, token: &[u8], now: Timestamp) -> Found<Holder> {
+    /// The holder of `token`, if it is meant for one of `wanted`.
+    async fn find(&self, token: &[u8], wanted: &[String], now: Timestamp) -> Found<Holder> {
         let Some(text) = str::from_utf8(token).ok().filter(|token| token.len() <= TOKEN_BYTES_MAX) else {
             return Ok(None);
         };
-        let mut id = [0; 32];
-        id.copy_from_slice(digest(&SHA256, token).as_ref());
+        let id = id_of(token, wanted);
         if let Some(holder) = self.accepted.get(&id, now) {
             return Ok(Some(holder));
         }
         if let Some(refusal) = self.refused.get(&id, now) {
             return refusal.into_found();
         }
-        let spec = json!({"token": text, "audiences": self.audiences});
+        let spec = json!({"token": text, "audiences": wanted});
         let status = self.hook.ask(spec).await.map_err(|error| {
             if let Some(left_out) = self.warnings.pass() {
                 tracing::warn!(%error, left_out, "the token webhook gives no answer");
             }
             Unauthenticated::Token("the token webhook gives no answer".to_owned())
         })?;
-        match self.holder_in(&status) {
+        match self.holder_in(&status, wanted) {
             Ok(holder) => {
                 self.accepted.put(id, holder.clone(), now, self.span);
                 Ok(Some(holder))
@@ -96,7 +96,8 @@ impl TokenWebhook {
         }
     }
 
-    fn holder_in(&self, status: &Map<String, Value>) -> Result<Holder, Refusal> {
+    /// The holder that an answer names. An answer without audiences is about those of this server.
+    fn holder_in(&self, status: &Map<String, Value>, wanted: &[String]) -> Result<Holder, Refusal> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
             let error = status.get("error").map(text).unwrap_or_default();
@@ -106,13 +107,10 @@ impl TokenWebhook {
             let error = orch_schema::excerpt::fitting(&error, ERROR_BYTES_MAX).to_owned();
             return Err(Refusal::Fault(error));
         }
-        let meant = texts(status.get("audiences"));
-        let audiences: Vec<String> = if meant.is_empty() {
-            self.audiences.clone()
-        } else {
-            // few: the audiences of this server.
-            meant.into_iter().filter(|audience| self.audiences.contains(audience)).collect()
-        };
+        let named = texts(status.get("audiences"));
+        let meant = if named.is_empty() { self.audiences.clone() } else { named };
+        // few: the audiences of this server or of one review.
+        let audiences: Vec<String> = meant.into_iter().filter(|audience| wanted.contains(audience)).collect();
         if audiences.is_empty() {
             return Err(Refusal::Unknown);
         }
@@ -138,6 +136,19 @@ impl Refusal {
     }
 }
 
+/// The digest of a token and of the audiences that are asked for. Each part has a length of its own, so that no two
+/// questions have the same bytes.
+fn id_of(token: &[u8], wanted: &[String]) -> Digest {
+    let mut context = Context::new(&SHA256);
+    context.update(digest(&SHA256, token).as_ref());
+    for audience in wanted {
+        context.update(digest(&SHA256, audience.as_bytes()).as_ref());
+    }
+    let mut id = [0; 32];
+    id.copy_from_slice(context.finish().as_ref());
+    id
+}
+
 fn texts(list: Option<&Value>) -> Vec<String> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -147,13 +158,22 @@ impl Method for TokenWebhook {
     fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
         let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
         Finding::Right(Box::pin(async move {
-            let holder = self.find(token, at.now).await?;
+            let holder = self.find(token, &self.audiences, at.now).await?;
             holder.map(|holder| Some(holder.user)).ok_or(Unauthenticated::InvalidToken)
         }))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        Finding::Right(Box::pin(self.find(token, at.now)))
+        Finding::Right(Box::pin(self.find(token, &self.audiences, at.now)))
+    }
+
+    fn holder_for<'a>(
+        &'a self,
+        token: &'a [u8],
+        wanted: &'a [String],
+        at: Moment<'a>,
+    ) -> Finding<'a, Holder> {
+        Finding::Right(Box::pin(self.find(token, wanted, at.now)))
     }
 }
 
@@ -180,7 +200,7 @@ mod tests {
     }
 
     fn find(hook: &TokenWebhook, token: &str, seconds: u64) -> Result<Option<String>, String> {
-        let found = hook.find(token.as_bytes(), Timestamp(seconds * 1_000_000));
+        let found = hook.find(token.as_bytes(), &hook.audiences, Timestamp(seconds * 1_000_000));
         let found = found.now_or_never().expect("the test's server answers at once");
         found.map(|holder| holder.map(|holder| holder.user.name.clone())).map_err(|error| error.to_string())
     }
@@ -219,6 +239,29 @@ mod tests {
         assert_eq!(url, "https://hook.example/x");
         assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("TokenReview"), &json!(KIND)));
         assert_eq!(document["spec"], json!({"token": "t", "audiences": ["api"]}));
+    }
+
+    #[test]
+    fn a_review_asks_for_its_own_audiences() {
+        let user = json!({"username": "ann"});
+        for (wanted, named, expected) in [
+            (["api"], json!([]), Some(vec!["api"])),
+            (["other"], json!([]), None),
+            (["other"], json!(["other", "api"]), Some(vec!["other"])),
+            (["other"], json!(["api"]), None),
+        ] {
+            let status = json!({"authenticated": true, "user": user, "audiences": named});
+            let server = Arc::new(Scripted::new([review(&status)]));
+            let webhook = hook(server.clone());
+            let wanted_texts = wanted.map(str::to_owned);
+            let found = webhook.find(b"t", &wanted_texts, Timestamp(0)).now_or_never().unwrap().unwrap();
+            let found = found.map(|holder| holder.audiences.clone());
+            assert_eq!(found, expected.map(|all| all.into_iter().map(str::to_owned).collect()), "{wanted:?}");
+            assert_eq!(server.last().1["spec"]["audiences"], json!(wanted));
+            find(&webhook, "t", 0).unwrap();
+            let questions = if wanted == ["api"] { 1 } else { 2 };
+            assert_eq!(server.asked(), questions, "other audiences are another question");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod attributes;
 mod conditions;
 mod decision;
 pub mod modes;
+pub mod node;
 pub mod rbac;
 pub mod review;
 pub mod webhook;
@@ -74,20 +75,25 @@ type Chain = Arc<[Box<dyn Authorizer>]>;
 /// The chain of authorizers. It can be replaced; a request is ruled on by the chain that it began with.
 pub struct Authorizers {
     chain: RwLock<Chain>,
-    /// RBAC with its prepared rules, which stay while chains come and go.
+    /// The Node authorizer with its prepared graph, which stays while chains come and go.
+    node: Option<Arc<node::NodeAuthorizer>>,
+    /// RBAC with its prepared rules, which stay as well.
     rbac: Option<Arc<rbac::Rbac>>,
 }
 
 impl Authorizers {
-    /// A chain of these authorizers, asked in this order. It is not meant to be replaced: it knows no RBAC.
+    /// A chain of these authorizers, asked in this order. It is not meant to be replaced: it knows neither nodes nor RBAC.
     pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
-        Authorizers { chain: RwLock::new(authorizers.into()), rbac: None }
+        Authorizers { chain: RwLock::new(authorizers.into()), node: None, rbac: None }
     }
 
     /// The built-in authorizers: `Node,RBAC`.
     pub fn builtin(brand: &'static Brand) -> Self {
-        let own =
-            Authorizers { chain: RwLock::new(Arc::new([])), rbac: Some(Arc::new(rbac::Rbac::new(brand))) };
+        let own = Authorizers {
+            chain: RwLock::new(Arc::new([])),
+            node: Some(Arc::new(node::NodeAuthorizer::new(brand))),
+            rbac: Some(Arc::new(rbac::Rbac::new(brand))),
+        };
         own.replace(modes::default_modes());
         own
     }
@@ -104,8 +110,7 @@ impl Authorizers {
     /// The authorizer of `mode`; `None` where it would have no opinion on anything.
     fn authorizer(&self, mode: Mode) -> Option<Box<dyn Authorizer>> {
         match mode {
-            // The chain has no authorizer of nodes of its own: their rights are those of RBAC.
-            Mode::Node => None,
+            Mode::Node => self.node.clone().map(|node| Box::new(node) as Box<dyn Authorizer>),
             Mode::Rbac => self.rbac.clone().map(|rbac| Box::new(rbac) as Box<dyn Authorizer>),
             Mode::Webhook(webhook) => Some(webhook),
             Mode::AlwaysAllow => Some(Box::new(modes::AlwaysAllow)),

@@ -20,6 +20,7 @@ use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
+use crate::gate::Gate;
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
@@ -88,6 +89,11 @@ impl<S: Store> Client<S> {
     /// The store below.
     pub(super) fn store(&self) -> &S {
         &self.pipeline.store
+    }
+
+    /// Decides on rights.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.pipeline.gate
     }
 
     /// The served resources.

@@ -12,6 +12,8 @@
 //!     aggregation  rules of aggregated cluster roles
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
+//!     trust        the config map that announces the authorities of clients and front proxies
+//!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -19,6 +21,7 @@
 
 mod aggregation;
 pub(crate) mod bootstrap;
+mod certificates;
 mod client;
 mod each_namespace;
 mod expiry;
@@ -31,6 +34,7 @@ mod service_accounts;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token_cleaner;
+mod trust;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -44,23 +48,30 @@ use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
 pub use self::selection::Selection;
+pub use self::trust::Announcement;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
+use crate::signing::CertificateSigner;
 
 /// Options of the controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
     /// The loops that run. Bootstrap and expiry always do.
     pub selection: Selection,
+    /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
     pub root_ca: Option<String>,
+    /// What the node announces of its authorities; `None` announces nothing.
+    pub announcement: Option<Arc<dyn Announcement>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default(), root_ca: None }
+        let (event_ttl, selection) = (Duration::from_secs(3600), Selection::default());
+        Options { event_ttl, selection, signer: None, root_ca: None, announcement: None }
     }
 }
 
@@ -105,7 +116,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
+    let certifier = client("certificate-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
+    let announcer = client("cluster-authentication");
     let (accounts, publisher) =
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
     let token_cleaner = client("token-cleaner-controller");
@@ -115,7 +128,20 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             None => std::future::pending().await,
         }
     };
-    let loops: [BoxFuture<'_, Infallible>; 8] = [
+    let signing: BoxFuture<'_, Infallible> = match &options.signer {
+        Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
+        None => Box::pin(std::future::pending()),
+    };
+    let loops: [BoxFuture<'_, Infallible>; 12] = [
+        selected(
+            "certificatesigningrequest-approving-controller",
+            Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
+        ),
+        selected(
+            "certificatesigningrequest-cleaner-controller",
+            Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier))),
+        ),
+        selected("certificatesigningrequest-signing-controller", signing),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(
@@ -139,6 +165,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             "token-cleaner-controller",
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
+        match &options.announcement {
+            Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
+            None => Box::pin(std::future::pending()),
+        },
     ];
     join_all(loops).await;
 }

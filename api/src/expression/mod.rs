@@ -43,14 +43,19 @@ struct Cost {
     nodes: u64,
     /// Loops inside each other.
     depth: u32,
+    /// Whether it makes lists of texts, which have as many elements as the text has characters.
+    splits: bool,
 }
 
 impl Cost {
-    /// Steps of an evaluation over lists and texts of at most `items` elements and characters.
-    fn steps(self, items: u64) -> u64 {
+    /// Steps of an evaluation over lists of `elements` elements together and texts of `bytes` bytes together. A function
+    /// may look at all of them, 64 bytes in one step.
+    fn steps(self, elements: u64, bytes: u64) -> u64 {
+        let elements = if self.splits { elements.saturating_add(bytes) } else { elements };
         // The expression's own literals can be appended to what it is given.
-        let items = items.saturating_add(self.nodes);
-        items.saturating_pow(self.depth).saturating_mul(self.nodes)
+        let elements = elements.saturating_add(self.nodes);
+        let of_one = (elements.saturating_add(bytes) / 64).saturating_add(1);
+        elements.saturating_pow(self.depth).saturating_mul(self.nodes).saturating_mul(of_one)
     }
 }
 
@@ -124,8 +129,9 @@ impl Expression {
     /// # Errors
     /// It has none, or would cost too much.
     pub(crate) fn evaluate(&self, variables: &[&Variable]) -> Result<Value, EvaluationError> {
-        let items = variables.iter().map(|variable| variable.items()).max().unwrap_or_default();
-        if self.cost.steps(items) > STEPS_MAX {
+        let elements = variables.iter().map(|variable| variable.elements()).sum();
+        let bytes = variables.iter().map(|variable| variable.bytes()).sum();
+        if self.cost.steps(elements, bytes) > STEPS_MAX {
             return Err(EvaluationError::Cost);
         }
         let mut context = Context::with_env(ENVIRONMENT.clone());

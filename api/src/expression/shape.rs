@@ -40,9 +40,9 @@ pub(super) struct Checked {
 
 /// Checks `expression` against the variables of `scope`.
 pub(super) fn check(expression: &IdedExpr, scope: &Scope) -> Result<Checked, String> {
-    let mut check = Check { scope, locals: Vec::new(), nodes: 0, loops: 0, depth: 0 };
+    let mut check = Check { scope, locals: Vec::new(), nodes: 0, loops: 0, depth: 0, splits: false };
     let shape = check.shape(expression)?;
-    Ok(Checked { shape, cost: Cost { nodes: check.nodes, depth: check.depth } })
+    Ok(Checked { shape, cost: Cost { nodes: check.nodes, depth: check.depth, splits: check.splits } })
 }
 
 struct Check<'a> {
@@ -53,6 +53,7 @@ struct Check<'a> {
     /// Loops around the current node.
     loops: u32,
     depth: u32,
+    splits: bool,
 }
 
 /// Names of types, which are values, too.
@@ -138,8 +139,13 @@ impl Check<'_> {
         for argument in &call.args {
             shapes.push(self.shape(argument)?);
         }
-        if call.func_name == "matches" {
-            check_pattern(call)?;
+        match call.func_name.as_str() {
+            "matches" => check_pattern(call)?,
+            // Either could make a text as long as the product of its arguments.
+            "replace" | "join" => check_literals(call)?,
+            "split" => self.splits = true,
+            "distinct" | "sort" => self.depth = self.depth.max(self.loops + 1),
+            _ => {}
         }
         Ok(match call.func_name.as_str() {
             "_&&_"
@@ -165,13 +171,14 @@ impl Check<'_> {
             },
             "_+_" if shapes.first() == shapes.get(1) => shapes.first().copied().unwrap_or(Shape::Any),
             "size" | "indexOf" | "lastIndexOf" | "-_" | "int" | "uint" | "double" => Shape::Number,
-            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "charAt"
-            | "format" => Shape::Text,
+            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "charAt" => {
+                Shape::Text
+            }
             "split" => Shape::List,
             "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_[_]" | "_[?_]" | "_?._" | "type" | "dyn" | "bytes"
             | "orValue" | "or" | "value" | "of" | "none" | "ofNonZeroValue" | "reverse" | "quote"
-            | "flatten" | "distinct" | "sort" | "slice" | "range" | "first" | "last" | "greatest"
-            | "least" | "ceil" | "floor" | "round" | "trunc" | "abs" | "sign" => Shape::Any,
+            | "flatten" | "distinct" | "sort" | "slice" | "first" | "last" | "greatest" | "least"
+            | "ceil" | "floor" | "round" | "trunc" | "abs" | "sign" => Shape::Any,
             unknown => return Err(undeclared(unknown)),
         })
     }
@@ -213,6 +220,15 @@ fn check_pattern(call: &CallExpr) -> Result<(), String> {
         }
         _ => Err("the argument of matches must be a literal".to_owned()),
     }
+}
+
+fn check_literals(call: &CallExpr) -> Result<(), String> {
+    let is_literal = |argument: &IdedExpr| matches!(argument.expr, Expr::Literal(_));
+    // few: the arguments of one call.
+    if call.args.iter().all(is_literal) {
+        return Ok(());
+    }
+    Err(format!("the arguments of {} must be literals", call.func_name))
 }
 
 fn undeclared(name: &str) -> String {

@@ -25,6 +25,10 @@ fn faults_are_found_when_an_expression_is_compiled() {
         ("[1].exists(x, y == 1)", "undeclared reference to 'y'"),
         ("claims.a.matches(claims.b)", "must be a literal"),
         ("claims.a.matches('(')", "invalid matches argument"),
+        ("claims.a.replace('a', claims.b) == ''", "arguments of replace must be literals"),
+        ("claims.a.join(claims.b) == ''", "arguments of join must be literals"),
+        ("lists.range(claims.n) == []", "undeclared reference to 'range'"),
+        ("'%d'.format([claims.n]) == ''", "undeclared reference to 'format'"),
         ("[1].all(a, [1].all(b, [1].all(c, true)))", "at most 2 loops"),
         ("Point{x: 1} == Point{x: 1}", "named types"),
         ("timestamp(claims.a) > timestamp(claims.b)", "undeclared reference to 'timestamp'"),
@@ -54,6 +58,8 @@ fn conditions_hold_or_not() {
         ("claims.list.map(x, x + 'c') == ['ac', 'bc']", Ok(true)),
         ("claims.on == true ? true : false", Ok(true)),
         ("request.user.upperAscii() == 'ANN'", Ok(true)),
+        ("request.user.replace('a', 'b') == 'bnn'", Ok(true)),
+        ("claims.list.join('-') == 'a-b'", Ok(true)),
         ("claims.?none.orValue('x') == 'x'", Ok(true)),
         ("claims.none == 1", Err(EvaluationError::NoSuchKey("none".to_owned()))),
         ("claims.none == 1 || true", Ok(true)),
@@ -90,7 +96,11 @@ fn an_evaluation_that_would_take_long_is_not_begun() {
     assert_eq!(nested.holds(&[&small]), Ok(true));
     assert_eq!(nested.holds(&[&large]), Err(EvaluationError::Cost));
     let single = compile("claims.list.all(a, a == 1)", Wanted::Bool).unwrap();
-    assert_eq!(single.holds(&[&large]), Ok(true));
+    assert_eq!(single.holds(&[&Variable::new("claims", &json!({"list": vec![1; 500]}))]), Ok(true));
+    let long = Variable::new("claims", &json!({"text": "a,".repeat(4000)}));
+    let split = compile("claims.text.split(',').all(a, a == 'a')", Wanted::Bool).unwrap();
+    assert_eq!(split.holds(&[&long]), Err(EvaluationError::Cost));
+    assert_eq!(compile("claims.text.startsWith('a')", Wanted::Bool).unwrap().holds(&[&long]), Ok(true));
 }
 
 #[test]

@@ -12,14 +12,24 @@ use serde_json::Value as Json;
 pub struct Variable {
     name: &'static str,
     value: Value,
-    items: u64,
+    size: Size,
+}
+
+/// Sizes of a document, for the cost of an evaluation over it.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    /// Elements of lists and members of objects.
+    elements: u64,
+    /// Bytes of texts.
+    bytes: u64,
 }
 
 impl Variable {
     /// The variable `name` that holds `document`.
     pub fn new(name: &'static str, document: &Json) -> Variable {
-        let mut items = 0;
-        Variable { name, value: value_of(document, &mut items), items }
+        let mut size = Size::default();
+        let value = value_of(document, &mut size);
+        Variable { name, value, size }
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -30,14 +40,18 @@ impl Variable {
         self.value.clone()
     }
 
-    /// Elements and characters of the document together: no list or text made of it by one function has more.
-    pub(super) fn items(&self) -> u64 {
-        self.items
+    /// Elements of all lists and objects of the document together.
+    pub(super) fn elements(&self) -> u64 {
+        self.size.elements
+    }
+
+    /// Bytes of all texts of the document together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size.bytes
     }
 }
 
-fn value_of(document: &Json, items: &mut u64) -> Value {
-    *items += 1;
+fn value_of(document: &Json, size: &mut Size) -> Value {
     match document {
         Json::Null => Value::Null,
         Json::Bool(bool) => Value::Bool(*bool),
@@ -47,15 +61,19 @@ fn value_of(document: &Json, items: &mut u64) -> Value {
             (None, None) => Value::Null,
         },
         Json::String(text) => {
-            *items += text.len() as u64;
+            size.bytes += text.len() as u64;
             Value::String(Arc::new(text.clone()))
         }
-        Json::Array(list) => Value::List(Arc::new(list.iter().map(|item| value_of(item, items)).collect())),
+        Json::Array(list) => {
+            size.elements += list.len() as u64;
+            Value::List(Arc::new(list.iter().map(|item| value_of(item, size)).collect()))
+        }
         Json::Object(members) => {
+            size.elements += members.len() as u64;
             let mut map = HashMap::with_capacity(members.len());
             for (name, member) in members {
-                *items += name.len() as u64;
-                map.insert(Key::String(Arc::new(name.clone())), value_of(member, items));
+                size.bytes += name.len() as u64;
+                map.insert(Key::String(Arc::new(name.clone())), value_of(member, size));
             }
             Value::Map(Map { map: Arc::new(map) })
         }

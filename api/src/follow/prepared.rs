@@ -11,16 +11,29 @@ use super::{Applied, Derived, Follower};
 
 /// A derived value, brought up to date when it is read. Readers keep their version: a change copies the value while
 /// another request still holds the old one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Prepared<T>(Mutex<Option<Follower<Arc<T>>>>);
+
+impl<T> Default for Prepared<T> {
+    fn default() -> Self {
+        Prepared(Mutex::new(None))
+    }
+}
 
 impl<T: Derived + Clone + Default> Prepared<T> {
     /// The value as of `applied` or of a later state.
     pub fn at_least(&self, applied: &Applied) -> Arc<T> {
+        self.at_least_from(applied, T::default)
+    }
+}
+
+impl<T: Derived + Clone> Prepared<T> {
+    /// The value as of `applied` or of a later state, derived from `empty` the first time.
+    pub fn at_least_from(&self, applied: &Applied, empty: impl FnOnce() -> T) -> Arc<T> {
         // After a panic the value is at worst older than its revision says, and a derivation that panics ends the
         // process anyway.
         let mut follower = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let follower = follower.get_or_insert_with(|| Follower::new(Arc::default(), applied));
+        let follower = follower.get_or_insert_with(|| Follower::new(Arc::new(empty()), applied));
         follower.advance(applied).clone()
     }
 }

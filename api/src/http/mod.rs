@@ -6,6 +6,7 @@
 //! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
 //! 406 of an OpenAPI document.
 
+mod audited;
 mod body;
 mod deadline;
 mod discovery;
@@ -45,6 +46,7 @@ use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
 use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
@@ -54,12 +56,10 @@ use crate::exchange::Exchange;
 use crate::flow::{FlowControl, Options as FlowOptions};
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{
-    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
-};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -85,6 +85,7 @@ pub struct Api<S> {
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
     checks: Vec<health::AddedCheck>,
+    auditor: Option<Arc<Auditor>>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -112,7 +113,18 @@ impl<S: Store> Api<S> {
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
         let checks = Vec::new();
-        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None, checks }
+        Api {
+            pipeline,
+            stopping,
+            served,
+            pool,
+            ledger,
+            metrics,
+            flow,
+            exposition: None,
+            checks,
+            auditor: None,
+        }
     }
 
     /// The same API under these settings of flow control.
@@ -120,6 +132,12 @@ impl<S: Store> Api<S> {
     pub fn controlled(self, options: FlowOptions) -> Self {
         let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
         Api { flow, ..self }
+    }
+
+    /// The same API, with its requests audited by `auditor` if there is one.
+    #[must_use]
+    pub fn audited_by(self, auditor: Option<Arc<Auditor>>) -> Self {
+        Api { auditor, ..self }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -155,8 +173,11 @@ impl<S: Store> Api<S> {
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
     let ambient = &*api.pipeline.ambient;
     let (method, path) = (request.method(), request.uri().path());
-    let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
-    let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    let exchange = Exchange::begin(method, path, request.headers(), ambient);
+    let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
+    let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
+    let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
     let (mut response, error) = match answer {
@@ -166,6 +187,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     parts.exchange.close(&mut response, ambient.now());
     api.measure_end(&parts, &response);
     api.flow.mark(parts.exchange.flow(), response.headers_mut());
+    if parts.exchange.trail().is_some() {
+        audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
+        response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
+    }
     let Some(error) = error else { return response };
     // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -237,6 +262,9 @@ impl<S: Store> Api<S> {
         let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
         let asked = Asked::of(&parts.method, &target, &parts.query);
         let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
+        if let (Some(Verb::Watch), Some(peer)) = (verb, peer) {
+            exchange.set_credential(gate.credential(peer, &parts.headers, &user));
+        }
         let user = self.admit(parts, user, attributes).await?;
         let endpoint = endpoint?;
         check_name(&target.name)?;
@@ -317,6 +345,7 @@ impl<S: Store> Api<S> {
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
+        audited::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
@@ -343,12 +372,13 @@ impl<S: Store> Api<S> {
         })
     }
 
-    /// Completes when a watch has to end: the node stops, or the user has lost the right to watch.
+    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
     fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
         let stopping = self.stopping.clone().cancelled_owned();
         let right = WatchRight {
             gate: self.pipeline.gate.clone(),
-            user: request.exchange.acting_user().unwrap_or_else(|| Arc::new(request.user.clone())),
+            ambient: self.pipeline.ambient.clone(),
+            credential: request.exchange.credential().cloned(),
             asked: Asked::of(&Method::GET, request.target, request.query),
             target: request.target.clone(),
             query: request.query.clone(),
@@ -434,8 +464,8 @@ impl<S: Store> Api<S> {
         let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
-            (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
+            (_, Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
+            (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None, None) => Err(parts.not_found_error()),
         }
     }
@@ -492,38 +522,6 @@ impl Parts {
         let agent = header_text(&self.headers, &header::USER_AGENT);
         negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
     }
-}
-
-fn plain_discovery(
-    document: &discovery::Plain,
-    parts: &Parts,
-    accept: Option<&str>,
-) -> Result<Response<Body>, ApiError> {
-    let registry = &parts.served.registry;
-    let agent = header_text(&parts.headers, &header::USER_AGENT);
-    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
-    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
-    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
-}
-
-/// An aggregated discovery document, or 304 if the client has it.
-fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
-    let registry = &parts.served.registry;
-    let mut response = if respond::is_known(&parts.headers, &found.etag) {
-        respond::not_modified()
-    } else {
-        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
-        let representation = Representation { encoding, pretty, ..JSON };
-        let media_type = representation.media_type(registry.brand);
-        let document =
-            whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
-        let mut response = respond::bytes(200, media_type, document);
-        let content_type = format!("{media_type}{}", found.parameters);
-        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-        response
-    };
-    respond::set_etag(&mut response, &found.etag);
-    response
 }
 
 fn status_response(

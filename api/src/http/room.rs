@@ -6,16 +6,13 @@ use axum::body::Body;
 use http::Response;
 use orch_raft::Store;
 
-use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer};
+use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
 use crate::negotiate::Representation;
 use crate::pipeline::Request;
 use crate::render::Payload;
 use crate::request::Verb;
-
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 impl<S: Store> Api<S> {
     /// Reserves memory for a body of `bytes` and the response, before the body is read. `None` for small bodies.
@@ -66,11 +63,4 @@ impl<S: Store> Api<S> {
         let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
         Ok(respond::frames(200, content_type, length, frames))
     }
-}
-
-/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
-/// larger than the body.
-fn with_answer(verb: Verb, bytes: usize) -> usize {
-    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
-    bytes + answer
 }

@@ -9,6 +9,7 @@
 //!
 //! Invariant: a handler changes objects by proposed transactions only.
 
+mod audited;
 mod create;
 mod delete;
 mod delete_collection;
@@ -247,7 +248,7 @@ impl<S: Store> Pipeline<S> {
             group: &request.target.group,
             namespace: &request.target.namespace,
             action: request.action,
-            user: &request.user.name,
+            user: request.user.requester(),
             now,
             labels_given: true,
         }

@@ -81,7 +81,7 @@ impl Server {
         ));
         let router = Api::new(pipeline, CancellationToken::new()).router();
         let address = "127.0.0.1:1".parse().unwrap();
-        let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+        let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let server = Server { router, peer, runtime: runtime.unwrap(), _alone: alone };
         server.create("/api/v1/namespaces", &json!({"metadata": {"name": "ns"}}));

@@ -155,6 +155,11 @@ impl Node {
         self.signal(Signal::TERM)
     }
 
+    /// Sends SIGHUP, on which it reads its certificates again.
+    pub(super) fn hang_up(&self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Process id while it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)

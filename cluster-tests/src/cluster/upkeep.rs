@@ -57,6 +57,22 @@ impl Cluster {
         self.wait_end(node, patience).await
     }
 
+    /// Has every member read its certificates again, and waits until each has read those of both ports.
+    pub async fn reload_certificates(&self) -> Result<()> {
+        let count =
+            |node: &Node| Ok::<_, anyhow::Error>(node.whole_log()?.matches("certificates reloaded").count());
+        let before = self.nodes.iter().map(count).collect::<Result<Vec<_>>>()?;
+        self.nodes.iter().try_for_each(Node::hang_up)?;
+        let deadline = Instant::now() + READY_TIMEOUT;
+        for (node, before) in self.nodes.iter().zip(before) {
+            while count(node)? < before + 2 {
+                ensure!(Instant::now() < deadline, "{} reads no certificates\n{}", node.name(), node.log());
+                sleep(LOOK_INTERVAL).await;
+            }
+        }
+        Ok(())
+    }
+
     /// Restarts a killed member with a file size limit of `kilobytes`, without waiting for readiness.
     pub fn respawn_cramped(&mut self, node: usize, kilobytes: u64) -> Result<()> {
         self.nodes[node].spawn_cramped(kilobytes)

@@ -5,13 +5,16 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod access;
+mod audit;
 mod bad_input;
+mod certificates;
 mod clients;
 mod contention;
 mod disk;
 mod divergence;
 mod encryption;
 mod foundings;
+mod front_proxies;
 mod hostile;
 mod kubectl;
 mod leader_loss;
@@ -30,3 +33,4 @@ mod snapshot;
 mod space;
 mod vectors;
 mod versions;
+mod webhooks;

@@ -2,6 +2,7 @@
 //! names in their one place, unused files, and documents that match the tree.
 
 mod fields;
+mod hostile;
 mod modules;
 mod searches;
 mod tree;

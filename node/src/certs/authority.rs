@@ -8,6 +8,8 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
+use super::signer::matching_certificate;
+
 /// Validity of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// Validity of a pair: long enough to renew once a year, short enough that a lost key does not matter for ever.
@@ -57,6 +59,16 @@ pub enum CertsError {
         path: PathBuf,
         /// The name.
         name: String,
+    },
+    /// A step of a rotation that is not the next one.
+    #[error("{path}: {reason}; the next step is `orch certs rotate-ca {step}`")]
+    OutOfOrder {
+        /// The file that shows it.
+        path: PathBuf,
+        /// What is the case instead.
+        reason: String,
+        /// The step that is due.
+        step: &'static str,
     },
     /// A certificate could not be made.
     #[error("cannot make certificate {name}")]
@@ -122,11 +134,12 @@ impl Authority {
         Ok(Authority { pair, issuer: Issuer::new(params, key) })
     }
 
-    /// Reads an authority from its files.
+    /// Reads an authority from its files. Of several certificates (a rotation is under way) that of the key counts.
     pub fn load(certificate: &Path, key: &Path) -> Result<Authority, CertsError> {
         let pair = Pair { certificate: read(certificate)?, key: read(key)? };
         let parsed = KeyPair::from_pem(&pair.key).map_err(|error| content(key, "a private key", &error))?;
-        let issuer = Issuer::from_ca_cert_pem(&pair.certificate, parsed)
+        let own = matching_certificate(certificate, key, &parsed)?;
+        let issuer = Issuer::from_ca_cert_der(&own, parsed)
             .map_err(|error| content(certificate, "an authority's certificate", &error))?;
         Ok(Authority { pair, issuer })
     }

@@ -24,6 +24,19 @@ pub struct MemberFiles {
     pub peer_key: PathBuf,
 }
 
+/// The files of an authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityFiles {
+    /// Its certificate; during a rotation those of the old and the new one.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Certificate of the authority that is to replace it; present between the first two steps of a rotation.
+    pub next_certificate: PathBuf,
+    /// Its key.
+    pub next_key: PathBuf,
+}
+
 impl Layout {
     /// The directory at `root`.
     pub fn new(root: &Path) -> Layout {
@@ -53,6 +66,26 @@ impl Layout {
     /// Key of the authority for members.
     pub fn peer_authority_key(&self) -> PathBuf {
         self.root.join("peer-ca.key")
+    }
+
+    /// The authority for servers and clients.
+    pub fn authority(&self) -> AuthorityFiles {
+        AuthorityFiles {
+            certificate: self.authority_certificate(),
+            key: self.authority_key(),
+            next_certificate: self.root.join("ca-next.crt"),
+            next_key: self.root.join("ca-next.key"),
+        }
+    }
+
+    /// The authority for members.
+    pub fn peer_authority(&self) -> AuthorityFiles {
+        AuthorityFiles {
+            certificate: self.peer_authority_certificate(),
+            key: self.peer_authority_key(),
+            next_certificate: self.root.join("peer-ca-next.crt"),
+            next_key: self.root.join("peer-ca-next.key"),
+        }
     }
 
     /// Private key that signs service account tokens; the same on every member.

@@ -5,19 +5,27 @@
 //! readable by its owner only. Loading certificates for serving is in [`crate::tls`].
 
 mod authority;
+mod encoding;
+mod expiry;
 mod file;
 mod init;
 mod inspect;
 mod layout;
+mod pem;
 mod renew;
+mod rotate;
+mod signer;
 
 pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
+pub use expiry::follow_expiry;
 pub use file::{replace_file, write_new};
 pub use init::{admin_leaf, init, peer_leaf, server_leaf};
 pub use inspect::{Facts, inspect, is_about_to_expire};
-pub use layout::{Layout, MemberFiles};
+pub use layout::{AuthorityFiles, Layout, MemberFiles};
 pub use renew::renew;
+pub use rotate::{Role, rotate};
+pub use signer::{FileAuthority, FileSigner, SigningFiles};
 
 #[cfg(test)]
 mod tests;

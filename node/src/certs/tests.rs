@@ -6,7 +6,7 @@ use std::path::Path;
 use time::{Duration, OffsetDateTime};
 
 use super::*;
-use crate::cli::{BrandName, InitArgs, MemberSpec, RenewArgs};
+use crate::cli::{BrandName, InitArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
 
 fn arguments(dir: &Path, members: &[(&str, &[&str])]) -> InitArgs {
     let members = members.iter().map(|(name, hosts)| MemberSpec {
@@ -154,4 +154,164 @@ fn files_that_are_not_what_they_should_be_are_named() {
     std::fs::write(&certificate, "nonsense").unwrap();
     std::fs::write(&key, "nonsense").unwrap();
     assert!(refused().starts_with(&format!("{} is not a private key", key.display())));
+}
+
+fn rotated(
+    layout: &Layout,
+    step: RotationStep,
+    role: Option<Role>,
+) -> Result<Vec<std::path::PathBuf>, CertsError> {
+    let (peer, cluster) = (role == Some(Role::Peer), role == Some(Role::Cluster));
+    rotate(&RotateArgs { step, dir: layout.root().to_owned(), peer, cluster }, now())
+}
+
+/// Whether a client that trusts the authority's file accepts the member's server certificate.
+fn is_trusted(layout: &Layout, name: &str) -> bool {
+    let (files, authority) = (layout.member(name), layout.authority_certificate());
+    let roots = crate::tls::load_authorities(&authority, now()).unwrap();
+    let pair = crate::tls::load_pair(&files.server_certificate, &files.server_key, now()).unwrap();
+    pair.check_signed_by(&roots, &authority, now()).is_ok()
+}
+
+#[test]
+fn a_rotation_trusts_both_authorities_until_the_old_one_is_dropped() {
+    let (_directory, layout) = made(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2"])]);
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let count = |path: &Path| read(path).matches("BEGIN CERTIFICATE").count();
+    let (ca, peer_ca) = (layout.authority_certificate(), layout.peer_authority_certificate());
+    let (old, old_server) = (read(&ca), read(&layout.member("a").server_certificate));
+    rotated(&layout, RotationStep::Begin, None).unwrap();
+    assert_eq!((count(&ca), count(&peer_ca)), (2, 2));
+    assert!(is_trusted(&layout, "a"));
+    assert_eq!(read(&layout.member("a").server_certificate), old_server);
+    let config: serde_json::Value = serde_norway::from_str(&read(&layout.admin_config())).unwrap();
+    let trusted = config["clusters"][1]["cluster"]["certificate-authority-data"].as_str().unwrap();
+    assert_eq!(
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, trusted).unwrap(),
+        read(&ca).into_bytes()
+    );
+    rotated(&layout, RotationStep::Begin, None).unwrap();
+    assert_eq!(count(&ca), 2, "a step may be given again");
+    rotated(&layout, RotationStep::Issue, None).unwrap();
+    assert_eq!(count(&ca), 2, "the old one is trusted until all have the new certificates");
+    assert!(is_trusted(&layout, "a") && is_trusted(&layout, "b"));
+    assert_ne!(read(&layout.member("a").server_certificate), old_server);
+    rotated(&layout, RotationStep::Finish, None).unwrap();
+    assert_eq!((count(&ca), count(&peer_ca)), (1, 1));
+    assert_ne!(read(&ca), old);
+    assert!(is_trusted(&layout, "a") && is_trusted(&layout, "b"));
+    let admin = inspect(&layout.admin_certificate()).unwrap();
+    assert_eq!(admin[0].issuer, inspect(&ca).unwrap()[0].subject);
+    renew(&RenewArgs { dir: layout.root().to_owned(), members: Vec::new() }, now()).unwrap();
+    assert!(is_trusted(&layout, "a"));
+    let kept: Vec<_> =
+        std::fs::read_dir(layout.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(kept.iter().all(|name| !name.to_string_lossy().contains("next")), "{kept:?}");
+}
+
+#[test]
+fn rotation_steps_are_taken_in_order_and_one_authority_may_go_alone() {
+    let (_directory, layout) = made(&[("a", &["10.0.0.1"])]);
+    let refused = |step| rotated(&layout, step, None).unwrap_err().to_string();
+    assert!(refused(RotationStep::Issue).ends_with("the next step is `orch certs rotate-ca begin`"));
+    rotated(&layout, RotationStep::Begin, Some(Role::Peer)).unwrap();
+    let ca = std::fs::read(layout.authority_certificate()).unwrap();
+    assert!(
+        rotated(&layout, RotationStep::Finish, Some(Role::Peer))
+            .unwrap_err()
+            .to_string()
+            .contains("rotate-ca issue")
+    );
+    rotated(&layout, RotationStep::Issue, Some(Role::Peer)).unwrap();
+    let again = rotated(&layout, RotationStep::Begin, Some(Role::Peer)).unwrap_err().to_string();
+    assert!(again.contains("another rotation is not finished"), "{again}");
+    rotated(&layout, RotationStep::Finish, Some(Role::Peer)).unwrap();
+    assert_eq!(std::fs::read(layout.authority_certificate()).unwrap(), ca, "the other authority stays");
+}
+
+#[test]
+fn an_interrupted_issue_goes_on() {
+    let (_directory, layout) = made(&[("a", &["10.0.0.1"])]);
+    rotated(&layout, RotationStep::Begin, None).unwrap();
+    let files = layout.authority();
+    // The step had replaced the key and ended there.
+    std::fs::copy(&files.next_key, &files.key).unwrap();
+    let told = rotated(&layout, RotationStep::Begin, Some(Role::Cluster)).unwrap_err().to_string();
+    assert!(told.ends_with("rotate-ca issue`"), "{told}");
+    rotated(&layout, RotationStep::Issue, None).unwrap();
+    assert_eq!(std::fs::read_to_string(&files.certificate).unwrap().matches("BEGIN").count(), 2);
+    rotated(&layout, RotationStep::Finish, None).unwrap();
+    assert!(is_trusted(&layout, "a"));
+}
+
+#[test]
+fn the_signer_certifies_what_the_request_says() {
+    use orch_api::signing::{
+        AlternativeName, BuiltinSigner, CertificateSigner, KeyUsages, Template, Validity,
+    };
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    let (_directory, layout) = made(&[("a", &["10.0.0.1"])]);
+    let (certificate, key) = (layout.authority_certificate(), layout.authority_key());
+    let authorities = [(BuiltinSigner::ApiServerClient, SigningFiles { certificate, key })].into();
+    let signer = FileSigner { authorities, life_s_max: 3600 };
+    assert!(
+        signer.signs_for(BuiltinSigner::ApiServerClient) && !signer.signs_for(BuiltinSigner::KubeletServing)
+    );
+    // O=one, O=two, CN=ann: two values of one attribute, as users with two groups have.
+    let attribute = |oid: u64, text: &str| {
+        yasna::construct_der(|writer| {
+            writer.write_set(|writer| {
+                writer.next().write_sequence(|writer| {
+                    writer.next().write_oid(&yasna::models::ObjectIdentifier::from_slice(&[2, 5, 4, oid]));
+                    writer.next().write_utf8_string(text);
+                });
+            });
+        })
+    };
+    let subject = yasna::construct_der(|writer| {
+        writer.write_sequence(|writer| {
+            for part in [attribute(10, "one"), attribute(10, "two"), attribute(3, "ann")] {
+                writer.next().write_der(&part);
+            }
+        });
+    });
+    let user_key = rcgen::KeyPair::generate().unwrap();
+    let start = now().unix_timestamp();
+    let template = Template {
+        subject,
+        public_key: rcgen::PublicKeyData::subject_public_key_info(&user_key),
+        names: vec![
+            AlternativeName::Dns("a.example.com".to_owned()),
+            AlternativeName::Ip("10.0.0.9".parse().unwrap()),
+        ],
+        usages: KeyUsages::named(["digital signature", "key encipherment", "client auth"]).unwrap(),
+        validity: Validity { not_before_s: start - 300, not_after_s: start + 3600 },
+    };
+    let authority = signer.authority(BuiltinSigner::ApiServerClient).unwrap();
+    assert!(authority.not_after_s() > start + 3600);
+    let pem = authority.sign(&template).unwrap();
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let (rest, parsed) = X509Certificate::from_der(&der).unwrap();
+    assert!(rest.is_empty());
+    assert_eq!(parsed.subject().to_string(), "O=one, O=two, CN=ann");
+    assert_eq!(parsed.issuer().to_string(), "CN=cluster-ca");
+    assert_eq!(parsed.validity().not_after.timestamp(), start + 3600);
+    assert!(!parsed.is_ca());
+    let usage = parsed.key_usage().unwrap().unwrap().value;
+    assert!(usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign());
+    let extended = parsed.extended_key_usage().unwrap().unwrap().value;
+    assert!(extended.client_auth && !extended.server_auth);
+    let file = layout.root().join("ann.crt");
+    std::fs::write(&file, &pem).unwrap();
+    assert_eq!(inspect(&file).unwrap()[0].hosts, ["a.example.com", "10.0.0.9"]);
+    let roots = crate::tls::load_authorities(&layout.authority_certificate(), now()).unwrap();
+    let trust = crate::tls::TrustMaterial { users: roots, proxies: None, revocations: Vec::new() };
+    let clients = crate::tls::ClientAuthorities::new(trust).unwrap();
+    let identified = clients.identify(Some(&[der.clone()]), std::time::SystemTime::now()).unwrap();
+    assert!(identified.certificate.is_ok(), "a client may log in with it: {:?}", identified.certificate);
+    let other = authority.sign(&template).unwrap();
+    assert_ne!(other, pem, "serial numbers differ");
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::duration::parse_duration;
+use super::oidc::OidcArgs;
 
 const AUTHENTICATION: &str = "Authentication by other servers";
 
@@ -27,4 +28,7 @@ pub struct AuthenticationArgs {
     #[arg(long, value_name = "VERSION", value_parser = ["v1", "v1beta1"],
         requires = "authentication_token_webhook_config_file", help_heading = AUTHENTICATION)]
     pub authentication_token_webhook_version: Option<String>,
+    /// A single issuer.
+    #[command(flatten)]
+    pub oidc: OidcArgs,
 }

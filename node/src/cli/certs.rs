@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::node::{BrandName, parse_member_name};
+use crate::certs::Role;
 
 /// What to do with certificates.
 #[derive(Debug, Subcommand)]
@@ -16,6 +17,8 @@ pub enum CertsCommand {
     Inspect(InspectArgs),
     /// Make the members' and the administrator's certificates anew under the same authorities
     Renew(RenewArgs),
+    /// Replace the authorities step by step, without turning anybody away
+    RotateCa(RotateArgs),
 }
 
 /// Flags of `orch certs init`.
@@ -74,6 +77,60 @@ pub struct RenewArgs {
     /// Only this member's certificates; repeat for several [default: all members and the administrator]
     #[arg(long = "member", value_name = "NAME", value_parser = parse_member_name)]
     pub members: Vec<String>,
+}
+
+/// Flags of `orch certs rotate-ca`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Replace the authorities of a running cluster, in three steps:\n\n  \
+        begin    makes a new authority beside the old one, and has both trusted\n  \
+        issue    renews every pair under the new authority\n  \
+        finish   drops the old authority\n\n\
+        After each step give every member the new files, and wait until it has read them: within a minute, or at once on \
+        SIGHUP; its log says `certificates reloaded`. Clients with a configuration of their own need the new ca.crt \
+        before `issue`, and certificates that the old authority has signed end with `finish`.\n\n\
+        A step that was interrupted can be given again.",
+    after_help = "Examples:\n  \
+        orch certs rotate-ca begin --dir certs\n  \
+        orch certs rotate-ca issue --dir certs\n  \
+        orch certs rotate-ca finish --dir certs\n  \
+        orch certs rotate-ca begin --dir certs --peer      only the authority of the members"
+)]
+pub struct RotateArgs {
+    /// The step to take
+    #[arg(value_enum, value_name = "STEP")]
+    pub step: RotationStep,
+    /// Directory made by `orch certs init`
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Only the authority of the traffic between members
+    #[arg(long, conflicts_with = "cluster")]
+    pub peer: bool,
+    /// Only the authority of servers and clients
+    #[arg(long)]
+    pub cluster: bool,
+}
+
+impl RotateArgs {
+    /// The authorities to rotate.
+    pub fn roles(&self) -> Vec<Role> {
+        match (self.cluster, self.peer) {
+            (true, false) => vec![Role::Cluster],
+            (false, true) => vec![Role::Peer],
+            _ => vec![Role::Cluster, Role::Peer],
+        }
+    }
+}
+
+/// A step of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RotationStep {
+    /// The new authority is made and trusted.
+    Begin,
+    /// Every pair is renewed under the new authority.
+    Issue,
+    /// The old authority is dropped.
+    Finish,
 }
 
 /// A member and the names its certificates carry.

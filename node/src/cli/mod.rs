@@ -5,6 +5,7 @@
 //! port or touches a data directory.
 
 mod admission;
+mod audit;
 mod authentication;
 mod authorization;
 mod certs;
@@ -13,26 +14,33 @@ mod duration;
 mod encryption;
 mod file;
 mod flow;
+mod front_proxy;
 mod node;
+mod oidc;
 mod parse;
 mod service_accounts;
+mod signing;
 mod size;
 
 pub use admission::AdmissionArgs;
+pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
-pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
+pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub(crate) use duration::parse_duration;
 pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
 pub use file::FileError;
 pub use flow::FlowArgs;
+pub use front_proxy::{FrontProxyArgs, RevocationArgs};
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
 };
+pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, parse};
 pub use service_accounts::ServiceAccountArgs;
+pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 
 use clap::{Parser, Subcommand};

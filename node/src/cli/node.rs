@@ -12,12 +12,15 @@ use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::admission::AdmissionArgs;
+use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
 use super::duration::parse_duration;
 use super::encryption::EncryptionArgs;
 use super::flow::FlowArgs;
+use super::front_proxy::{FrontProxyArgs, RevocationArgs};
 use super::service_accounts::ServiceAccountArgs;
+use super::signing::SigningArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -122,12 +125,18 @@ pub struct SharedArgs {
     /// Flags of the encryption of records.
     #[command(flatten)]
     pub encryption: EncryptionArgs,
-    /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2"
+    /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2". It is read again when it changes
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub token_auth_file: Option<PathBuf>,
     /// Authorities whose client certificates identify users: common name = user, organizations = groups
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub client_ca_file: Option<PathBuf>,
+    /// Flags of front proxies.
+    #[command(flatten)]
+    pub front_proxy: FrontProxyArgs,
+    /// Flags of revoked certificates.
+    #[command(flatten)]
+    pub revocation: RevocationArgs,
     /// Server certificate, followed by its intermediates [default: the one of the data or certificate directory]
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub tls_cert_file: Option<PathBuf>,
@@ -183,12 +192,18 @@ pub struct SharedArgs {
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: Selection,
+    /// The built-in signers of certificates.
+    #[command(flatten)]
+    pub signing: SigningArgs,
     /// Flags of flow control.
     #[command(flatten)]
     pub flow: FlowArgs,
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,
+    /// Flags of the audit.
+    #[command(flatten)]
+    pub audit: AuditArgs,
     /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub config: Option<PathBuf>,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::Router;
 use orch_api::admission::Chain;
 use orch_api::ambient::SystemAmbient;
-use orch_api::authn::Authenticator;
 use orch_api::authn::bootstrap_token::BootstrapTokens;
+use orch_api::authn::front_proxy::FrontProxy;
+use orch_api::authn::{Authenticator, LiveTokens};
 use orch_api::controllers;
 use orch_api::gate::Gate;
 use orch_api::http::Api as ResourceApi;
@@ -18,10 +19,13 @@ use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
+use super::front_proxy;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
-use super::{authentication, authorization, cluster, encryption};
+use super::trust::Trust;
+use super::{authentication, authorization, cluster, encryption, token_file};
 use crate::encryption::Rewriter;
+use crate::tls::Reloader;
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -31,33 +35,23 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Builds the API of `cluster` over `handle`, advertised at `secure_port`. Takes the token table out of the plan.
+    /// Builds the API of `cluster` over `handle`, advertised at `secure_port` with certificates of `tls`. Takes the token
+    /// table out of the plan.
     pub(super) fn new(
         plan: &mut Plan,
         handle: Handle,
         cluster: &ClusterIdentity,
         secure_port: u16,
         rewriter: Arc<Rewriter>,
+        tls: Reloader,
     ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
-        let tokens = std::mem::take(&mut plan.tokens);
-        let mut authenticator = Authenticator::new(brand, tokens, plan.anonymous);
-        if plan.service_accounts.accepts_bootstrap_tokens {
-            authenticator = authenticator.with(Box::new(BootstrapTokens::new(brand)));
-        }
         let stopping = CancellationToken::new();
+        let auditor = plan.audit.auditor(brand);
+        plan.audit.follow(stopping.clone());
         let reached_at = host_port(&plan.advertise, secure_port);
-        let accounts = plan.service_accounts.start(brand, &reached_at, stopping.clone());
-        let authenticator = authentication::extend(
-            authenticator,
-            &plan.authentication,
-            brand,
-            accounts.settings(),
-            &stopping,
-        )?;
-        let gate = Gate::with_service_accounts(brand, authenticator, accounts);
-        authorization::start(&plan.authorization, brand, &gate, stopping.clone())?;
+        let gate = gate(plan, brand, &reached_at, &stopping)?;
         let mut pipeline = Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),
@@ -72,10 +66,12 @@ impl Api {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
             root_ca: Some(plan.service_accounts.root_ca.clone()),
+            announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
+            signer: plan.signer.clone(),
         };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
-        let resources = resources.reached_at(&reached_at);
+        let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
         let resources = match &plan.keys {
             Some(keys) if keys.has_plugins() || plan.reloads_keys => {
@@ -85,8 +81,8 @@ impl Api {
             _ => resources,
         };
         let rewrites = encryption::router(&plan.name, rewriter);
-        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone());
-        let router = cluster::router(handle, gate).merge(rewrites).merge(resources.router());
+        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone(), auditor.clone());
+        let router = cluster::router(handle, gate, auditor).merge(rewrites).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 
@@ -104,4 +100,27 @@ impl Api {
     pub(super) fn stop(&self) {
         self.stopping.cancel();
     }
+}
+
+/// The authenticators and authorizers of the plan. Takes the token table out of it; what is read from files again ends with
+/// `stopping`.
+fn gate(
+    plan: &mut Plan,
+    brand: &'static Brand,
+    reached_at: &str,
+    stopping: &CancellationToken,
+) -> Result<Arc<Gate>, RunError> {
+    let tokens = LiveTokens::from(std::mem::take(&mut plan.tokens));
+    token_file::follow(plan.token_file.clone(), tokens.clone(), stopping.clone());
+    let front_proxy = FrontProxy::new(front_proxy::headers(&plan.front_proxy)?);
+    let mut authenticator = Authenticator::new(brand, tokens, plan.anonymous).behind(front_proxy);
+    if plan.service_accounts.accepts_bootstrap_tokens {
+        authenticator = authenticator.with(Box::new(BootstrapTokens::new(brand)));
+    }
+    let accounts = plan.service_accounts.start(brand, reached_at, stopping.clone());
+    let authenticator =
+        authentication::extend(authenticator, &plan.authentication, brand, accounts.settings(), stopping)?;
+    let gate = Gate::with_service_accounts(brand, authenticator, accounts);
+    authorization::start(&plan.authorization, brand, &gate, stopping.clone())?;
+    Ok(gate)
 }

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use crate::access::authentication::{TOKEN_SPAN, TokenWebhookPlan};
-use crate::access::issuers::{Anonymous, read};
-use crate::access::{FileFault, follow};
-use crate::cli::SharedArgs;
+use crate::access::issuers::{Anonymous, of_flags, read};
+use crate::access::{Faults, FileFault, follow};
+use crate::cli::{OidcArgs, SharedArgs};
 use crate::report::Causes;
 
 const CONFIG: &str = "authentication-config";
@@ -26,6 +26,8 @@ pub struct AuthenticationPlan {
     webhook: Option<TokenWebhookPlan>,
     /// The file of `--authentication-config`.
     config: Option<PathBuf>,
+    /// The single issuer of flags, with the authorities of its file.
+    oidc: Option<(OidcArgs, Option<String>)>,
     anonymous: Anonymous,
 }
 
@@ -55,7 +57,25 @@ pub(super) fn plan(shared: &SharedArgs, brand: &Brand) -> Result<AuthenticationP
                       configuration file";
         return Err(RunError::Flags(reason.to_owned()));
     }
-    Ok(AuthenticationPlan { webhook, config, anonymous })
+    let oidc = oidc(&arguments.oidc)?;
+    Ok(AuthenticationPlan { webhook, config, oidc, anonymous })
+}
+
+/// The issuer that flags describe, checked.
+fn oidc(flags: &OidcArgs) -> Result<Option<(OidcArgs, Option<String>)>, RunError> {
+    let authority = match &flags.oidc_ca_file {
+        None => None,
+        Some(path) => Some(std::fs::read_to_string(path).map_err(|source| {
+            let (flag, path) = ("oidc-ca-file", path.clone());
+            RunError::File { flag, path, source }
+        })?),
+    };
+    let made = of_flags(flags, authority.clone(), &[]).map_err(faulty)?;
+    Ok(made.map(|_| (flags.clone(), authority)))
+}
+
+fn faulty(faults: Faults) -> RunError {
+    RunError::Flags(format!("--oidc-issuer-url: {faults}"))
 }
 
 /// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are
@@ -73,10 +93,17 @@ pub(super) fn extend(
         Anonymous::At(paths) => authenticator.with_anonymous(Some(paths)),
     };
     if let Some(path) = &plan.config {
-        let own = own.issuers.clone();
-        let read = read(path, &own).map_err(|source| RunError::Access { flag: CONFIG, source })?;
+        let own_issuers = own.issuers.clone();
+        let read = read(path, &own_issuers).map_err(|source| RunError::Access { flag: CONFIG, source })?;
         let issuers = Arc::new(Issuers::new(read.issuers, Arc::new(SystemAmbient)));
-        follow_file(&issuers, path.clone(), plan.anonymous.clone(), own, stopped);
+        follow_file(&issuers, path.clone(), plan.anonymous.clone(), own_issuers, stopped);
+        authenticator = authenticator.with_remote(Box::new(issuers));
+    }
+    if let Some((flags, authority)) = &plan.oidc
+        && let Some(made) = of_flags(flags, authority.clone(), &own.issuers).map_err(faulty)?
+    {
+        let issuers = Arc::new(Issuers::new(made.issuers, Arc::new(SystemAmbient)));
+        keep_keys(&issuers, stopped);
         authenticator = authenticator.with_remote(Box::new(issuers));
     }
     if let Some(webhook) = &plan.webhook {
@@ -87,6 +114,12 @@ pub(super) fn extend(
     Ok(authenticator)
 }
 
+/// Keeps the keys of `issuers` until `stopped`.
+fn keep_keys(issuers: &Arc<Issuers>, stopped: &CancellationToken) {
+    let (kept, until) = (issuers.clone(), stopped.clone());
+    tokio::spawn(async move { until.run_until_cancelled(kept.keep_keys()).await });
+}
+
 /// Keeps the keys of `issuers`, and replaces them when the file at `path` changes.
 fn follow_file(
     issuers: &Arc<Issuers>,
@@ -95,8 +128,7 @@ fn follow_file(
     own: Vec<String>,
     stopped: &CancellationToken,
 ) {
-    let (kept, until) = (issuers.clone(), stopped.clone());
-    tokio::spawn(async move { until.run_until_cancelled(kept.keep_keys()).await });
+    keep_keys(issuers, stopped);
     let (replaced, until) = (issuers.clone(), stopped.clone());
     let files = vec![path.clone()];
     let reload = move || {

@@ -7,8 +7,8 @@
 //!     DATA_DIR/brand           the cluster's brand
 //!     DATA_DIR/endpoints.json  addresses of the running node
 //!
-//! Certificates and the key of service account tokens are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
-//! the same authority, so that clients keep working.
+//! Certificates and the key of service account tokens are made once and reused. A pair that is about to expire, or lacks a
+//! required name, is made anew under the same authority, so that clients keep working.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
@@ -74,10 +75,13 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
             authority: layout.peer_authority_certificate(),
             certificate: files.peer_certificate,
             key: files.peer_key,
+            revocations: shared.revocation.peer_crl_file.clone(),
         },
         tokens,
         keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
         reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+        token_file: shared.token_auth_file.clone(),
+        front_proxy: shared.front_proxy.clone(),
         service_accounts: service_accounts::plan(
             &shared.service_accounts,
             layout.token_key(),
@@ -95,8 +99,10 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         space,
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
+        signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
         flow: super::flow::options(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

@@ -60,6 +60,7 @@ struct Listening {
     door: Door,
     server: Server<Door>,
     peers: Option<TcpListener>,
+    tls: Reloader,
     endpoints: Endpoints,
     following: CancellationToken,
 }
@@ -70,6 +71,7 @@ struct Node {
     door: Door,
     server: Server<Door>,
     store: StoreMember,
+    tls: Reloader,
     endpoints: Endpoints,
     following: CancellationToken,
     rewriter: Arc<Rewriter>,
@@ -90,6 +92,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     };
     // A killed process leaves its file behind.
     Endpoints::remove(&plan.data_dir)?;
+    plan.audit.open()?;
     let keys = plan.keys.clone();
     let listening = Listening::open(plan, tls, store).await?;
     let keys = keys.map(|keys| keys as Arc<dyn RecordCipher>);
@@ -109,14 +112,14 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
         reason = handle.fatal() => return Err(RunError::Fatal(reason)),
         signal = signals.next() => {
             tracing::info!(signal, "stopping before the cluster was there");
-            return unless_interrupted(node.finish(), &mut signals).await;
+            return unless_interrupted(Box::pin(node.finish()), &mut signals).await;
         }
     };
     tokio::select! {
         error = node.store.failed() => return Err(error),
         signal = signals.next() => tracing::info!(signal, "stopping"),
     }
-    unless_interrupted(node.stop(api), &mut signals).await
+    unless_interrupted(Box::pin(node.stop(api)), &mut signals).await
 }
 
 /// Awaits `stopping`; another signal ends it with [`RunError::Interrupted`].
@@ -151,7 +154,8 @@ impl Listening {
         let server = Server::new(door.clone());
         let following = CancellationToken::new();
         follow_certificates(&tls, following.clone());
-        server.listen(Port::Tls { listener: secure, tls });
+        tokio::spawn(crate::certs::follow_expiry(plan.certificates(), following.clone()));
+        server.listen(Port::Tls { listener: secure, tls: tls.clone() });
         if let Some(listener) = plain {
             server.listen(Port::Plain { listener });
         }
@@ -159,19 +163,20 @@ impl Listening {
             server.listen(Port::Socket { listener });
         }
         tracing::info!(name = %plan.name, https = %endpoints.https, peer = endpoints.peer, "listening");
-        Ok(Listening { plan, door, server, peers, endpoints, following })
+        Ok(Listening { plan, door, server, peers, tls, endpoints, following })
     }
 
     /// Loads the state from `disk` and starts the store's member, with its tasks on the runtime `store`.
     async fn start_store(self, peer_tls: PeerTls, disk: RocksDisk, store: &Handle) -> Result<Node, RunError> {
-        let Listening { plan, door, server, peers, endpoints, following } = self;
+        let Listening { plan, door, server, peers, tls, endpoints, following } = self;
         let store = within(store, StoreMember::start(&plan, disk, peer_tls, peers)).await?;
         door.note_loaded();
         if let Kind::Serve = plan.kind {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
             let gate = Gate::builtin(brand, authenticator);
-            door.await_founding(founding_router(store.handle(), gate));
+            let auditor = plan.audit.auditor(brand);
+            door.await_founding(founding_router(store.handle(), gate, auditor));
             if store.handle().identity().cluster.is_none() {
                 // `orch cluster found` and scripts that add this member need the address.
                 endpoints.write(&plan.data_dir)?;
@@ -181,7 +186,7 @@ impl Listening {
             encryption::follow_keys(keys, store.disk(), following.clone());
         }
         let rewriter = Arc::new(Rewriter::new(store.disk()));
-        Ok(Node { plan, door, server, store, endpoints, following, rewriter })
+        Ok(Node { plan, door, server, store, tls, endpoints, following, rewriter })
     }
 }
 
@@ -196,7 +201,8 @@ impl Node {
         }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
         let (handle, port) = (self.store.handle(), self.endpoints.secure_port);
-        let api = Api::new(&mut self.plan, handle, &cluster, port, self.rewriter.clone())?;
+        let (rewriter, tls) = (self.rewriter.clone(), self.tls.clone());
+        let api = Api::new(&mut self.plan, handle, &cluster, port, rewriter, tls)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
             dev::write_admin_config(&self.plan.data_dir, api.brand(), self.endpoints.https.clone())?;
         }
@@ -234,6 +240,7 @@ impl Node {
         {
             tracing::warn!(%error, "the socket could not be removed");
         }
+        self.plan.audit.stop().await;
         tracing::info!("stopped");
     }
 }
@@ -242,7 +249,7 @@ impl Node {
 fn follow_certificates(tls: &Reloader, stopped: CancellationToken) {
     let (files, reloader) = (tls.files(), tls.clone());
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("api", files, || reloader.reload(), stopped).await {
+        if let Err(error) = tls::follow("api certificates", files, || reloader.reload(), stopped).await {
             tracing::warn!(%error, "renewed certificates are not taken up by themselves");
         }
     });

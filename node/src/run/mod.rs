@@ -8,6 +8,7 @@
 
 mod admission;
 mod api;
+mod audit;
 mod authentication;
 mod authorization;
 mod brand;
@@ -18,6 +19,7 @@ mod encryption;
 mod endpoints;
 mod error;
 mod flow;
+mod front_proxy;
 mod identity;
 mod lifetime;
 mod occupancy;
@@ -25,11 +27,15 @@ mod plan;
 mod serve;
 mod service_accounts;
 mod signals;
+mod signing;
 mod starting;
 mod store;
 mod threads;
+mod token_file;
+mod trust;
 mod welcome;
 
+pub use audit::{Audit, PolicyFileError};
 pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;

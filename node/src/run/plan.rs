@@ -1,7 +1,8 @@
 //! The settings of a node, resolved from flags: no defaults and no paths are decided after this.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +10,16 @@ use orch_api::admission::PluginSelection;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
+use orch_api::signing::CertificateSigner;
 use orch_proto::Brand;
 use orch_raft::member::SpaceOptions;
 
+use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
 use super::service_accounts::ServiceAccountPlan;
-use crate::cli::{ClusterMember, SharedArgs};
+use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
 use crate::tls::TlsFiles;
 
@@ -57,6 +60,10 @@ pub struct Plan {
     pub service_accounts: ServiceAccountPlan,
     /// The admission plugins that are asked.
     pub admission: PluginSelection,
+    /// The file of those tokens.
+    pub token_file: Option<PathBuf>,
+    /// Flags of front proxies; `run::front_proxy` resolves them.
+    pub front_proxy: FrontProxyArgs,
     /// Whether requests without credentials are served.
     pub anonymous: AnonymousAccess,
     /// Methods of authentication that ask other servers.
@@ -79,10 +86,25 @@ pub struct Plan {
     pub event_ttl: Duration,
     /// The background loops that run.
     pub controllers: Selection,
+    /// The authority of the built-in signers; `None` where this node has no key to sign with.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Feature gates.
     pub features: Features,
     /// Settings of flow control.
     pub flow: orch_api::flow::Options,
+    /// Which requests are audited, and where.
+    pub audit: Audit,
+}
+
+impl Plan {
+    /// The files whose certificates must not expire, each once.
+    pub(super) fn certificates(&self) -> Vec<PathBuf> {
+        let TlsFiles { certificate, client_authorities, server_authority, .. } = &self.tls;
+        let api = [certificate, client_authorities].into_iter().chain(server_authority);
+        let files: BTreeSet<&PathBuf> =
+            api.chain([&self.peer_tls.authority, &self.peer_tls.certificate]).collect();
+        files.into_iter().cloned().collect()
+    }
 }
 
 /// Kind of node, with the listeners that only it has.
@@ -108,17 +130,21 @@ pub struct PeerFiles {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
+    /// Revocation lists of the authority.
+    pub revocations: Vec<PathBuf>,
 }
 
 /// Reads the file of `--token-auth-file`; without the flag, an empty table.
 pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
-    let Some(path) = &shared.token_auth_file else { return Ok(TokenTable::default()) };
-    let text = std::fs::read(path).map_err(|source| RunError::File {
-        flag: "token-auth-file",
-        path: path.clone(),
-        source,
-    })?;
-    let table = TokenTable::parse(&text).map_err(|source| RunError::Tokens { path: path.clone(), source })?;
+    shared.token_auth_file.as_deref().map_or_else(|| Ok(TokenTable::default()), read_tokens)
+}
+
+/// Reads a file of static tokens.
+pub(super) fn read_tokens(path: &Path) -> Result<TokenTable, RunError> {
+    let unreadable = |source| RunError::File { flag: "token-auth-file", path: path.to_owned(), source };
+    let text = std::fs::read(path).map_err(unreadable)?;
+    let table =
+        TokenTable::parse(&text).map_err(|source| RunError::Tokens { path: path.to_owned(), source })?;
     for warning in table.warnings() {
         tracing::warn!(path = %path.display(), "token file: {warning}");
     }
@@ -150,8 +176,11 @@ pub(super) fn tls_files(
             return Err(RunError::Flags(reason.to_owned()));
         }
     };
+    super::front_proxy::headers(&shared.front_proxy)?;
     let client_authorities = shared.client_ca_file.clone().unwrap_or(authority);
-    Ok(TlsFiles { certificate, key, client_authorities, server_authority })
+    let (proxies, revocations) =
+        (super::front_proxy::files(&shared.front_proxy), shared.revocation.client_crl_file.clone());
+    Ok(TlsFiles { certificate, key, client_authorities, server_authority, proxies, revocations })
 }
 
 /// `HOST` of `HOST:PORT`, without brackets.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orch_proto::brand::ORCH;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
@@ -47,10 +48,13 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             authority: layout.peer_authority_certificate(),
             certificate: files.peer_certificate,
             key: files.peer_key,
+            revocations: shared.revocation.peer_crl_file.clone(),
         },
         tokens: tokens(shared)?,
         keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
         reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+        token_file: shared.token_auth_file.clone(),
+        front_proxy: shared.front_proxy.clone(),
         service_accounts: service_accounts::plan(
             &shared.service_accounts,
             layout.token_key(),
@@ -68,8 +72,10 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         space,
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
+        signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
         flow: super::flow::options(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

@@ -10,6 +10,7 @@ use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
+use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,9 +36,10 @@ pub(super) struct StoreMember {
 
 /// Loads the certificates of the peer port.
 pub(super) fn peer_tls(plan: &Plan) -> Result<PeerTls, RunError> {
-    let PeerFiles { authority, certificate, key } = &plan.peer_tls;
+    let PeerFiles { authority, certificate, key, revocations } = &plan.peer_tls;
     let (authority, chain, secret) = (read(authority)?, read(certificate)?, read(key)?);
-    PeerTls::from_pem(&authority, &chain, &secret, &plan.name)
+    let revoked = tls::load_revocations(revocations, OffsetDateTime::now_utc())?;
+    PeerTls::from_pem(&authority, &chain, &secret, &revoked, &plan.name)
         .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })
 }
 
@@ -171,14 +173,16 @@ fn node(plan: &Plan, listener: Option<&TcpListener>) -> Result<Peer, RunError> {
 
 /// Starts the task that reloads renewed certificates of the peer port.
 fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) {
-    let paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
+    let mut paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
+    paths.extend(files.revocations.iter().cloned());
     let reload = move || -> Result<(), RunError> {
         let (authority, chain, key) = (read(&files.authority)?, read(&files.certificate)?, read(&files.key)?);
-        tls.reload(&authority, &chain, &key)
+        let revoked = tls::load_revocations(&files.revocations, OffsetDateTime::now_utc())?;
+        tls.reload(&authority, &chain, &key, &revoked)
             .map_err(|source| RunError::PeerMaterial { path: files.certificate.clone(), source })
     };
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("peers", paths, reload, stop).await {
+        if let Err(error) = tls::follow("peer certificates", paths, reload, stop).await {
             tracing::warn!(%error, "renewed peer certificates are not taken up by themselves");
         }
     });

@@ -296,3 +296,41 @@ fn flags_of_tokens_and_plugins_are_checked() {
         refused(plan(flags), expected);
     }
 }
+
+#[test]
+fn configurations_of_access_are_checked_before_anything_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, kind: &str, text: &str| {
+        let path = directory.path().join(name);
+        let head = format!("apiVersion: apiserver.config.k8s.io/v1\nkind: {kind}\n");
+        std::fs::write(&path, format!("{head}{text}\n")).unwrap();
+        path.display().to_string()
+    };
+    let flags = format!("--data-dir {} --secure-port 0", directory.path().join("data").display());
+    let (authorization, authentication) = ("AuthorizationConfiguration", "AuthenticationConfiguration");
+    let no_name = write("1.yaml", authorization, "authorizers: [{type: RBAC}]");
+    refused(dev(&format!("{flags} --authorization-config {no_name}")), "authorizers[0].name: Required value");
+    let good = write("2.yaml", authorization, "authorizers: [{type: RBAC, name: a}]");
+    dev(&format!("{flags} --authorization-config {good}")).unwrap();
+    let both = format!("{flags} --authorization-config {good} --authorization-mode RBAC");
+    refused(dev(&both), "--authorization-config can not be specified when");
+    let anonymous =
+        write("3.yaml", authentication, "anonymous: {enabled: true, conditions: [{path: /livez}]}");
+    dev(&format!("{flags} --authentication-config {anonymous}")).unwrap();
+    let twice = format!("{flags} --authentication-config {anonymous} --anonymous-auth=true");
+    refused(dev(&twice), "--anonymous-auth flag cannot be set");
+    let plain = write("4.yaml", authentication, "jwt: [{issuer: {url: 'http://a.example', audiences: [a]}}]");
+    refused(dev(&format!("{flags} --authentication-config {plain}")), "URL scheme must be https");
+    let missing =
+        format!("{flags} --authentication-token-webhook-config-file {}/none", directory.path().display());
+    refused(dev(&missing), "--authentication-token-webhook-config-file");
+    let issuer = format!("{flags} --oidc-issuer-url http://a.example --oidc-client-id a");
+    refused(dev(&issuer), "URL scheme must be https");
+    refused(
+        serve(&format!(
+            "{} --name a --join h:1 --peer-address h:2 --authorization-mode AlwaysAllow",
+            certificates(&directory.path().join("certs"))
+        )),
+        "a member of a cluster never allows every request",
+    );
+}

@@ -14,6 +14,7 @@ use hyper_util::server::conn::auto::Builder;
 use orch_api::authn::{ClientCertificate, GROUP_MASTERS, Peer, USER_ADMIN};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::gather::gathered;
@@ -23,8 +24,12 @@ use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
+use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
 use crate::tls::Tls;
+
+/// Holder of the connections of all front proxies.
+const FRONT_PROXIES: &str = "system:front-proxies";
 
 /// The version of HTTP a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,8 @@ pub(super) enum ConnectionError {
     NoRequest,
     #[error("the client does not take its answer")]
     NotTaken,
+    #[error("the client's certificate was revoked, or its authority is no longer trusted")]
+    Revoked,
     #[error("HTTP: {0}")]
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -77,12 +84,13 @@ pub(super) enum ConnectionError {
 pub(super) async fn serve_tls<S: Answers>(
     stream: TcpStream,
     address: SocketAddr,
-    tls: Arc<Tls>,
+    mut tls: watch::Receiver<Arc<Tls>>,
     service: S,
     terms: Terms,
 ) -> Result<(), ConnectionError> {
     let stream = Stall::new(prepared(stream)?, limits::STALL_MAX);
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.server));
+    let settings = Arc::clone(&tls.borrow_and_update());
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
     let handshake =
         acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
     let stream = tokio::select! {
@@ -93,10 +101,17 @@ pub(super) async fn serve_tls<S: Answers>(
         stream.map_err(|_| ConnectionError::HandshakeTimeout)?.map_err(ConnectionError::Handshake)?;
     let session = stream.get_ref().1;
     let version = if session.alpn_protocol() == Some(b"h2") { Version::Two } else { Version::One };
-    let identified = tls.clients.identify(session.peer_certificates(), SystemTime::now());
-    let valid_for = identified.as_ref().and_then(|identified| identified.valid_for);
+    let identified = settings.clients.identify(session.peer_certificates(), SystemTime::now());
+    let is_front_proxy = identified.as_ref().is_some_and(|identified| identified.is_front_proxy);
+    let validity = Validity::of(session, identified.as_ref());
+    let ends = Validity::ended(validity, tls, settings.clients.clone());
     let certificate = identified.map(|identified| identified.certificate);
     let is_known = match &certificate {
+        // Its connections are no user's, and the cluster's own: they make room as late as administrators'.
+        _ if is_front_proxy => {
+            terms.place.hold_as(FRONT_PROXIES, true);
+            true
+        }
         // A certificate without a common name identifies no user.
         Some(Ok(ClientCertificate { common_name, organizations, .. })) if !common_name.is_empty() => {
             let is_administrator = organizations.iter().any(|group| group == GROUP_MASTERS);
@@ -105,14 +120,8 @@ pub(super) async fn serve_tls<S: Answers>(
         }
         _ => false,
     };
-    let peer = Arc::new(Peer { address, certificate, local_admin: false });
+    let peer = Arc::new(Peer { address, certificate, local_admin: false, is_front_proxy });
     let manner = Manner { version, is_known };
-    let ends = async move {
-        match valid_for {
-            Some(left) => tokio::time::sleep(left.min(limits::IDENTITY_MAX)).await,
-            None => std::future::pending().await,
-        }
-    };
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
         let send = |cx: &mut Context<'_>| gatherer.poll_send(cx);
@@ -156,7 +165,7 @@ async fn serve_local<S: Answers>(
     // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
     let stream = Stall::new(stream, limits::STALL_MAX);
-    let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+    let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
     serve_http(stream, sends_itself, manner, (peer, Some(door)), service, terms, std::future::pending()).await
 }
@@ -169,7 +178,7 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
 }
 
 /// Serves HTTP on `stream`. `poll_send` sends the bytes that a poll of the HTTP connection left in `stream`'s buffers;
-/// `ends` completes when the client's certificate expires.
+/// `ends` completes when the client's certificate expires or is revoked.
 async fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
@@ -177,7 +186,7 @@ async fn serve_http<S: Answers>(
     (peer, door): (Arc<Peer>, Option<Door>),
     service: S,
     terms: Terms,
-    ends: impl Future<Output = ()>,
+    ends: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError> {
     let Terms { place, waits, stopping } = terms;
     let pacing = Pacing::new(waits);
@@ -199,7 +208,11 @@ async fn serve_http<S: Answers>(
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
             () = pacing.not_taken() => return Err(ConnectionError::NotTaken),
-            () = ends => connection.as_mut().graceful_shutdown(),
+            ending = ends => match ending {
+                Ending::Expired => connection.as_mut().graceful_shutdown(),
+                // Requests under way are cut off, too: their sender is no longer trusted.
+                Ending::Revoked => return Err(ConnectionError::Revoked),
+            },
         }
         // The client's certificate has expired: requests under way may finish within `DRAIN_MAX`; a watch never would.
         tokio::time::timeout(limits::DRAIN_MAX, driven(connection, &mut streams, &mut poll_send))

@@ -21,6 +21,7 @@ mod serve;
 mod socket;
 mod stall;
 mod streams;
+mod validity;
 mod visitor;
 
 pub use listener::{BindError, bind};

@@ -156,7 +156,7 @@ fn connection<S: Answers>(
     terms: Terms,
 ) -> impl Future<Output = ()> + Send + 'static {
     let tls = match port {
-        Port::Tls { tls, .. } => Some(tls.current()),
+        Port::Tls { tls, .. } => Some(tls.subscribe()),
         Port::Plain { .. } | Port::Socket { .. } => None,
     };
     async move {

@@ -1,6 +1,8 @@
 //! A server on loopback ports, and real clients.
 
+mod identity;
 mod pace;
+mod smuggling;
 mod strangers;
 
 use std::convert::Infallible;
@@ -27,7 +29,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
-use crate::tls::{Reloader, TlsFiles};
+use crate::tls::tests::trust::revocation_list;
+use crate::tls::{ProxyFiles, Reloader, TlsFiles};
 
 /// Synchronizes the test with a request to `/slow`.
 #[derive(Default)]
@@ -61,6 +64,9 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
                 meeting.go_on.notified().await;
             }
             let peer = request.extensions().get::<Arc<Peer>>().expect("every request has a peer");
+            if request.uri().path() == "/proxy" {
+                return Ok(Response::new(Body::from(peer.is_front_proxy.to_string())));
+            }
             let certificate = match &peer.certificate {
                 None => "none".to_owned(),
                 Some(Ok(certificate)) => certificate.common_name.clone(),
@@ -74,6 +80,9 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
 struct Fixture {
     _directory: tempfile::TempDir,
     authority: Authority,
+    /// The authority of front proxies; the one of the name `front` is allowed.
+    proxies: Authority,
+    tls: Reloader,
     server: Server<axum::Router>,
     meeting: Arc<Meeting>,
     secure: SocketAddr,
@@ -95,11 +104,18 @@ fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
         std::fs::write(&path, text).unwrap();
         path
     };
+    let proxies = Authority::create("proxies", OffsetDateTime::now_utc()).unwrap();
+    let list = revocation_list(&authority, &pair, OffsetDateTime::now_utc()).pem().unwrap();
     let tls = Reloader::load(TlsFiles {
         certificate: write("server.crt", &pair.certificate),
         key: write("server.key", &pair.key),
         client_authorities: write("ca.crt", &authority.pair.certificate),
         server_authority: None,
+        proxies: Some(ProxyFiles {
+            authorities: write("proxies.crt", &proxies.pair.certificate),
+            allowed_names: vec!["front".to_owned()],
+        }),
+        revocations: vec![write("revoked.pem", &list)],
     })
     .unwrap();
     let meeting = Arc::new(Meeting::default());
@@ -108,9 +124,9 @@ fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let (listener, plain_listener) = (open(), open());
     let (secure, plain) = (listener.local_addr().unwrap(), plain_listener.local_addr().unwrap());
-    server.listen(Port::Tls { listener, tls });
+    server.listen(Port::Tls { listener, tls: tls.clone() });
     server.listen(Port::Plain { listener: plain_listener });
-    Fixture { _directory: directory, authority, server, meeting, secure, plain }
+    Fixture { _directory: directory, authority, proxies, tls, server, meeting, secure, plain }
 }
 
 impl Fixture {
@@ -176,6 +192,13 @@ impl Fixture {
             sender.send_request(request("/")).await.unwrap()
         };
         text(response).await
+    }
+
+    /// Revokes `pair` of the authority `of`, and nothing else.
+    fn revoke(&self, of: &Authority, pair: &Pair) {
+        let list = revocation_list(of, pair, OffsetDateTime::now_utc()).pem().unwrap();
+        std::fs::write(self._directory.path().join("revoked.pem"), list).unwrap();
+        self.tls.reload().unwrap();
     }
 
     async fn plain(&self) -> hyper::client::conn::http1::SendRequest<Empty<Bytes>> {

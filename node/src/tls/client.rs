@@ -8,7 +8,7 @@ use orch_api::authn::{CertificateFault, ClientCertificate};
 use orch_raft::transport::tonic::check_chain;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
@@ -21,10 +21,34 @@ use super::material::MaterialError;
 /// Subject attribute in which Kubernetes certificates carry a user's uid.
 const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
-/// The authorities whose client certificates identify users.
+/// The authorities whose client certificates identify users or front proxies, and the certificates that they revoked.
 #[derive(Clone, Debug)]
 pub struct ClientAuthorities {
+    users: Arc<dyn ClientCertVerifier>,
+    proxies: Option<ProxyAuthorities>,
+    /// Subjects of all authorities, by which clients choose the certificate that they present.
+    hints: Vec<DistinguishedName>,
+    /// Hash of the files: equal ones judge every certificate alike.
+    digest: [u8; 32],
+}
+
+/// The authorities of front proxies.
+#[derive(Clone, Debug)]
+struct ProxyAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Common names that a proxy's certificate may have; empty for any.
+    allowed_names: Vec<String>,
+}
+
+/// What [`ClientAuthorities`] are made of.
+#[derive(Debug)]
+pub struct TrustMaterial {
+    /// Authorities of users' certificates.
+    pub users: RootCertStore,
+    /// Authorities of front proxies, and the common names that are allowed (empty: any).
+    pub proxies: Option<(RootCertStore, Vec<String>)>,
+    /// Revocation lists of any of the authorities, the newest first.
+    pub revocations: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// A connection's client certificate after verification.
@@ -32,43 +56,118 @@ pub struct ClientAuthorities {
 pub struct Identified {
     /// The user it identifies, or the reason why it is invalid.
     pub certificate: Result<ClientCertificate, CertificateFault>,
+    /// Whether it is an allowed front proxy's.
+    pub is_front_proxy: bool,
     /// How long it stays valid. `None` for an invalid certificate.
     pub valid_for: Option<Duration>,
 }
 
+impl Identified {
+    /// Whether the certificate identified a user or a front proxy `before` and no longer does.
+    pub fn lost_since(&self, before: Verdict) -> bool {
+        let now = self.verdict();
+        before.is_user && !now.is_user || before.is_front_proxy && !now.is_front_proxy
+    }
+
+    /// What the certificate identifies.
+    pub fn verdict(&self) -> Verdict {
+        Verdict { is_user: self.certificate.is_ok(), is_front_proxy: self.is_front_proxy }
+    }
+}
+
+/// What a certificate identifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    is_user: bool,
+    is_front_proxy: bool,
+}
+
 impl ClientAuthorities {
-    /// Trusts certificates signed by one of `roots`, which must not be empty.
-    pub fn new(roots: RootCertStore) -> Result<ClientAuthorities, MaterialError> {
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
-            .allow_unauthenticated()
-            .build()
-            .map(|verifier| ClientAuthorities { verifier })
-            .map_err(|error| MaterialError::Setup { reason: error.to_string() })
+    /// Trusts certificates signed by one of the authorities in `material`; no set of authorities may be empty.
+    pub fn new(material: TrustMaterial) -> Result<ClientAuthorities, MaterialError> {
+        let TrustMaterial { users, proxies, revocations } = material;
+        let mut hash = Sha256::new();
+        hash_roots(&mut hash, &users);
+        for list in &revocations {
+            hash.update(list);
+        }
+        let mut hints = users.subjects();
+        let proxies = match proxies {
+            None => None,
+            Some((roots, allowed_names)) => {
+                hash_roots(&mut hash, &roots);
+                hints.extend(roots.subjects());
+                Some(ProxyAuthorities { verifier: verifier(roots, &revocations)?, allowed_names })
+            }
+        };
+        let users = verifier(users, &revocations)?;
+        Ok(ClientAuthorities { users, proxies, hints, digest: hash.finalize().into() })
+    }
+
+    /// Whether `other` judges every certificate as these do.
+    pub fn is_same_as(&self, other: &ClientAuthorities) -> bool {
+        self.digest == other.digest
     }
 
     /// The verifier for handshakes. It checks the proof of the private key only.
     pub(super) fn handshake(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(KeyProof { verifier: Arc::clone(&self.verifier) })
+        Arc::new(KeyProof { verifier: Arc::clone(&self.users), hints: self.hints.clone() })
     }
 
     /// Verifies the chain that a client presented, its own certificate first. `None` if it presented none.
     pub fn identify(&self, presented: Option<&[CertificateDer<'_>]>, now: SystemTime) -> Option<Identified> {
         let (end, intermediates) = presented?.split_first()?;
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let verified = check_chain(end, intermediates)
-            .and_then(|()| {
-                let now = UnixTime::since_unix_epoch(since);
-                self.verifier.verify_client_cert(end, intermediates, now)
-            })
-            .map_err(|error| error.to_string())
-            .and_then(|_| subject(end, since));
-        Some(match verified {
-            Ok((certificate, valid_for)) => {
-                Identified { certificate: Ok(certificate), valid_for: Some(valid_for) }
-            }
-            Err(fault) => Identified { certificate: Err(CertificateFault(fault)), valid_for: None },
-        })
+        let verify = |verifier: &Arc<dyn ClientCertVerifier>| {
+            let now = UnixTime::since_unix_epoch(since);
+            check_chain(end, intermediates)
+                .and_then(|()| verifier.verify_client_cert(end, intermediates, now))
+                .map_err(|error| error.to_string())
+                .and_then(|_| subject(end, since))
+        };
+        // A certificate that names no allowed proxy is an ordinary client's.
+        let proxy = self.proxies.as_ref().and_then(|proxies| {
+            verify(&proxies.verifier).ok().filter(|(certificate, _)| proxies.allow(&certificate.common_name))
+        });
+        let is_front_proxy = proxy.is_some();
+        let proxy_valid_for = proxy.map(|(_, valid_for)| valid_for);
+        let (certificate, valid_for) = match verify(&self.users) {
+            Ok((certificate, valid_for)) => (Ok(certificate), Some(valid_for)),
+            Err(fault) => (Err(CertificateFault(fault)), proxy_valid_for),
+        };
+        Some(Identified { certificate, is_front_proxy, valid_for })
     }
+}
+
+impl ProxyAuthorities {
+    fn allow(&self, common_name: &str) -> bool {
+        // few: the names that a flag gives.
+        self.allowed_names.is_empty() || self.allowed_names.iter().any(|allowed| allowed == common_name)
+    }
+}
+
+/// A verifier of client certificates that `roots` signed and `revocations` do not name. Certificates of authorities without
+/// a list pass.
+fn verifier(
+    roots: RootCertStore,
+    revocations: &[CertificateRevocationListDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, MaterialError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
+        .allow_unauthenticated()
+        .with_crls(revocations.iter().cloned())
+        .allow_unknown_revocation_status()
+        .build()
+        .map_err(|error| MaterialError::Setup { reason: error.to_string() })
+}
+
+fn hash_roots(hash: &mut Sha256, roots: &RootCertStore) {
+    for anchor in &roots.roots {
+        hash.update(&anchor.subject);
+        hash.update(&anchor.subject_public_key_info);
+        hash.update(anchor.name_constraints.as_deref().unwrap_or_default());
+    }
+    // Separates the sets: a root moved from one to the other changes the hash.
+    hash.update([0]);
 }
 
 /// Reads a verified certificate's subject, and how long it stays valid at `since` the Unix epoch.
@@ -103,6 +202,7 @@ pub(super) fn subject(
 #[derive(Debug)]
 struct KeyProof {
     verifier: Arc<dyn ClientCertVerifier>,
+    hints: Vec<DistinguishedName>,
 }
 
 impl ClientCertVerifier for KeyProof {
@@ -111,7 +211,7 @@ impl ClientCertVerifier for KeyProof {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.verifier.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(

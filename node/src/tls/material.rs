@@ -30,7 +30,7 @@ pub enum MaterialError {
     Empty {
         /// The file.
         path: PathBuf,
-        /// `certificate` or `private key`.
+        /// `certificate`, `private key` or `revocation list`.
         expected: &'static str,
     },
     /// A certificate or key in the file is damaged or of an unknown kind.
@@ -38,7 +38,7 @@ pub enum MaterialError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// `certificate` or `private key`.
+        /// `certificate`, `private key` or `revocation list`.
         what: &'static str,
         /// The parser's error.
         reason: String,
@@ -76,6 +76,18 @@ pub enum MaterialError {
         authorities: PathBuf,
         /// The verifier's error.
         reason: String,
+    },
+    /// An authority is of clients and of front proxies, and no name of proxies is given: as in the reference.
+    #[error(
+        "--requestheader-client-ca-file ({proxies}) and --client-ca-file ({users}) contain overlapping certificates; \
+         --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
+         authenticating proxy headers for arbitrary users"
+    )]
+    SharedAuthority {
+        /// Authorities of front proxies.
+        proxies: PathBuf,
+        /// Authorities of clients.
+        users: PathBuf,
     },
     /// The TLS library refuses the combination.
     #[error("cannot set up TLS: {reason}")]
@@ -161,7 +173,7 @@ impl ServerPair {
     }
 }
 
-fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
+pub(super) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
     let text = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| malformed(path, &error))?;
@@ -177,7 +189,7 @@ fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, MaterialError> {
         .map_err(|_| MaterialError::Empty { path: path.to_owned(), expected: "private key" })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, MaterialError> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, MaterialError> {
     std::fs::read(path).map_err(|source| MaterialError::Unreadable { path: path.to_owned(), source })
 }
 

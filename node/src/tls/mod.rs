@@ -6,16 +6,21 @@
 //! In the handshake only the proof of the client's private key is verified, not its certificate. The listener calls
 //! [`ClientAuthorities::identify`] afterwards, also on resumed sessions. So a client with an expired certificate gets a
 //! 401 with a `Status` instead of a TLS alert, and may still present a token.
+//!
+//! Open connections learn of a reload ([`Reloader::subscribe`]): one whose certificate was revoked, or whose authority
+//! is no longer trusted, ends.
 
 mod client;
 mod material;
 mod reload;
+mod revocation;
 mod settings;
 
-pub use client::{ClientAuthorities, Identified};
+pub use client::{ClientAuthorities, Identified, TrustMaterial, Verdict};
 pub use material::{MaterialError, ServerPair, load_authorities, load_pair};
 pub use reload::{Reloader, follow};
-pub use settings::{Tls, TlsFiles};
+pub use revocation::load_revocations;
+pub use settings::{ProxyFiles, Tls, TlsFiles};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! Reloads renewed certificates while the server runs; later connections use them.
+//! Reloads renewed certificates and revocation lists while the server runs; later connections use them.
 //!
 //! The files' modification times are checked every 30 seconds, and on SIGHUP all files are read at once. If they do not
 //! load, the old certificates stay in use and a warning is logged.
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
 use time::OffsetDateTime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::material::MaterialError;
@@ -23,35 +23,43 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Reloader {
     files: Arc<TlsFiles>,
-    current: Arc<ArcSwap<Tls>>,
+    current: Arc<watch::Sender<Arc<Tls>>>,
 }
 
 impl Reloader {
     /// Loads `files` for the first time.
     pub fn load(files: TlsFiles) -> Result<Reloader, MaterialError> {
         let tls = Tls::load(&files, OffsetDateTime::now_utc())?;
-        Ok(Reloader { files: Arc::new(files), current: Arc::new(ArcSwap::from_pointee(tls)) })
+        Ok(Reloader { files: Arc::new(files), current: Arc::new(watch::Sender::new(Arc::new(tls))) })
     }
 
     /// The settings for a new connection.
     pub fn current(&self) -> Arc<Tls> {
-        self.current.load_full()
+        self.current.borrow().clone()
+    }
+
+    /// The settings of later reloads, for a connection that was made under [`Reloader::current`] ones.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Tls>> {
+        self.current.subscribe()
     }
 
     /// Reads the files again. On failure the old settings stay.
     pub fn reload(&self) -> Result<(), MaterialError> {
-        self.current.store(Arc::new(Tls::load(&self.files, OffsetDateTime::now_utc())?));
+        self.current.send_replace(Arc::new(Tls::load(&self.files, OffsetDateTime::now_utc())?));
         Ok(())
     }
 
     /// The files whose change causes a reload.
     pub fn files(&self) -> Vec<PathBuf> {
-        let TlsFiles { certificate, key, client_authorities, server_authority } = &*self.files;
-        [certificate, key, client_authorities].into_iter().chain(server_authority).cloned().collect()
+        let TlsFiles { certificate, key, client_authorities, server_authority, proxies, revocations } =
+            &*self.files;
+        let proxies = proxies.iter().map(|proxies| &proxies.authorities);
+        let always = [certificate, key, client_authorities].into_iter();
+        always.chain(server_authority).chain(proxies).chain(revocations).cloned().collect()
     }
 }
 
-/// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` names the port in the log.
+/// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` names the files in the log.
 pub async fn follow<E: std::error::Error>(
     what: &'static str,
     files: Vec<PathBuf>,
@@ -66,10 +74,10 @@ pub async fn follow<E: std::error::Error>(
             continue;
         }
         match reload() {
-            Ok(()) => tracing::info!(what, "certificates reloaded"),
+            Ok(()) => tracing::info!(what, "reloaded"),
             Err(error) => {
                 let error = Causes(&error);
-                tracing::warn!(what, %error, "certificates not reloaded, the old ones stay in use");
+                tracing::warn!(what, %error, "not reloaded, what was loaded before stays in use");
             }
         }
         seen = stamps;

@@ -1,18 +1,20 @@
 //! Builds the TLS settings from files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::SingleCertAndKey;
+use rustls::{RootCertStore, ServerConfig};
 use time::OffsetDateTime;
 
-use super::client::ClientAuthorities;
-use super::material::{MaterialError, load_authorities, load_pair};
+use super::client::{ClientAuthorities, TrustMaterial};
+use super::material::{MaterialError, load_authorities, load_certificates, load_pair};
+use super::revocation::load_revocations;
 
 /// The files of a TLS port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Server certificate, then its intermediates.
     pub certificate: PathBuf,
@@ -23,6 +25,19 @@ pub struct TlsFiles {
     /// Authority that must have signed the server certificate; `None` for a certificate from flags, which any authority
     /// may have signed.
     pub server_authority: Option<PathBuf>,
+    /// Authorities of front proxies; `None` where none is trusted.
+    pub proxies: Option<ProxyFiles>,
+    /// Revocation lists of the authorities of clients and front proxies.
+    pub revocations: Vec<PathBuf>,
+}
+
+/// The front proxies that are trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxyFiles {
+    /// Their authorities.
+    pub authorities: PathBuf,
+    /// Common names that their certificates may have; empty for any.
+    pub allowed_names: Vec<String>,
 }
 
 /// TLS settings of a port.
@@ -32,6 +47,46 @@ pub struct Tls {
     pub server: Arc<ServerConfig>,
     /// Authorities of client certificates.
     pub clients: ClientAuthorities,
+    /// Certificates of the authorities of clients, to be announced.
+    pub client_authorities: Vec<CertificateDer<'static>>,
+    /// Those of front proxies; empty where none is trusted.
+    pub proxy_authorities: Vec<CertificateDer<'static>>,
+}
+
+impl TlsFiles {
+    /// Reads the authorities and the revocation lists.
+    fn trust(&self, now: OffsetDateTime) -> Result<TrustMaterial, MaterialError> {
+        let users = load_authorities(&self.client_authorities, now)?;
+        let proxies = match &self.proxies {
+            None => None,
+            Some(ProxyFiles { authorities, allowed_names }) => {
+                let roots = load_authorities(authorities, now)?;
+                if allowed_names.is_empty() {
+                    require_apart(&users, &self.client_authorities, &roots, authorities)?;
+                }
+                Some((roots, allowed_names.clone()))
+            }
+        };
+        Ok(TrustMaterial { users, proxies, revocations: load_revocations(&self.revocations, now)? })
+    }
+}
+
+/// Refuses an authority of both clients and proxies where any name is allowed: every client could name any user.
+fn require_apart(
+    users: &RootCertStore,
+    users_path: &Path,
+    proxies: &RootCertStore,
+    proxies_path: &Path,
+) -> Result<(), MaterialError> {
+    // few: the authorities of two files of the operator.
+    let is_shared = proxies.roots.iter().any(|root| users.roots.contains(root));
+    match is_shared {
+        false => Ok(()),
+        true => Err(MaterialError::SharedAuthority {
+            proxies: proxies_path.to_owned(),
+            users: users_path.to_owned(),
+        }),
+    }
 }
 
 impl Tls {
@@ -42,7 +97,7 @@ impl Tls {
         if let Some(authority) = &files.server_authority {
             pair.check_signed_by(&load_authorities(authority, now)?, authority, now)?;
         }
-        let clients = ClientAuthorities::new(load_authorities(&files.client_authorities, now)?)?;
+        let clients = ClientAuthorities::new(files.trust(now)?)?;
         let mut server = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| setup(&error))?
@@ -53,6 +108,12 @@ impl Tls {
         // no session.
         server.ticketer = Ticketer::new().map_err(|error| setup(&error))?;
         server.send_tls13_tickets = 1;
-        Ok(Tls { server: Arc::new(server), clients })
+        let proxies = files.proxies.as_ref().map(|proxies| load_certificates(&proxies.authorities));
+        Ok(Tls {
+            server: Arc::new(server),
+            clients,
+            client_authorities: load_certificates(&files.client_authorities)?,
+            proxy_authorities: proxies.transpose()?.unwrap_or_default(),
+        })
     }
 }

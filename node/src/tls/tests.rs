@@ -1,5 +1,7 @@
 //! Refusals of wrong files with their reasons, and verification of client certificates.
 
+pub(crate) mod trust;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, SystemTime};
 
@@ -46,6 +48,7 @@ impl Files {
             key,
             client_authorities: authority.clone(),
             server_authority: Some(authority),
+            ..TlsFiles::default()
         }
     }
 }

@@ -28,7 +28,7 @@ fn seconds_between(then: &str, now: &str) -> Option<i64> {
 }
 
 /// A duration in two or three significant figures.
-fn human_duration(seconds: i64) -> String {
+pub(crate) fn human_duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;

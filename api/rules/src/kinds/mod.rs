@@ -4,6 +4,7 @@
 
 pub mod age;
 pub mod batch;
+pub mod certificate_signing_request;
 pub mod config_map;
 pub mod disruption_budget;
 pub mod event;
@@ -13,12 +14,14 @@ pub mod namespace;
 pub mod networking;
 pub mod node;
 mod object_meta;
+pub mod persistent_volume;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
 pub mod review;
 pub mod secret;
 pub mod service_account;
+pub mod storage;
 pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -30,15 +33,20 @@ use std::sync::Arc;
 
 pub use crate::Action;
 pub use orch_schema::NameRule;
-pub use strategy::{Cell, Context, Plain, Strategy};
+pub use strategy::{Cell, Context, Plain, Requester, Strategy};
 
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
+        "certificatesigningrequests.certificates" => {
+            Arc::new(certificate_signing_request::CertificateSigningRequest)
+        }
         "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
         "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
         "configmaps" => Arc::new(config_map::ConfigMap),
         "cronjobs.batch" => Arc::new(batch::CronJob),
+        "csidrivers.storage" => Arc::new(storage::CsiDriver),
+        "csinodes.storage" => Arc::new(storage::CsiNode),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
         "events" => Arc::new(event::Event),
@@ -51,6 +59,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
         "nodes" => Arc::new(node::Node),
         "persistentvolumeclaims" => Arc::new(volume_claim::PersistentVolumeClaim),
+        "persistentvolumes" => Arc::new(persistent_volume::PersistentVolume),
         "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
         "pods" => Arc::new(pod::Pod),
         "prioritylevelconfigurations.flowcontrol.apiserver" => {
@@ -68,7 +77,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "serviceaccounts" => Arc::new(service_account::ServiceAccount),
         "serviceaccounts/token" => Arc::new(token_request::TokenRequest),
         "statefulsets.apps" => Arc::new(workload::StatefulSet),
+        "storageclasses.storage" => Arc::new(storage::StorageClass),
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
+        "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
         _ => return None,
     })
 }
@@ -79,10 +90,13 @@ mod tests {
 
     /// The kinds with a strategy, by storage resource: plural name and group without its domain.
     const SERVED: &[&str] = &[
+        "certificatesigningrequests.certificates",
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",
         "configmaps",
         "cronjobs.batch",
+        "csidrivers.storage",
+        "csinodes.storage",
         "daemonsets.apps",
         "deployments.apps",
         "events",
@@ -95,6 +109,7 @@ mod tests {
         "networkpolicies.networking",
         "nodes",
         "persistentvolumeclaims",
+        "persistentvolumes",
         "poddisruptionbudgets.policy",
         "pods",
         "priorityclasses.scheduling",
@@ -109,8 +124,10 @@ mod tests {
         "serviceaccounts",
         "serviceaccounts/token",
         "statefulsets.apps",
+        "storageclasses.storage",
         "subjectaccessreviews.authorization",
         "tokenreviews.authentication",
+        "volumeattachments.storage",
     ];
 
     #[test]

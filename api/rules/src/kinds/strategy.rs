@@ -3,6 +3,8 @@
 //! Owns the interface between the request pipeline and a kind. A strategy never reads the store, the clock or the
 //! network: its input comes in as arguments, its decisions go out as results.
 
+use std::collections::BTreeMap;
+
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
@@ -20,12 +22,25 @@ pub struct Context<'a> {
     pub namespace: &'a str,
     /// Operation of the request on the object.
     pub action: Action,
-    /// Name of the authenticated user.
-    pub user: &'a str,
+    /// The authenticated user.
+    pub user: Requester<'a>,
     /// Time of the request, RFC 3339 with second precision.
     pub now: &'a str,
     /// The object of a create has labels from its client, before defaults.
     pub labels_given: bool,
+}
+
+/// The user of a request, for kinds that record who made an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Requester<'a> {
+    /// Unique name.
+    pub name: &'a str,
+    /// Tells apart users that had the same name; empty where the credential carries none.
+    pub uid: &'a str,
+    /// Groups, in the credential's order.
+    pub groups: &'a [String],
+    /// Further attributes by key.
+    pub extra: &'a BTreeMap<String, Vec<String>>,
 }
 
 /// One cell of a table row before it is printed.

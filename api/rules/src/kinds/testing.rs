@@ -1,10 +1,12 @@
 //! Drives one strategy in tests as the pipeline would.
 
+use std::collections::BTreeMap;
+
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::{Context, Strategy};
+use crate::kinds::{Context, Requester, Strategy};
 use crate::validate::FieldError;
 use crate::validate::tree::{Tree, child_mut, set_default};
 
@@ -14,7 +16,7 @@ pub(crate) const CONTEXT: Context<'static> = Context {
     group: "",
     namespace: "ns",
     action: Action::Object,
-    user: "me",
+    user: Requester { name: "me", uid: "", groups: &[], extra: &BTreeMap::new() },
     now: "2026-01-02T03:04:05Z",
     labels_given: true,
 };

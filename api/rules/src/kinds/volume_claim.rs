@@ -195,8 +195,9 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     errors
 }
 
-fn access_modes(status: &Value) -> String {
-    let given = status.texts("accessModes");
+/// The access modes of a claim's status or a volume's spec as tables show them: `RWO,ROX`.
+pub(super) fn access_modes(of: &Value) -> String {
+    let given = of.texts("accessModes");
     let order = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
     let short = |mode: &&str| ACCESS_MODES.iter().find(|(name, _)| name == mode).map(|(_, short)| *short);
     order.iter().filter(|mode| given.contains(mode)).filter_map(short).collect::<Vec<_>>().join(",")

@@ -142,6 +142,14 @@ impl FieldSelector {
         terms.collect()
     }
 
+    /// Whether a term of the query parameter's text requires by equality that `field` has `value`, whatever the kind's
+    /// fields are. Text that cannot be parsed requires nothing.
+    pub fn does_require(text: &str, field: &str, value: &str) -> bool {
+        let terms = FieldSelector::terms_of(text).unwrap_or_default();
+        // once: one pass over the terms of a selector.
+        terms.iter().any(|term| term.is_equal && term.field == field && term.value == value)
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()
@@ -284,6 +292,23 @@ mod tests {
         let node = field("spec.nodeName", Some("spec.host"));
         let declared = &[node, field("status.phase", None), field("withheld", None)];
         FieldSelector::parse(text, SelectableFields { declared, namespaced: true })
+    }
+
+    #[test]
+    fn a_field_is_required_by_any_term_of_equality() {
+        for (text, expected) in [
+            ("spec.nodeName=n", true),
+            ("spec.nodeName==n,status.phase!=Failed", true),
+            ("status.phase=Running,spec.nodeName=n", true),
+            ("spec.nodeName!=n", false),
+            ("spec.nodeName=m", false),
+            ("spec.nodeNames=n", false),
+            ("spec.nodeName=n,broken", false),
+            ("spec.nodeName=n,x=\\y", false),
+            ("", false),
+        ] {
+            assert_eq!(FieldSelector::does_require(text, "spec.nodeName", "n"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use self::escalation::{Uncovered, covers};
 pub use self::policy::{
     CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
 };
-pub use self::rules::{ALL, Asked, PolicyRule};
+pub use self::rules::{ALL, Asked, PolicyRule, Rule};
 use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
 use crate::authn::User;

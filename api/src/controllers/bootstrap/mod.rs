@@ -15,7 +15,7 @@ use orch_raft::{State, Store};
 use orch_schema::json;
 use orch_schema::value::Value;
 
-pub(crate) use self::roles::are_there as has_roles;
+pub(crate) use self::roles::{are_there as has_roles, default_rules};
 use super::client::{Client, any_changed, is_overtaken};
 use crate::error::ApiError;
 

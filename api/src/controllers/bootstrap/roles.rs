@@ -37,6 +37,14 @@ pub(crate) fn are_there(state: &State) -> bool {
     state.collection(CLUSTER_ROLES).get(LAST).is_some()
 }
 
+/// The rules of the default cluster role `name`; empty where there is no such role.
+pub(crate) fn default_rules(brand: &Brand, name: &str) -> Vec<PolicyRule> {
+    let all = wanted(brand).unwrap_or_default();
+    // once: the roles are read when a node starts.
+    let role = all.iter().find(|wanted| wanted.storage == CLUSTER_ROLES && wanted.path == name);
+    role.into_iter().flat_map(|wanted| wanted.object.items("rules")).map(PolicyRule::of).collect()
+}
+
 /// Creates what is absent and completes what is there.
 ///
 /// # Errors

@@ -39,15 +39,15 @@ fn replay(scenario: &Value) -> usize {
             let agent = step["headers"]["User-Agent"].as_str().unwrap_or("vectors");
             let manager = query.split('&').find_map(|pair| pair.strip_prefix("fieldManager="));
             let manager = manager.unwrap_or_else(|| agent.split('/').next().unwrap());
-            let has_status = schema()
-                .resources()
-                .iter()
-                .any(|r| r.type_id == root && r.subresources.iter().any(|s| *s.name == *"status"));
-            let (subresource, reset) = match (path.ends_with("/status"), has_status) {
+            let resource = schema().resources().iter().find(|resource| resource.type_id == root);
+            let has_status = resource.is_some_and(|resource| resource.subresource("status").is_some());
+            let rules = resource.map(|resource| resource.rules.clone()).unwrap_or_default();
+            let (subresource, mut reset) = match (path.ends_with("/status"), has_status) {
                 (true, _) => ("status", vec!["spec".to_owned()]),
                 (false, true) => ("", vec!["status".to_owned()]),
                 (false, false) => ("", Vec::new()),
             };
+            reset.extend(if subresource.is_empty() { rules.object_resets } else { rules.status_resets });
             let reset = &reset[..];
             let mut new = body.clone();
             let expected = new["metadata"].as_object_mut().unwrap().shift_remove("managedFields").unwrap();

@@ -1,7 +1,9 @@
 //! The API over one state machine in memory, called as an HTTP service: no socket, no disk, virtual time.
 
 mod access;
+mod audits;
 mod collections;
+mod credentials;
 mod described;
 mod dry_runs;
 mod flow;
@@ -14,6 +16,7 @@ mod routes;
 mod snapshots;
 mod streams;
 mod tokens;
+mod traversal;
 mod unknown_outcomes;
 mod uploads;
 mod watches;
@@ -109,7 +112,7 @@ impl Server {
         let stopping = CancellationToken::new();
         let router = api(store.clone(), clock.clone(), features, stopping.clone()).router();
         let address = "127.0.0.1:1".parse().unwrap();
-        let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+        let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
         let server = Server { router, store, clock, stopping, peer };
         server.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         server

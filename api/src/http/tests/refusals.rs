@@ -100,7 +100,12 @@ async fn no_path_is_served_under_another_spelling_with_empty_segments() {
     }
     assert_eq!(server.get("/readyz/store/x").await.code, 404);
     let address = "127.0.0.1:1".parse().unwrap();
-    server.peer = std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    server.peer = std::sync::Arc::new(crate::authn::Peer {
+        address,
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     for path in paths {
         assert_eq!(server.get(path).await.code, 401, "{path}");
     }
@@ -321,7 +326,12 @@ async fn unknown_fields_are_warned_of_in_headers() {
 async fn nobody_is_let_in_without_credentials() {
     let mut server = with_roles().await;
     let address = "127.0.0.1:1".parse().unwrap();
-    server.peer = std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    server.peer = std::sync::Arc::new(crate::authn::Peer {
+        address,
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     for path in ["/api/v1/nodes", "/apis", "/nope"] {
         let answered = server.get(path).await;
         assert_eq!(
@@ -362,7 +372,8 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
             assert_eq!(user.name, USER_ADMIN);
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        let peer = Arc::new(Peer { address: "127.0.0.1:1".parse().unwrap(), certificate: None, local_admin });
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Arc::new(Peer { address, certificate: None, local_admin, is_front_proxy: false });
         let request = http::Request::builder().uri(&path).extension(peer).extension(admission);
         let response = server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(accepted.load(Ordering::Relaxed), users, "{path}");

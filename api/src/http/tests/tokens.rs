@@ -9,6 +9,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::{Answered, Server};
+use crate::audit::Auditor;
 use crate::authn::bootstrap_token::BootstrapTokens;
 use crate::authn::service_account::testing::{accounts, elliptic};
 use crate::authn::service_account::{Keys, ServiceAccounts, Settings};
@@ -20,11 +21,18 @@ use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/ns/serviceaccounts";
-const WHO: &str = "/apis/authentication.orch.io/v1/selfsubjectreviews";
 
 impl Server {
     /// A server with the account `robot`, whose tokens have these settings, and with bootstrap tokens.
     async fn with_tokens(change: impl FnOnce(&mut Settings)) -> Server {
+        Server::with_tokens_audited(change, None).await
+    }
+
+    /// The same, audited by `auditor` if there is one.
+    pub(super) async fn with_tokens_audited(
+        change: impl FnOnce(&mut Settings),
+        auditor: Option<Arc<Auditor>>,
+    ) -> Server {
         let server = Server::new().await;
         let mut settings = accounts(elliptic()).settings().clone();
         change(&mut settings);
@@ -36,30 +44,30 @@ impl Server {
         let features = Features::default();
         let pipeline =
             Pipeline::new(server.store.clone(), registry, key, server.clock.clone(), features, gate);
-        let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
+        let api = Api::new(Arc::new(pipeline), server.stopping.clone());
+        let router = api.audited_by(auditor).router();
         let server = Server { router, ..server };
         server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
         server
     }
 
-    async fn request_token(&self, spec: Value) -> Answered {
+    pub(super) async fn request_token(&self, spec: Value) -> Answered {
         let request =
             json!({"apiVersion": "authentication.orch.io/v1", "kind": "TokenRequest", "spec": spec});
         let path = format!("{ACCOUNTS}/robot/token");
         self.send(Method::POST, &path, &[], Body::from(request.to_string())).await
     }
 
-    /// The name of the user who holds `token`, or the code of the refusal.
+    /// The name of the user who holds `token`, as the refusal of a request tells it; or the code of another answer.
     async fn holder(&self, token: &str) -> Result<String, u16> {
         let authorization = format!("Bearer {token}");
-        let body = json!({"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"});
         let headers = [("authorization", authorization.as_str())];
-        let answered = self.send(Method::POST, WHO, &headers, Body::from(body.to_string())).await;
-        if answered.code != 201 {
+        let answered = self.send(Method::GET, super::MAPS, &headers, Body::empty()).await;
+        if answered.code != 403 {
             return Err(answered.code.as_u16());
         }
-        let name = answered.json()["status"]["userInfo"]["username"].as_str().map(str::to_owned);
-        Ok(name.unwrap_or_default())
+        let message = answered.json()["message"].as_str().unwrap_or_default().to_owned();
+        Ok(message.split('"').nth(1).unwrap_or_default().to_owned())
     }
 }
 

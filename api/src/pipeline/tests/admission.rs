@@ -200,11 +200,15 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
         names,
         [
             "NamespaceLifecycle",
+            "NodeRestriction",
             "TaintNodesByCondition",
             "Priority",
             "DefaultTolerationSeconds",
             "DefaultStorageClass",
             "StorageObjectInUseProtection",
+            "CertificateApproval",
+            "CertificateSigning",
+            "CertificateSubjectRestriction",
             "DefaultIngressClass",
             "RoleEscalation",
         ]

@@ -3,6 +3,7 @@
 //! Owns the file's form (`AuthenticationConfiguration`), its checks in the reference's words, and the objects of
 //! `orch_api` that are made of it.
 
+mod flags;
 mod form;
 mod mappings;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use orch_api::authn::jwt::{Issuer, IssuerSettings, KeySource, KeySourceSettings, Rules};
 use orch_api::egress::{Reach, Scheme, Url};
 
+pub use self::flags::of_flags;
 use self::form::{File, FileAnonymous, FileIssuer};
 use self::mappings::{claim_rules, mappings, user_rules};
 use super::faults::{self, Faults, FileFault};

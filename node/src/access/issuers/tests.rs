@@ -1,6 +1,7 @@
 //! Configurations of issuers that are refused, by field, and some that are not.
 
 use super::*;
+use crate::cli::OidcArgs;
 
 /// A valid configuration in which `from` is replaced by `to`: `valid`, or its faults.
 fn checked(from: &str, to: &str) -> String {
@@ -159,4 +160,42 @@ fn two_issuers_have_different_urls() {
     let file = faults::parse(&text, "AuthenticationConfiguration", &VERSIONS).unwrap();
     let told = check(file, &[]).map(drop).unwrap_err().to_string();
     assert_eq!(told, "jwt[1].issuer.url: Duplicate value: \"https://a.example\"");
+}
+
+#[test]
+fn flags_describe_an_issuer_with_the_references_defaults() {
+    let flags = |claim: Option<&str>, url: &str| OidcArgs {
+        oidc_issuer_url: Some(url.to_owned()),
+        oidc_client_id: Some("a".to_owned()),
+        oidc_username_claim: claim.map(str::to_owned),
+        oidc_required_claim: Some("hd=example.com,t=1".parse().unwrap()),
+        ..OidcArgs::default()
+    };
+    let made = |flags: &OidcArgs| of_flags(flags, None, &["https://own.example".to_owned()]);
+    assert!(made(&OidcArgs::default()).unwrap().is_none());
+    assert_eq!(made(&flags(None, "https://a.example")).unwrap().unwrap().issuers.len(), 1);
+    for (url, told) in [
+        (
+            "http://a.example",
+            "jwt[0].issuer.url: Invalid value: \"http://a.example\": URL scheme must be https",
+        ),
+        ("https://own.example", "URL must not overlap with disallowed issuers"),
+    ] {
+        let refused = made(&flags(Some("email"), url)).map(drop).unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    }
+    for (claim, prefix, expected) in [
+        (None, None, "https://a.example#"),
+        (Some("email"), None, ""),
+        (None, Some("-"), ""),
+        (Some("email"), Some("p:"), "p:"),
+    ] {
+        let flags = OidcArgs {
+            oidc_username_claim: claim.map(str::to_owned),
+            oidc_username_prefix: prefix.map(str::to_owned),
+            ..flags(None, "https://a.example")
+        };
+        assert_eq!(flags::username_prefix(&flags), expected, "{claim:?} {prefix:?}");
+    }
+    assert!("hd".parse::<crate::cli::RequiredClaims>().is_err());
 }

@@ -23,7 +23,8 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower::Service;
 
-use super::tls::PeerTls;
+use super::revocable::Revocable;
+use super::tls::{PeerTls, owned};
 use super::{CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW_BYTES};
 
 /// Origin in every request. It is not resolved: the connection exists already.
@@ -79,13 +80,18 @@ fn endpoint() -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-async fn dial(tls: &PeerTls, name: &Arc<str>, address: &str) -> io::Result<TlsStream<TcpStream>> {
+/// A connection to a peer, over TLS.
+type PeerStream = Revocable<TlsStream<TcpStream>>;
+
+async fn dial(tls: &PeerTls, name: &Arc<str>, address: &str) -> io::Result<PeerStream> {
     let tcp = dial_tcp(address).await?;
     let expected = (!name.is_empty()).then(|| Arc::clone(name));
     let config = tls.client(expected).map_err(io::Error::other)?;
     // Neither sent nor compared: the verifier knows the expected name.
     let server = ServerName::try_from("peer.orch").map_err(io::Error::other)?;
-    TlsConnector::from(Arc::new(config)).connect(server, tcp).await
+    let io = TlsConnector::from(Arc::new(config)).connect(server, tcp).await?;
+    let chain = io.get_ref().1.peer_certificates().map(owned);
+    Ok(Revocable::new(io, tls.clone(), chain))
 }
 
 /// Connects to the first address that answers. Attempts overlap (as in RFC 8305): an address that drops packets delays the
@@ -131,10 +137,10 @@ pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Hands out one connection.
-struct Once(Option<TlsStream<TcpStream>>);
+struct Once(Option<PeerStream>);
 
 impl Service<Uri> for Once {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Response = TokioIo<PeerStream>;
     type Error = Spent;
     type Future = BoxFuture<'static, Result<Self::Response, Spent>>;
 

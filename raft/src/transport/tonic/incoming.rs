@@ -23,7 +23,8 @@ use tonic::transport::server::{Connected, TcpIncoming};
 use super::TCP_KEEPALIVE;
 use super::identity::peer_name_of;
 use super::places::{NamedPlace, Places, STRANGERS_MAX, StrangersPlace};
-use super::tls::PeerTls;
+use super::revocable::Revocable;
+use super::tls::{PeerTls, owned};
 use crate::warnings::WarningLimit;
 
 /// Connections without a proved name: those with a place, and those that just lost theirs.
@@ -44,7 +45,7 @@ pub(super) struct PeerInfo {
 
 /// A connection whose peer has proved its name.
 pub(super) struct PeerConnection {
-    io: TlsStream<TcpStream>,
+    io: Revocable<TlsStream<TcpStream>>,
     info: PeerInfo,
     _place: NamedPlace,
 }
@@ -152,7 +153,11 @@ async fn name(
         }
     };
     match door.places.name(&name) {
-        Ok(place) => Some(PeerConnection { io, info: PeerInfo { name, address }, _place: place }),
+        Ok(place) => {
+            let chain = io.get_ref().1.peer_certificates().map(owned);
+            let io = Revocable::new(io, door.tls, chain);
+            Some(PeerConnection { io, info: PeerInfo { name, address }, _place: place })
+        }
         Err(reason) => {
             if let Some(left_out) = warnings.no_place.pass() {
                 tracing::warn!(%address, peer = %name, %reason, left_out, "refused a peer's connection");

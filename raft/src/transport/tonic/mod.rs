@@ -6,7 +6,8 @@
 //! ([`claim`]).
 //!
 //! It never parses a frame, never sends or accepts one without TLS, and never repeats a frame that may have been
-//! delivered. Certificates are replaced without a restart ([`PeerTls::reload`]).
+//! delivered. Certificates are replaced without a restart ([`PeerTls::reload`]), and a connection ends when the certificate
+//! of its peer is revoked ([`revocable`]).
 
 mod chain;
 mod claim;
@@ -16,6 +17,7 @@ mod identity;
 mod incoming;
 mod link;
 mod places;
+mod revocable;
 mod server;
 #[cfg(test)]
 mod tests;

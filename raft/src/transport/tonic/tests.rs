@@ -1,5 +1,7 @@
 //! Client and server on loopback: calls, streams, refusals, crashes, certificate reloads, and malformed bytes.
 
+mod revocation;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -48,7 +50,7 @@ impl Authority {
 
     fn tls_trusting(&self, authorities: &str, name: &str) -> Result<PeerTls, PeerTlsError> {
         let (certificate, key) = self.issue(name);
-        PeerTls::from_pem(authorities.as_bytes(), certificate.as_bytes(), key.as_bytes(), name)
+        PeerTls::from_pem(authorities.as_bytes(), certificate.as_bytes(), key.as_bytes(), &[], name)
     }
 }
 
@@ -415,7 +417,7 @@ async fn reloaded_certificates_hold_for_new_connections() {
     call(&transport, &served.peer, Purpose::Control, b"x").await.unwrap();
     for (tls, name) in [(&served.tls, "a"), (&tls, "b")] {
         let (certificate, key) = new.issue(name);
-        tls.reload(new.pem.as_bytes(), certificate.as_bytes(), key.as_bytes()).unwrap();
+        tls.reload(new.pem.as_bytes(), certificate.as_bytes(), key.as_bytes(), &[]).unwrap();
     }
     // The existing connection stays. A connection for another purpose is new.
     call(&transport, &served.peer, Purpose::Control, b"x").await.unwrap();
@@ -429,7 +431,7 @@ fn certificates_that_do_not_fit_are_named() {
     let (certificate, key) = ours.issue("a");
     let (_, other_key) = ours.issue("a");
     let check = |ca: &str, certificate: &str, key: &str, name: &str| {
-        PeerTls::from_pem(ca.as_bytes(), certificate.as_bytes(), key.as_bytes(), name).unwrap_err()
+        PeerTls::from_pem(ca.as_bytes(), certificate.as_bytes(), key.as_bytes(), &[], name).unwrap_err()
     };
     let wrong_name = PeerTlsError::WrongName { expected: "b".into(), found: "a".to_owned() };
     assert_eq!(check(&ours.pem, &certificate, &key, "b"), wrong_name);
@@ -444,7 +446,7 @@ fn certificates_that_do_not_fit_are_named() {
         assert!(matches!(error, PeerTlsError::Unreadable { item, .. } if item == unreadable), "{error}");
     }
     let tls = ours.tls("a");
-    assert!(tls.reload(other.pem.as_bytes(), certificate.as_bytes(), key.as_bytes()).is_err());
+    assert!(tls.reload(other.pem.as_bytes(), certificate.as_bytes(), key.as_bytes(), &[]).is_err());
 }
 
 #[tokio::test]

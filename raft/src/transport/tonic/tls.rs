@@ -2,7 +2,8 @@
 //!
 //! Mutual TLS with certificates of the peer authority, TLS 1.3 only, without session resumption: a resumed session
 //! would skip the check of a certificate that may have been replaced since. A reload holds for new connections;
-//! existing ones keep their credentials.
+//! existing ones keep their credentials, and end when the certificate of their peer is on a revocation list
+//! ([`super::revocable`]). Lists past their next update still count; certificates of authorities without a list pass.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -75,21 +76,29 @@ impl std::fmt::Debug for PeerTls {
 impl PeerTls {
     /// Takes the certificates of the peer authority (one or more, so that an authority can be replaced), this
     /// member's certificate with its chain, and its private key, each as PEM. The certificate must be valid now and
-    /// name `node_name` (see [`peer_name_of`]).
+    /// name `node_name` (see [`peer_name_of`]). Peers on one of the lists `revoked`, the newest first, are refused.
     pub fn from_pem(
         ca: &[u8],
         certificate: &[u8],
         key: &[u8],
+        revoked: &[CertificateRevocationListDer<'static>],
         node_name: &str,
     ) -> Result<PeerTls, PeerTlsError> {
         let name: Arc<str> = node_name.into();
-        let credentials = Credentials::from_pem(ca, certificate, key, &name)?;
+        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &name)?;
         Ok(PeerTls { name, current: Arc::new(ArcSwap::from_pointee(credentials)) })
     }
 
-    /// Replaces authority, certificate and key for connections made from now on. After an error nothing has changed.
-    pub fn reload(&self, ca: &[u8], certificate: &[u8], key: &[u8]) -> Result<(), PeerTlsError> {
-        let credentials = Credentials::from_pem(ca, certificate, key, &self.name)?;
+    /// Replaces authority, certificate and key for connections made from now on, and the revocation lists for all. After an
+    /// error nothing has changed.
+    pub fn reload(
+        &self,
+        ca: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+        revoked: &[CertificateRevocationListDer<'static>],
+    ) -> Result<(), PeerTlsError> {
+        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &self.name)?;
         self.current.store(Arc::new(credentials));
         Ok(())
     }
@@ -97,6 +106,16 @@ impl PeerTls {
     /// This member's name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The credentials of connections that are made now.
+    pub(super) fn credentials(&self) -> Arc<Credentials> {
+        self.current.load_full()
+    }
+
+    /// Whether nothing was loaded after `credentials`.
+    pub(super) fn uses(&self, credentials: &Arc<Credentials>) -> bool {
+        Arc::ptr_eq(&self.current.load(), credentials)
     }
 
     pub(super) fn server(&self) -> Arc<ServerConfig> {
@@ -110,10 +129,11 @@ impl PeerTls {
 }
 
 /// Everything that one reload replaces.
-struct Credentials {
+pub(super) struct Credentials {
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,
     own: Arc<SingleCertAndKey>,
+    members: Arc<dyn ClientCertVerifier>,
     server: Arc<ServerConfig>,
 }
 
@@ -122,6 +142,7 @@ impl Credentials {
         ca: &[u8],
         certificate: &[u8],
         key: &[u8],
+        revoked: &[CertificateRevocationListDer<'static>],
         name: &Arc<str>,
     ) -> Result<Credentials, PeerTlsError> {
         let provider = Arc::new(ring::default_provider());
@@ -133,9 +154,18 @@ impl Credentials {
         let own = CertifiedKey::from_der(chain, key, &provider)
             .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
         let own = Arc::new(SingleCertAndKey::from(own));
-        let server = server_config(&provider, &roots, &own)
-            .map_err(|reason| PeerTlsError::Unreadable { item: "authority", reason })?;
-        Ok(Credentials { provider, roots, own, server: Arc::new(server) })
+        let unreadable = |item| move |reason| PeerTlsError::Unreadable { item, reason };
+        let members =
+            verifier(&provider, &roots, revoked).map_err(unreadable("authority or revocation list"))?;
+        let server = server_config(&provider, &members, &own).map_err(unreadable("authority"))?;
+        Ok(Credentials { provider, roots, own, members, server: Arc::new(server) })
+    }
+
+    /// Whether `chain` is on a revocation list.
+    pub(super) fn has_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((end, intermediates)) = chain.split_first() else { return false };
+        let verified = self.members.verify_client_cert(end, intermediates, UnixTime::now());
+        matches!(verified, Err(rustls::Error::InvalidCertificate(CertificateError::Revoked)))
     }
 
     fn client(&self, expected: Option<Arc<str>>) -> Result<ClientConfig, rustls::Error> {
@@ -156,18 +186,34 @@ impl Credentials {
     }
 }
 
-fn server_config(
+/// Verifies members that `roots` signed and `revoked` does not name.
+fn verifier(
     provider: &Arc<CryptoProvider>,
     roots: &Arc<RootCertStore>,
-    own: &Arc<SingleCertAndKey>,
-) -> Result<ServerConfig, String> {
+    revoked: &[CertificateRevocationListDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider))
+        .with_crls(revoked.iter().cloned())
+        .allow_unknown_revocation_status()
         .build()
         .map_err(|error| error.to_string())?;
+    Ok(Arc::new(ShortChain { verifier }))
+}
+
+/// A chain that outlives its session.
+pub(super) fn owned(chain: &[CertificateDer<'_>]) -> Vec<CertificateDer<'static>> {
+    chain.iter().map(|link| link.clone().into_owned()).collect()
+}
+
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    members: &Arc<dyn ClientCertVerifier>,
+    own: &Arc<SingleCertAndKey>,
+) -> Result<ServerConfig, String> {
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| error.to_string())?
-        .with_client_cert_verifier(Arc::new(ShortChain { verifier }))
+        .with_client_cert_verifier(Arc::clone(members))
         .with_cert_resolver(Arc::clone(own) as _);
     config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -17,7 +17,7 @@ mod security;
 pub(crate) mod spec;
 mod status;
 mod update;
-mod volume;
+pub(crate) mod volume;
 
 use orch_schema::excerpt::quoted;
 use orch_schema::json;

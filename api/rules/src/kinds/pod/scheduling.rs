@@ -83,17 +83,23 @@ pub(super) fn validate_gates(gates: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
+/// Rules for a selector of nodes: at least one term, each valid.
+pub(crate) fn validate_node_selector(selector: &Value, path: &Path) -> FieldErrors {
+    let (terms, path) = (selector.items("nodeSelectorTerms"), path.child("nodeSelectorTerms"));
+    let mut errors = FieldErrors::new();
+    if terms.is_empty() {
+        errors.push(FieldError::required(path.clone(), "must have at least one node selector term"));
+    }
+    for (at, term) in terms.iter().numbered() {
+        errors.extend(validate_node_term(term, &path.index(at)));
+    }
+    errors
+}
+
 fn validate_node_affinity(affinity: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if affinity.has(REQUIRED) {
-        let terms = affinity.at(REQUIRED).items("nodeSelectorTerms");
-        let path = path.child(REQUIRED).child("nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.push(FieldError::required(path.clone(), "must have at least one node selector term"));
-        }
-        for (at, term) in terms.iter().numbered() {
-            errors.extend(validate_node_term(term, &path.index(at)));
-        }
+        errors.extend(validate_node_selector(affinity.at(REQUIRED), &path.child(REQUIRED)));
     }
     let preferred = path.child(PREFERRED);
     for (at, term) in affinity.items(PREFERRED).iter().numbered() {

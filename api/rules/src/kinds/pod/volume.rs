@@ -75,7 +75,7 @@ pub(super) fn validate_descending_path(target: &str, path: &Path) -> FieldErrors
 }
 
 /// The error of a path with a part `..`.
-pub(super) fn no_backsteps(target: &str, path: &Path) -> Option<FieldError> {
+pub(crate) fn no_backsteps(target: &str, path: &Path) -> Option<FieldError> {
     // once: one pass over a path.
     let steps_back = target.split('/').any(|part| part == "..");
     steps_back.then(|| FieldError::invalid_str(path.clone(), target, "must not contain '..'"))
@@ -129,7 +129,8 @@ fn validate_typed(kind: &str, source: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_host_path(source: &Value, path: &Path) -> FieldErrors {
+/// Rules for a path of the host, and for what it leads to.
+pub(crate) fn validate_host_path(source: &Value, path: &Path) -> FieldErrors {
     let target = source.text("path");
     if target.is_empty() {
         return FieldErrors::from(FieldError::required(path.child("path"), ""));

@@ -1,0 +1,68 @@
+//! The credential of a request that goes on after its answer began, kept to be held against later states.
+//!
+//! Owns a copy of the headers that prove and choose a user: `Authorization`, headers of impersonation, and those of an
+//! allowed front proxy. They are copied, since a header's bytes keep the whole head of its request in memory. Never shows
+//! them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::impersonate;
+use super::peer::Peer;
+use super::user::User;
+
+/// The credential by which a request was let in.
+#[derive(Clone)]
+pub struct Credential {
+    peer: Arc<Peer>,
+    headers: Arc<HeaderMap>,
+    user: Arc<User>,
+}
+
+impl Credential {
+    /// The credential in the stripped `headers` of a request of `peer`, authenticated as `user`. `is_identity` tells the
+    /// headers of front proxies.
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        headers: &HeaderMap,
+        user: Arc<User>,
+        is_identity: impl Fn(&HeaderName) -> bool,
+    ) -> Credential {
+        let is_kept = |name: &HeaderName| {
+            *name == AUTHORIZATION || name.as_str().starts_with(impersonate::PREFIX) || is_identity(name)
+        };
+        let mut kept = HeaderMap::new();
+        for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
+            // A copy of a value is a value.
+            if let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) {
+                copy.set_sensitive(true);
+                kept.append(name.clone(), copy);
+            }
+        }
+        Credential { peer, headers: Arc::new(kept), user }
+    }
+
+    /// The connection that it came by.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Its headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Whether it still stands for the same user: a name may have been given to another one.
+    pub fn is_of(&self, user: &User) -> bool {
+        (&self.user.name, &self.user.uid) == (&user.name, &user.uid)
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("user", &self.user.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! Reads `--token-auth-file` again when it changes. A file that does not parse leaves the tokens as they were.
+
+use std::path::PathBuf;
+
+use orch_api::authn::LiveTokens;
+use tokio_util::sync::CancellationToken;
+
+use super::error::RunError;
+use super::plan::read_tokens;
+use crate::tls;
+
+/// Starts the task that replaces `tokens` when `path` changes, until `stopped`.
+pub(super) fn follow(path: Option<PathBuf>, tokens: LiveTokens, stopped: CancellationToken) {
+    let Some(path) = path else { return };
+    let files = vec![path.clone()];
+    let reload = move || -> Result<(), RunError> {
+        tokens.replace(read_tokens(&path)?);
+        Ok(())
+    };
+    tokio::spawn(async move {
+        if let Err(error) = tls::follow("token file", files, reload, stopped).await {
+            tracing::warn!(%error, "changes of the token file are not taken up by themselves");
+        }
+    });
+}

@@ -1,0 +1,80 @@
+//! How long the client certificate of a connection identifies its client.
+//!
+//! Owns the timer of its expiry, and judging it again after each reload that changed an authority or a revocation list.
+//! A certificate that identified nobody is not judged again: its client makes a new connection.
+
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use metrics::{Histogram, histogram};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
+
+use super::limits;
+use crate::tls::{ClientAuthorities, Identified, Tls, Verdict};
+
+/// Remaining life of the certificates that clients identify themselves with, in seconds; one value a connection.
+static EXPIRATION: LazyLock<Histogram> =
+    LazyLock::new(|| histogram!("apiserver_client_certificate_expiration_seconds"));
+
+/// End of a certificate's validity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Its time is over.
+    Expired,
+    /// It was revoked, or its authority is no longer trusted.
+    Revoked,
+}
+
+/// A certificate that identifies the client of a connection.
+pub(super) struct Validity {
+    left: Duration,
+    chain: Vec<CertificateDer<'static>>,
+    verdict: Verdict,
+}
+
+impl Validity {
+    /// The certificate of `session`, judged as `identified`; `None` if it identifies nobody.
+    pub(super) fn of(
+        session: &rustls::ServerConnection,
+        identified: Option<&Identified>,
+    ) -> Option<Validity> {
+        let identified = identified?;
+        let left = identified.valid_for?;
+        EXPIRATION.record(left.as_secs_f64());
+        let chain = session.peer_certificates()?.iter().map(|link| link.clone().into_owned()).collect();
+        Some(Validity { left, chain, verdict: identified.verdict() })
+    }
+
+    /// Completes when the certificate expires, or no longer identifies its client by the settings of a reload. `clients` are
+    /// the authorities that it was judged by. Never completes for `None`.
+    pub(super) async fn ended(
+        validity: Option<Validity>,
+        mut reloads: watch::Receiver<Arc<Tls>>,
+        mut clients: ClientAuthorities,
+    ) -> Ending {
+        let Some(Validity { left, chain, verdict }) = validity else { return std::future::pending().await };
+        let mut expired = pin!(tokio::time::sleep(left.min(limits::IDENTITY_MAX)));
+        loop {
+            let is_open = tokio::select! {
+                () = expired.as_mut() => return Ending::Expired,
+                changed = reloads.changed() => changed.is_ok(),
+            };
+            if !is_open {
+                // The port is closed: no reload follows.
+                expired.await;
+                return Ending::Expired;
+            }
+            let settings = Arc::clone(&reloads.borrow_and_update());
+            if settings.clients.is_same_as(&clients) {
+                continue;
+            }
+            clients = settings.clients.clone();
+            let found = clients.identify(Some(&chain), SystemTime::now());
+            if found.is_none_or(|found| found.lost_since(verdict)) {
+                return Ending::Revoked;
+            }
+        }
+    }
+}
