@@ -19,6 +19,7 @@ mod openapi;
 mod pool;
 mod respond;
 mod rights;
+mod room;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ use body::Upload;
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent, with_answer};
+use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -58,7 +59,7 @@ use crate::metrics::{Exposition, Measured, RequestMetrics};
 use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Payload, Renderer};
+use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -264,10 +265,7 @@ impl<S: Store> Api<S> {
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let hold = match upload.may_hold(verb) {
-                small if small < COUNTED_BYTES_MIN => None,
-                bytes => Some(self.ledger.wait(Payer::of(&user, exchange), with_answer(verb, bytes)).await?),
-            };
+            let hold = self.room_for_body(upload.may_hold(verb), verb, Payer::of(&user, exchange)).await?;
             let body = upload.read(verb).await?;
             let request = Request {
                 verb,
@@ -309,42 +307,6 @@ impl<S: Store> Api<S> {
     ) -> Result<Arc<User>, ApiError> {
         let applied = Applied::of(&self.pipeline.store);
         self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
-    }
-
-    /// Reserves memory for the response to a small request about one large object, before any work: a write that was
-    /// carried out can no longer be refused. `None` for lists, whose size is not known yet, and for plain reads, which
-    /// share the stored bytes.
-    async fn room_for_answer(
-        &self,
-        request: Request<'_>,
-        representation: Representation,
-    ) -> Result<Option<Hold>, ApiError> {
-        let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
-        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored(request.resource) {
-            return Ok(None);
-        }
-        let stored = request.key().ok().and_then(|key| {
-            let state = self.pipeline.store.state();
-            state.object(&key).map(|object| object.json.len())
-        });
-        let payer = Payer::of(request.user, request.exchange);
-        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
-    }
-
-    /// The response to a list, with a reservation for the bytes that it holds.
-    fn list_answer(
-        &self,
-        payer: Payer<'_>,
-        content_type: &'static str,
-        payload: Payload,
-    ) -> Result<Response<Body>, ApiError> {
-        let bytes = payload.own_bytes();
-        if bytes < COUNTED_BYTES_MIN {
-            return Ok(respond::payload(200, content_type, payload));
-        }
-        let hold = self.ledger.take(payer, bytes)?;
-        let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
-        Ok(respond::frames(200, content_type, length, frames))
     }
 
     /// Runs the pipeline and renders its answer.
