@@ -48,3 +48,40 @@ fn check(object: &Value, signer: &str) -> Result<(), Refusal> {
         false => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::*;
+    use crate::admission::testing::{Objects, attributes, validate};
+
+    fn request(organization: &str, signer: &str) -> Value {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        json!({"spec": {"request": STANDARD.encode(pem), "signerName": signer}})
+    }
+
+    #[test]
+    fn no_client_gets_a_certificate_of_the_masters() {
+        let client = "orch.io/kube-apiserver-client";
+        for (organization, signer, expected) in [
+            (
+                GROUP_MASTERS,
+                client,
+                Some("use of orch.io/kube-apiserver-client signer with system:masters group is not allowed"),
+            ),
+            ("team", client, None),
+            (GROUP_MASTERS, "example.com/x", None),
+        ] {
+            let create = attributes(REQUESTS, Operation::Create);
+            let told = validate(&create, &request(organization, signer), &Objects::default()).err();
+            let told = told.map(|error| error.to_string());
+            assert_eq!(told.is_some(), expected.is_some(), "{organization} {signer}: {told:?}");
+            assert!(told.is_none_or(|told| told.ends_with(expected.unwrap_or_default())));
+        }
+    }
+}

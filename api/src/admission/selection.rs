@@ -64,6 +64,7 @@ impl PluginSelection {
             }
         }
         let known = |name: &&String| own.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
+        // few: names in two flags.
         match on.iter().filter(|name| !name.is_empty()).chain(&off).find(|name| !known(name)) {
             None => Ok(PluginSelection(off)),
             Some(name) => {

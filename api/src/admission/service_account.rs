@@ -128,6 +128,7 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
         return Err("a mirror pod may not reference secrets");
     }
     let mut sources = volumes(pod.at("spec")).flat_map(|volume| volume.at("projected").items("sources"));
+    // once: the sources of a pod.
     if sources.any(|source| source.at("serviceAccountToken").is_object()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
@@ -147,12 +148,16 @@ fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
 
 /// Whether the pod refers to a secret anywhere.
 fn refers_to_secrets(spec: &Value) -> bool {
+    // once: the containers of a mirror pod, and the variables of each.
     let is_by_container = containers(spec).any(|(_, container)| {
         let mut all = container.items("envFrom").iter();
         let mut each = container.items("env").iter();
+        // once: see above.
         all.any(|from| from.at("secretRef").is_object())
+            // once: see above.
             || each.any(|variable| variable.at("valueFrom").at("secretKeyRef").is_object())
     });
+    // once: the volumes of a mirror pod, and the sources of each.
     let is_by_volume = volumes(spec).any(|volume| {
         let of_source = |source: &Value| {
             !source.text("secretName").is_empty()
@@ -160,6 +165,7 @@ fn refers_to_secrets(spec: &Value) -> bool {
                 || source.at("nodePublishSecretRef").is_object()
         };
         volume.at("secret").is_object()
+            // once: see above.
             || volume.at("projected").items("sources").iter().any(|source| source.at("secret").is_object())
             || volume.as_object().is_some_and(|fields| fields.values().any(of_source))
     });
@@ -219,6 +225,7 @@ fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
 fn mount_token(brand: &Brand, spec: &mut Value, random: u128) {
     let prefix = format!("{}-api-access-", brand.component_prefix);
     let place = format!("/var/run/secrets/{}/serviceaccount", brand.label_domain);
+    // once: the volumes of a pod.
     let existing = volumes(spec).map(|volume| volume.text("name")).find(|name| name.starts_with(&prefix));
     let (is_new, name) = (existing.is_none(), existing.map(str::to_owned));
     let name = name.unwrap_or_else(|| format!("{prefix}{}", suffix_text(random)));

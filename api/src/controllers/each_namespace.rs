@@ -43,6 +43,8 @@ pub(super) struct Wanted {
 enum Found {
     Right,
     Wrong,
+    /// Wrong and refused to be mended, for example because it is immutable: left alone until it changes.
+    Stuck,
 }
 
 /// Active namespaces, and the objects in all of them.
@@ -62,7 +64,11 @@ impl Presence {
     /// The namespaces whose object is absent or wrong.
     fn due(&self) -> Vec<(Arc<str>, Option<Found>)> {
         let state = |namespace: &Arc<str>| (namespace.clone(), self.found.get(namespace).copied());
-        self.active.iter().map(state).filter(|(_, found)| *found != Some(Found::Right)).collect()
+        self.active
+            .iter()
+            .map(state)
+            .filter(|(_, found)| matches!(found, None | Some(Found::Wrong)))
+            .collect()
     }
 
     fn set_namespace(&mut self, name: &Arc<str>, object: Option<&SharedObject>) {
@@ -125,7 +131,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
         let is_idle = due.is_empty();
         let mend = |(namespace, found)| mend(client, &wanted, namespace, found);
         for mended in for_each(due, CONCURRENT_WRITES_MAX, mend).await {
-            mended?;
+            if let Some(stuck) = mended? {
+                follower.value_mut().found.insert(stuck, Found::Stuck);
+            }
         }
         if is_idle {
             any_changed(&mut changed).await;
@@ -135,13 +143,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
     }
 }
 
+/// Creates or mends the object in `namespace`; returns the namespace where its own rules refuse that.
 async fn mend<S: Store>(
     client: &Client<S>,
     wanted: &Wanted,
     namespace: Arc<str>,
     found: Option<Found>,
-) -> Result<(), ApiError> {
-    let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(()) };
+) -> Result<Option<Arc<str>>, ApiError> {
+    let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(None) };
     let written = match found {
         None => client.create(&resource, &namespace, &wanted.object).await,
         Some(_) => {
@@ -151,8 +160,9 @@ async fn mend<S: Store>(
     };
     match written {
         // The namespace's deletion has started, which the next turn takes in.
-        Err(ApiError::Forbidden { .. }) => Ok(()),
+        Err(ApiError::Forbidden { .. }) => Ok(None),
+        Err(ApiError::Invalid { .. }) => Ok(Some(namespace)),
         Err(error) if !is_overtaken(&error) => Err(error),
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }

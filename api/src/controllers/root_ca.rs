@@ -66,6 +66,17 @@ mod tests {
             fixture.merge(MAPS, path, json!({"data": {"ca.crt": "mine", "more": "x"}})).await;
             settled().await;
             assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM", "more": "x"}));
+            let frozen = json!({"immutable": true, "data": {"ca.crt": "mine"}});
+            fixture.merge(MAPS, path, frozen).await;
+            settled().await;
+            let before = fixture.state().applied();
+            fixture.namespace("m").await;
+            settled().await;
+            assert!(
+                fixture.exists(MAPS, "m/orch-root-ca.crt"),
+                "one that cannot be mended holds up no other"
+            );
+            assert!(fixture.state().applied().0 < before.0 + 10, "and is not tried again and again");
             fixture.delete(MAPS, path, json!({})).await;
             settled().await;
             assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM"}));

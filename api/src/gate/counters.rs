@@ -26,6 +26,7 @@ struct Counters {
     allowed: Counter,
     denied: Counter,
     no_opinion: Counter,
+    failed: Counter,
 }
 
 impl Counters {
@@ -43,6 +44,7 @@ impl Counters {
             allowed: rulings("allowed"),
             denied: rulings("denied"),
             no_opinion: rulings("no-opinion"),
+            failed: rulings("error"),
         }
     }
 }
@@ -67,5 +69,6 @@ pub(super) fn count_ruling(ruling: &Ruling) {
         Ruling::Allowed { .. } => COUNTERS.allowed.increment(1),
         Ruling::Denied { .. } => COUNTERS.denied.increment(1),
         Ruling::NoOpinion(_) => COUNTERS.no_opinion.increment(1),
+        Ruling::Failed { .. } => COUNTERS.failed.increment(1),
     }
 }

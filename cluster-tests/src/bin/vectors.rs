@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use orch_cluster_tests::client::{Access, Client, Endpoint, Identity, Trust};
-use orch_cluster_tests::cluster::{self, Cluster};
+use orch_cluster_tests::cluster::Cluster;
 use orch_cluster_tests::vectors::{self, Selection, Users};
 
 /// Replays the recorded scenarios against a server and prints where its answers differ from the reference's.

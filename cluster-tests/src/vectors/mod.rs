@@ -4,6 +4,7 @@
 //! by placeholders (as was done when recording), `diff` compares, `floor` keeps steps that once matched from being
 //! lost. `cluster-tests/vectors/README.md` describes the format of a recording.
 
+mod claims;
 mod diff;
 mod envelope;
 mod floor;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Users;
+use super::claims::claims;
 use super::normalize::normalize;
 use crate::client::{Client, Response};
 
@@ -233,31 +234,6 @@ impl<'a> Run<'a> {
             Some(name) => bail!("nothing was saved as `{name}`"),
             None => Ok(replaced.into_owned()),
         }
-    }
-}
-
-/// What a JSON Web Token says; its times as seconds after `iat`.
-fn claims(token: &str) -> Result<Value> {
-    let payload = token.split('.').nth(1).context("the token has no payload")?;
-    let payload: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload)?)?;
-    let issued_at = payload["iat"].as_i64().unwrap_or_default();
-    Ok(shifted(payload, issued_at, ""))
-}
-
-/// `value` with the times in it, which have these names, as seconds after `start`.
-fn shifted(value: Value, start: i64, name: &str) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let shift = |(name, field): (String, Value)| {
-                let field = shifted(field, start, &name);
-                (name, field)
-            };
-            Value::Object(fields.into_iter().map(shift).collect())
-        }
-        Value::Number(time) if matches!(name, "iat" | "nbf" | "exp" | "warnafter") => {
-            json!(time.as_i64().unwrap_or_default() - start)
-        }
-        other => other,
     }
 }
 

@@ -3,11 +3,12 @@
 //! Owns a session with the program: its own home, the administrator's certificate, output as text. The everyday
 //! commands are tested here, others by subject in the modules below.
 
+mod credentials;
 mod describing;
 mod writing;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use orch_cluster_tests::cluster::{Cluster, Options};
@@ -34,6 +35,7 @@ async fn in_session(steps: fn(&Session)) {
 struct Session {
     server: String,
     flags: Vec<String>,
+    certificates: PathBuf,
     folder: tempfile::TempDir,
 }
 
@@ -48,7 +50,7 @@ impl Session {
             flag("client-certificate", "admin.crt"),
             flag("client-key", "admin.key"),
         ];
-        Self { server, flags, folder: tempfile::tempdir().unwrap() }
+        Self { server, flags, certificates, folder: tempfile::tempdir().unwrap() }
     }
 
     fn all(&self) {

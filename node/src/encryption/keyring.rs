@@ -101,6 +101,7 @@ impl Keyring {
             self.keys.store(Arc::new(InUse { now: keys, before: old.before.clone() }.followed_by(&old.now)));
             return Err(EncryptionError::StillNeeded(key));
         }
+        old.now.retire_plugins_except(&keys);
         *in_use_digest = found;
         Ok(Reload::Taken)
     }

@@ -100,6 +100,16 @@ impl Keys {
         self.plugins.iter().find(|plugin| plugin.config().name == name)
     }
 
+    /// Ends the threads of the plugins that `others` does not use.
+    fn retire_plugins_except(&self, others: &Keys) {
+        for plugin in &self.plugins {
+            let kept = others.plugin(&plugin.config().name);
+            if !kept.is_some_and(|kept| Arc::ptr_eq(kept, plugin)) {
+                plugin.retire();
+            }
+        }
+    }
+
     fn cipher(&self, key: &str) -> Option<Arc<Cipher>> {
         if let Some(plugin) = plugin_of(key) {
             return self.plugin(plugin)?.cipher(key);

@@ -7,8 +7,8 @@
 //!     DATA_DIR/brand           the cluster's brand
 //!     DATA_DIR/endpoints.json  addresses of the running node
 //!
-//! Certificates and the key of service account tokens are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
-//! the same authority, so that clients keep working.
+//! Certificates and the key of service account tokens are made once and reused. A pair that is about to expire, or lacks a
+//! required name, is made anew under the same authority, so that clients keep working.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -111,14 +111,14 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
         reason = handle.fatal() => return Err(RunError::Fatal(reason)),
         signal = signals.next() => {
             tracing::info!(signal, "stopping before the cluster was there");
-            return unless_interrupted(node.finish(), &mut signals).await;
+            return unless_interrupted(Box::pin(node.finish()), &mut signals).await;
         }
     };
     tokio::select! {
         error = node.store.failed() => return Err(error),
         signal = signals.next() => tracing::info!(signal, "stopping"),
     }
-    unless_interrupted(node.stop(api), &mut signals).await
+    unless_interrupted(Box::pin(node.stop(api)), &mut signals).await
 }
 
 /// Awaits `stopping`; another signal ends it with [`RunError::Interrupted`].

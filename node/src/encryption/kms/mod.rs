@@ -1,7 +1,8 @@
 //! KMS plugins, version 2: data keys that a service outside of the node seals.
 //!
 //! Owns one plugin's handle. The plugin is asked at the start, to open the data keys of stored records, and again and again
-//! for its status; never for a record. Its thread and its data keys last as long as a handle.
+//! for its status; never for a record. Its thread ends with the handle, or when a reload replaces
+//! it; its data keys last as long as a handle.
 
 mod client;
 mod config;
@@ -17,6 +18,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use orch_raft::disk::cipher::KeyName;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::client::Client;
@@ -36,7 +38,8 @@ const CALLS_MAX: u32 = 6;
 /// A handle on a plugin.
 pub(super) struct Plugin {
     config: PluginConfig,
-    jobs: mpsc::Sender<Job>,
+    // `None` once retired.
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
     keys: Arc<DataKeys>,
     health: Health,
     pace: Pace,
@@ -77,7 +80,7 @@ impl Plugin {
                 worker.run(received).await;
             });
         })?;
-        Ok(Plugin { config, jobs, keys, health, pace })
+        Ok(Plugin { config, jobs: Mutex::new(Some(jobs)), keys, health, pace })
     }
 
     pub(super) fn config(&self) -> &PluginConfig {
@@ -102,6 +105,11 @@ impl Plugin {
     /// Whether the last look at the plugin found it healthy.
     pub(super) fn is_healthy(&self) -> bool {
         self.health.lock().is_none()
+    }
+
+    /// Ends the plugin's thread. The data keys stay usable.
+    pub(super) fn retire(&self) {
+        self.jobs.lock().take();
     }
 
     /// Opens a stored data key. Waits for a plugin that does not answer until `deadline`.
@@ -134,7 +142,8 @@ impl Plugin {
     fn ask(&self, job: impl Fn(SyncSender<Result<(), Failure>>) -> Job) -> Result<(), Failure> {
         let absent = |reason: &str| client::failure(&self.config, reason.to_owned(), true);
         let (done, answer) = sync_channel(1);
-        self.jobs.try_send(job(done)).map_err(|_| absent("its thread is busy"))?;
+        let jobs = self.jobs.lock().clone().ok_or_else(|| absent("it is not used any more"))?;
+        jobs.try_send(job(done)).map_err(|_| absent("its thread is busy"))?;
         let answer = answer.recv_timeout(self.config.timeout * CALLS_MAX);
         answer.unwrap_or_else(|_| Err(absent("it does not answer in time")))
     }
