@@ -17,6 +17,7 @@ mod foundings;
 mod front_proxies;
 mod hostile;
 mod kubectl;
+mod kubelet;
 mod leader_loss;
 mod leadership;
 mod load;
