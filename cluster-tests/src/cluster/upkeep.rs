@@ -16,6 +16,9 @@ use super::node::Node;
 use super::{Cluster, LOOK_INTERVAL, NAMES, READY_TIMEOUT, binary, free_ports};
 use crate::load::process::{Memory, memory};
 
+/// Log lines of a member that has read the certificates of its two ports again.
+const RELOADED: [&str; 2] = [r#"reloaded what="api certificates""#, r#"reloaded what="peer certificates""#];
+
 /// Exit of a member's process.
 #[derive(Debug)]
 pub struct Ending {
@@ -59,13 +62,15 @@ impl Cluster {
 
     /// Has every member read its certificates again, and waits until each has read those of both ports.
     pub async fn reload_certificates(&self) -> Result<()> {
-        let count =
-            |node: &Node| Ok::<_, anyhow::Error>(node.whole_log()?.matches("certificates reloaded").count());
-        let before = self.nodes.iter().map(count).collect::<Result<Vec<_>>>()?;
+        let counts = |node: &Node| -> Result<[usize; 2]> {
+            let log = node.whole_log()?;
+            Ok(RELOADED.map(|line| log.matches(line).count()))
+        };
+        let before = self.nodes.iter().map(counts).collect::<Result<Vec<_>>>()?;
         self.nodes.iter().try_for_each(Node::hang_up)?;
         let deadline = Instant::now() + READY_TIMEOUT;
         for (node, before) in self.nodes.iter().zip(before) {
-            while count(node)? < before + 2 {
+            while counts(node)?.iter().zip(before).any(|(now, before)| *now == before) {
                 ensure!(Instant::now() < deadline, "{} reads no certificates\n{}", node.name(), node.log());
                 sleep(LOOK_INTERVAL).await;
             }

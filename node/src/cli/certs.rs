@@ -87,7 +87,7 @@ pub struct RenewArgs {
         issue    renews every pair under the new authority\n  \
         finish   drops the old authority\n\n\
         After each step give every member the new files, and wait until it has read them: within a minute, or at once on \
-        SIGHUP; its log says `certificates reloaded`. Clients with a configuration of their own need the new ca.crt \
+        SIGHUP; its log says that api and peer certificates were reloaded. Clients with a configuration of their own need the new ca.crt \
         before `issue`, and certificates that the old authority has signed end with `finish`.\n\n\
         A step that was interrupted can be given again.",
     after_help = "Examples:\n  \
