@@ -50,6 +50,14 @@ impl Timestamp {
             .and_then(|time| time.format(&Rfc3339).ok())
             .unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
     }
+
+    /// RFC 3339 with microseconds, as `MicroTime` fields hold it.
+    pub fn micros_text(self) -> String {
+        let mut text = self.seconds_text();
+        text.pop();
+        text.push_str(&format!(".{:06}Z", self.0 % 1_000_000));
+        text
+    }
 }
 
 /// A random (version 4) UUID from `random`.
@@ -81,6 +89,7 @@ mod tests {
     #[test]
     fn times_and_ids_have_the_interface_forms() {
         assert_eq!(Timestamp(1_767_322_145_123_456).seconds_text(), "2026-01-02T02:49:05Z");
+        assert_eq!(Timestamp(1_767_322_145_000_456).micros_text(), "2026-01-02T02:49:05.000456Z");
         assert_eq!(uuid_text(0), "00000000-0000-4000-8000-000000000000");
         assert_eq!(suffix_text(0), "bbbbb");
         assert_eq!(suffix_text(u128::MAX).len(), SUFFIX_LENGTH);

@@ -4,13 +4,15 @@
 //! once on the way out, writes the headers and the log line that every request gets. It decides nothing.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
+use crate::audit::{Auditor, Trail};
 use crate::authn::{Credential, User};
 use crate::authz::Ruling;
 use crate::flow::Entry;
@@ -33,6 +35,8 @@ const WARNING_BYTES_MAX: usize = 512;
 pub struct Exchange {
     /// Absent for requests that start inside the node.
     asked: Option<RequestHead>,
+    /// Absent without an auditor.
+    trail: Option<Box<Trail>>,
     user: OnceLock<Arc<User>>,
     /// The user as whom the authenticated user acts.
     impersonated: OnceLock<Arc<User>>,
@@ -74,13 +78,47 @@ impl Exchange {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let (flow, credential) = (OnceLock::new(), OnceLock::new());
-        Exchange { asked, user, impersonated, ruling, flow, warnings, is_closed, credential }
+        Exchange { asked, trail: None, user, impersonated, ruling, flow, warnings, is_closed, credential }
+    }
+
+    /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.
+    #[must_use]
+    pub fn audited(mut self, auditor: Option<&Arc<Auditor>>, uri: &Uri, peer: Option<IpAddr>) -> Self {
+        self.trail = auditor.map(|auditor| Box::new(Trail::new(auditor, uri, peer)));
+        self
     }
 
     /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
     pub fn id(&self) -> Cow<'_, str> {
         let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
         String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
+    }
+
+    /// The request's id as audit events show it: whole, as the client sent it.
+    pub(crate) fn audit_id(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes()))
+    }
+
+    /// The time at which the request arrived; the epoch for internal requests.
+    pub(crate) fn received(&self) -> Timestamp {
+        self.asked.as_ref().map(|asked| asked.began).unwrap_or_default()
+    }
+
+    /// The method; `None` for internal requests.
+    pub(crate) fn method(&self) -> Option<&Method> {
+        self.asked.as_ref().map(|asked| &asked.method)
+    }
+
+    /// The audit of the request; `None` without an auditor.
+    pub fn trail(&self) -> Option<&Trail> {
+        self.trail.as_deref()
+    }
+
+    /// Adds an annotation to the audit events of the request. Both functions are called only where it is audited.
+    pub(crate) fn annotate(&self, name: impl FnOnce() -> String, text: impl FnOnce() -> String) {
+        if let Some(trail) = self.trail() {
+            trail.annotate(name(), text());
+        }
     }
 
     /// The request's path; empty for internal requests.
@@ -201,9 +239,12 @@ impl Exchange {
     }
 }
 
-/// Logs requests whose client left before the response. The request may have been carried out.
+/// Logs requests whose client left before the response, and ends their audit. The request may have been carried out.
 impl Drop for Exchange {
     fn drop(&mut self) {
+        if let Some(trail) = self.trail() {
+            trail.abandon(self);
+        }
         let Some(asked) = self.asked.as_ref().filter(|_| !self.is_closed.load(Ordering::Relaxed)) else {
             return;
         };

@@ -135,7 +135,8 @@ impl Gate {
     /// and the ruling in `exchange`. Returns the user that the request acts as.
     ///
     /// # Errors
-    /// `BadRequest`: malformed headers of impersonation. `Forbidden` with the complete message.
+    /// `BadRequest`: malformed headers of impersonation. `Forbidden` with the complete message. `Internal`: the event of
+    /// the request's arrival is not stored, and no request may be carried out without it.
     pub async fn admit(
         &self,
         exchange: &Exchange,
@@ -144,11 +145,18 @@ impl Gate {
         attributes: Attributes<'_>,
         applied: &Applied,
     ) -> Result<Arc<User>, ApiError> {
+        if let Some(trail) = exchange.trail() {
+            let received = trail.receive(exchange, &user, headers, attributes).await;
+            received.map_err(|error| ApiError::Internal(error.to_string()))?;
+        }
         let user = match Impersonation::of(headers).map_err(ApiError::BadRequest)? {
             None => user,
             Some(asked) => {
-                let acting = Box::pin(self.impersonate(&user, asked, attributes, applied)).await?;
+                let (acting, mode) = Box::pin(self.impersonate(&user, asked, attributes, applied)).await?;
                 exchange.set_impersonated(acting.clone());
+                if let Some(trail) = exchange.trail() {
+                    trail.record_constraint(mode.verb_on_identity());
+                }
                 acting
             }
         };
@@ -191,7 +199,7 @@ impl Gate {
         &self.authorizers
     }
 
-    /// The user that `requestor` acts as, if it may in one of the modes.
+    /// The user that `requestor` acts as, and the mode in which it may.
     ///
     /// # Errors
     /// The refusal of the first mode.
@@ -201,11 +209,11 @@ impl Gate {
         asked: Impersonation,
         attributes: Attributes<'_>,
         applied: &Applied,
-    ) -> Result<Arc<User>, ApiError> {
+    ) -> Result<(Arc<User>, Mode), ApiError> {
         let mut first = None;
         for mode in asked.modes(requestor) {
             match self.may_impersonate(requestor, &asked, mode, attributes, applied).await {
-                Ok(()) => return Ok(asked.into_user(mode)),
+                Ok(()) => return Ok((asked.into_user(mode), mode)),
                 Err(refused) => first = first.or(Some(refused)),
             }
         }

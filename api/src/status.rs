@@ -59,6 +59,11 @@ impl Status {
         Status { details: Some(Details { subject, uid, ..Details::default() }), ..Status::default() }
     }
 
+    /// The Status for a request whose credentials were refused.
+    pub fn unauthorized() -> Self {
+        plain(401, "Unauthorized", "Unauthorized")
+    }
+
     /// The Status for a failure, with the names of `brand`, cut to its bounds.
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         Self::from_error(error, brand).bounded()
@@ -106,7 +111,7 @@ impl Status {
                 generic(422, "Invalid", message.to_owned())
             }
             ApiError::PatchResult(message) => patch_result(message),
-            ApiError::Unauthorized => plain(401, "Unauthorized", "Unauthorized"),
+            ApiError::Unauthorized => Status::unauthorized(),
             ApiError::Forbidden { subject, message, cause } => forbidden(subject, message, cause.as_ref()),
             ApiError::MethodNotAllowed => {
                 let message = "the server does not allow this method on the requested resource";

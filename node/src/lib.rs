@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod audit;
 pub mod certs;
 pub mod cli;
 pub mod egress;

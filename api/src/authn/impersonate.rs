@@ -86,6 +86,11 @@ impl Mode {
         self.constrained().map(|mode| format!("impersonate-on:{mode}:{verb}"))
     }
 
+    /// The verb of the right on the identity in a constrained mode, which audit events show.
+    pub fn verb_on_identity(self) -> Option<String> {
+        self.constrained().map(|mode| format!("impersonate:{mode}"))
+    }
+
     fn constrained(self) -> Option<&'static str> {
         match self {
             Mode::AssociatedNode => Some("associated-node"),

@@ -22,6 +22,7 @@ use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::render::Frames;
+use crate::request::Verb;
 
 /// Bytes for all users together: eighty bodies of the largest size, next to a state of 4 GiB.
 const NODE_BYTES_MAX: usize = 256 << 20;
@@ -35,6 +36,9 @@ const LEVEL_BYTES_MIN: usize = 16 << 20;
 
 /// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of the largest stored object.
+const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -167,6 +171,13 @@ impl Rooms {
 
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
+/// larger than the body.
+pub(super) fn with_answer(verb: Verb, bytes: usize) -> usize {
+    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
+    bytes + answer
 }
 
 /// `response`, keeping `hold` until the connection has written or dropped the last byte.

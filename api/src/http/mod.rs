@@ -6,6 +6,8 @@
 //! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
 //! 406 of an OpenAPI document.
 
+mod assembly;
+mod audited;
 mod body;
 mod deadline;
 mod discovery;
@@ -18,6 +20,7 @@ mod openapi;
 mod pool;
 mod respond;
 mod rights;
+mod room;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -26,14 +29,13 @@ mod version;
 
 use std::sync::{Arc, OnceLock};
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent};
+use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -44,21 +46,20 @@ use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
 use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
-use crate::flow::{FlowControl, Options as FlowOptions};
+use crate::flow::FlowControl;
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{
-    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
-};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
-use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
@@ -70,9 +71,6 @@ static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
 /// Paths that need no credentials.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// The API of one node.
 pub struct Api<S> {
@@ -87,6 +85,7 @@ pub struct Api<S> {
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
     checks: Vec<health::AddedCheck>,
+    auditor: Option<Arc<Auditor>>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -106,58 +105,12 @@ struct Parts {
     measured: OnceLock<Measured>,
 }
 
-impl<S: Store> Api<S> {
-    /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
-    pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
-        let served = Served::new(pipeline.registry.clone(), None);
-        let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
-        let flow =
-            FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
-        let checks = Vec::new();
-        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None, checks }
-    }
-
-    /// The same API under these settings of flow control.
-    #[must_use]
-    pub fn controlled(self, options: FlowOptions) -> Self {
-        let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
-        Api { flow, ..self }
-    }
-
-    /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
-    #[must_use]
-    pub fn reached_at(self, address: &str) -> Self {
-        let served = Served::new(self.pipeline.registry.clone(), Some(address));
-        Api { served, ..self }
-    }
-
-    /// The same API, serving the text of `exposition` at `/metrics`.
-    #[must_use]
-    pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
-        Api { exposition: Some(exposition), ..self }
-    }
-
-    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
-    #[must_use]
-    pub fn with_check(
-        mut self,
-        name: &'static str,
-        passes: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.checks.push((name, Box::new(passes)));
-        self
-    }
-
-    /// A router that handles every path.
-    pub fn router(self) -> Router {
-        Router::new().fallback(handle::<S>).layer(gzip::layer()).with_state(Arc::new(self))
-    }
-}
-
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
     let ambient = &*api.pipeline.ambient;
     let (method, path) = (request.method(), request.uri().path());
-    let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
+    let exchange = Exchange::begin(method, path, request.headers(), ambient);
+    let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
+    let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
     let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
     api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
@@ -169,6 +122,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     parts.exchange.close(&mut response, ambient.now());
     api.measure_end(&parts, &response);
     api.flow.mark(parts.exchange.flow(), response.headers_mut());
+    if parts.exchange.trail().is_some() {
+        audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
+        response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
+    }
     let Some(error) = error else { return response };
     // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -181,13 +138,6 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
-}
-
-/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
-/// larger than the body.
-fn with_answer(verb: Verb, bytes: usize) -> usize {
-    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
-    bytes + answer
 }
 
 /// The budget of a request. Reads, and deletions of collections, iterate over stored objects, not over the client's
@@ -261,10 +211,7 @@ impl<S: Store> Api<S> {
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let hold = match upload.may_hold(verb) {
-                small if small < COUNTED_BYTES_MIN => None,
-                bytes => Some(self.ledger.wait(Payer::of(&user, exchange), with_answer(verb, bytes)).await?),
-            };
+            let hold = self.room_for_body(upload.may_hold(verb), verb, Payer::of(&user, exchange)).await?;
             let body = upload.read(verb).await?;
             let request = Request {
                 verb,
@@ -308,42 +255,6 @@ impl<S: Store> Api<S> {
         self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
     }
 
-    /// Reserves memory for the response to a small request about one large object, before any work: a write that was
-    /// carried out can no longer be refused. `None` for lists, whose size is not known yet, and for plain reads, which
-    /// share the stored bytes.
-    async fn room_for_answer(
-        &self,
-        request: Request<'_>,
-        representation: Representation,
-    ) -> Result<Option<Hold>, ApiError> {
-        let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
-        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored(request.resource) {
-            return Ok(None);
-        }
-        let stored = request.key().ok().and_then(|key| {
-            let state = self.pipeline.store.state();
-            state.object(&key).map(|object| object.json.len())
-        });
-        let payer = Payer::of(request.user, request.exchange);
-        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
-    }
-
-    /// The response to a list, with a reservation for the bytes that it holds.
-    fn list_answer(
-        &self,
-        payer: Payer<'_>,
-        content_type: &'static str,
-        payload: Payload,
-    ) -> Result<Response<Body>, ApiError> {
-        let bytes = payload.own_bytes();
-        if bytes < COUNTED_BYTES_MIN {
-            return Ok(respond::payload(200, content_type, payload));
-        }
-        let hold = self.ledger.take(payer, bytes)?;
-        let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
-        Ok(respond::frames(200, content_type, length, frames))
-    }
-
     /// Runs the pipeline and renders its answer.
     async fn carry_out(
         self: &Arc<Self>,
@@ -369,6 +280,7 @@ impl<S: Store> Api<S> {
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
+        audited::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
@@ -487,8 +399,8 @@ impl<S: Store> Api<S> {
         let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
-            (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
+            (_, Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
+            (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None, None) => Err(parts.not_found_error()),
         }
     }
@@ -545,38 +457,6 @@ impl Parts {
         let agent = header_text(&self.headers, &header::USER_AGENT);
         negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
     }
-}
-
-fn plain_discovery(
-    document: &discovery::Plain,
-    parts: &Parts,
-    accept: Option<&str>,
-) -> Result<Response<Body>, ApiError> {
-    let registry = &parts.served.registry;
-    let agent = header_text(&parts.headers, &header::USER_AGENT);
-    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
-    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
-    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
-}
-
-/// An aggregated discovery document, or 304 if the client has it.
-fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
-    let registry = &parts.served.registry;
-    let mut response = if respond::is_known(&parts.headers, &found.etag) {
-        respond::not_modified()
-    } else {
-        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
-        let representation = Representation { encoding, pretty, ..JSON };
-        let media_type = representation.media_type(registry.brand);
-        let document =
-            whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
-        let mut response = respond::bytes(200, media_type, document);
-        let content_type = format!("{media_type}{}", found.parameters);
-        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-        response
-    };
-    respond::set_etag(&mut response, &found.etag);
-    response
 }
 
 fn status_response(

@@ -126,7 +126,11 @@ impl<S: Store> Pipeline<S> {
         let refused = |_, error: &DecodeError| ApiError::BadRequest(format!("{OPTIONS}: {error}"));
         let Decoded { value, head, .. } = decode_body(request, refused)?;
         check_options_head(request, &head)?;
-        Ok(if value.is_object() { value } else { json!({}) })
+        let options = if value.is_object() { value } else { json!({}) };
+        let meta = format!("{}/v1", request.registry.brand.group("meta"));
+        let version = if head.api_version.is_empty() { &meta } else { &head.api_version };
+        request.record_options(OPTIONS, version, &options);
+        Ok(options)
     }
 }
 

@@ -41,6 +41,7 @@ impl<S: Store> Pipeline<S> {
         let Decoded { mut value, strict, head } = decoded;
         let warnings = report_strict_errors(request, &head, strict, validation)?;
         request.exchange.warn(warnings);
+        request.record_object(&value);
         if self.empties_owners(request) {
             clear_managed_fields(&mut value);
         }

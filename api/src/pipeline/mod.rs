@@ -9,6 +9,7 @@
 //!
 //! Invariant: a handler changes objects by proposed transactions only.
 
+mod audited;
 mod create;
 mod delete;
 mod delete_collection;

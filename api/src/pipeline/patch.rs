@@ -41,6 +41,7 @@ impl<S: Store> Pipeline<S> {
         let options = self.write_options(request, write)?;
         let parse = || self.parsed(request);
         let mut first = Some(parse()?);
+        request.record_patch(format);
         let names_version = first.as_ref().is_some_and(|parsed| parsed.patch.names_version());
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {

@@ -45,6 +45,11 @@ impl<S: Store> Pipeline<S> {
         self.admission.validate(&attributes, Some(&value), &view, &mut additions).await?;
         let claims = Claims { id: uuid_text(self.ambient.random()), ..lookup.claims(account, &value)? };
         let claims = date(claims, &mut value, request, accounts.settings(), now);
+        let label = request.registry.brand.label_domain;
+        request.exchange.annotate(
+            || format!("authentication.{label}/issued-credential-id"),
+            || format!("JTI={}", claims.id),
+        );
         let token = accounts.issue(&claims).map_err(|error| ApiError::Internal(error.to_string()))?;
         set(child_mut(&mut value, "status"), "token", token);
         let mut json = Vec::new();

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod access;
+mod audit;
 mod bad_input;
 mod certificates;
 mod clients;
@@ -31,6 +32,7 @@ mod rust_client;
 mod secrets;
 mod snapshot;
 mod space;
+mod tokens;
 mod vectors;
 mod versions;
 mod webhooks;

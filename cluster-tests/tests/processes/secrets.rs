@@ -34,6 +34,13 @@ async fn no_log_and_no_failure_shows_a_token_a_key_or_the_data_of_a_secret() {
         failures.push(String::from_utf8_lossy(&answer.body).into_owned());
     }
     failures.extend(strangers(&cluster).await);
+    for node in 0..3 {
+        let metrics = cluster.client(node).unwrap().get("/metrics").await.unwrap();
+        let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+        assert!(metrics.contains("authentication_attempts"), "{metrics:.400}");
+        let secret = canaries(&cluster).into_iter().find(|secret| metrics.contains(secret));
+        assert!(secret.is_none(), "{secret:?} is in the metrics of {}", cluster.name(node));
+    }
     // Shutting down with open connections logs, too.
     let mut open = Vec::new();
     for node in 0..3 {

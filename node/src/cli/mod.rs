@@ -5,6 +5,7 @@
 //! port or touches a data directory.
 
 mod admission;
+mod audit;
 mod authentication;
 mod authorization;
 mod certs;
@@ -22,6 +23,7 @@ mod signing;
 mod size;
 
 pub use admission::AdmissionArgs;
+pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};

@@ -12,6 +12,7 @@ use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::admission::AdmissionArgs;
+use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
 use super::duration::parse_duration;
@@ -200,6 +201,9 @@ pub struct SharedArgs {
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,
+    /// Flags of the audit.
+    #[command(flatten)]
+    pub audit: AuditArgs,
     /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub config: Option<PathBuf>,

@@ -17,6 +17,24 @@ const SEATS: &[f64] = &[1.0, 2.0, 4.0, 10.0];
 /// Watchers that a write reaches.
 const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
 
+/// Remaining lives of client certificates: half an hour to a year of twelve months of thirty days.
+const LIVES: &[f64] = &[
+    0.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
+
 /// Shares of a limit.
 const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 
@@ -35,6 +53,7 @@ const BY_NAME: &[(&str, &[f64])] = &[
         "apiserver_flowcontrol_request_queue_length_after_enqueue",
         &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0],
     ),
+    ("apiserver_client_certificate_expiration_seconds", LIVES),
     ("apiserver_flowcontrol_work_estimated_seats", SEATS),
     ("apiserver_flowcontrol_watch_count_samples", WATCHERS),
     ("apiserver_flowcontrol_demand_seats", SHARES),

@@ -48,6 +48,8 @@ impl Api {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let stopping = CancellationToken::new();
+        let auditor = plan.audit.auditor(brand);
+        plan.audit.follow(stopping.clone());
         let reached_at = host_port(&plan.advertise, secure_port);
         let gate = gate(plan, brand, &reached_at, &stopping)?;
         let mut pipeline = Pipeline::new(
@@ -69,7 +71,7 @@ impl Api {
         };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
-        let resources = resources.reached_at(&reached_at);
+        let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
         let resources = match &plan.keys {
             Some(keys) if keys.has_plugins() || plan.reloads_keys => {
@@ -79,8 +81,8 @@ impl Api {
             _ => resources,
         };
         let rewrites = encryption::router(&plan.name, rewriter);
-        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone());
-        let router = cluster::router(handle, gate).merge(rewrites).merge(resources.router());
+        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone(), auditor.clone());
+        let router = cluster::router(handle, gate, auditor).merge(rewrites).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

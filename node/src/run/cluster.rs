@@ -23,6 +23,7 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::ambient::{Ambient, SystemAmbient};
+use orch_api::audit::{self, Auditor};
 use orch_api::authn::{Moment, Peer as Connection, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
@@ -128,15 +129,15 @@ struct NewMember {
 pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
 
 /// The path that founds a cluster, behind the authentication and authorization of `gate`.
-pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>) -> Router {
+pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
     Router::new()
         .route(FOUND_PATH, post(found))
-        .layer(from_fn_with_state(Guard { gate, handle: handle.clone() }, let_in))
+        .layer(from_fn_with_state(Guard { gate, handle: handle.clone(), auditor }, let_in))
         .with_state(handle)
 }
 
 /// All paths, behind the authentication and authorization of `gate`.
-pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
+pub(super) fn router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
     Router::new()
         .route("/orch/v1/cluster", get(status))
         .route("/orch/v1/cluster/members", post(add))
@@ -145,13 +146,18 @@ pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
-        .layer(from_fn_with_state(Guard { gate, handle: handle.clone() }, let_in))
+        .layer(from_fn_with_state(Guard { gate, handle: handle.clone(), auditor }, let_in))
         .with_state(handle)
 }
 
 /// Puts paths of the node behind the authentication and authorization of `gate`.
-pub(super) fn guarded(router: Router, handle: Handle, gate: Arc<Gate>) -> Router {
-    router.layer(from_fn_with_state(Guard { gate, handle }, let_in))
+pub(super) fn guarded(
+    router: Router,
+    handle: Handle,
+    gate: Arc<Gate>,
+    auditor: Option<Arc<Auditor>>,
+) -> Router {
+    router.layer(from_fn_with_state(Guard { gate, handle, auditor }, let_in))
 }
 
 /// Lets users in to the node's own paths.
@@ -159,6 +165,7 @@ pub(super) fn guarded(router: Router, handle: Handle, gate: Arc<Gate>) -> Router
 struct Guard {
     gate: Arc<Gate>,
     handle: Handle,
+    auditor: Option<Arc<Auditor>>,
 }
 
 async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
@@ -169,6 +176,9 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
     let verb = request.method().as_str().to_ascii_lowercase();
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
     let exchange = Exchange::begin(request.method(), request.uri().path(), request.headers(), &SystemAmbient);
+    let address = peer.map(|peer| peer.address.ip());
+    let exchange = Arc::new(exchange.audited(guard.auditor.as_ref(), request.uri(), address));
+    let audited = exchange.trail().map(|_| request.headers().clone());
     let (gate, headers) = (&guard.gate, request.headers());
     let applied = Applied::of(&guard.handle);
     let at = Moment { applied: &applied, now: SystemAmbient.now() };
@@ -179,10 +189,16 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
     let mut response = match refused {
         None => next.run(request).await,
         Some(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+        Some(error @ ApiError::Internal(_)) => {
+            failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &error.to_string())
+        }
         Some(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
     };
     exchange.close(&mut response, SystemAmbient.now());
-    response
+    match audited {
+        Some(headers) => audit::finish(&exchange, &headers, response).await,
+        None => response,
+    }
 }
 
 async fn status(State(handle): State<Handle>) -> Response {

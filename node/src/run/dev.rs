@@ -17,6 +17,7 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
@@ -101,6 +102,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
         flow: super::flow::options(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

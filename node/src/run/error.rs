@@ -6,7 +6,9 @@ use orch_raft::disk::rocks::OpenError;
 use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
+use super::audit::PolicyFileError;
 use crate::certs::CertsError;
+use crate::egress::TargetFileError;
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
@@ -76,6 +78,25 @@ pub enum RunError {
         path: PathBuf,
         /// What is wrong with it.
         source: EncryptionError,
+    },
+    /// The audit policy cannot be used.
+    #[error("--audit-policy-file: {path}")]
+    AuditPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PolicyFileError,
+    },
+    /// The webhook of the audit cannot be used.
+    #[error("--audit-webhook-config-file")]
+    AuditWebhook(#[source] TargetFileError),
+    /// The audit log cannot be opened.
+    #[error("--audit-log-path: cannot open {path}")]
+    AuditLog {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: std::io::Error,
     },
     /// The data directory cannot be opened.
     #[error(transparent)]

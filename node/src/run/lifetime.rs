@@ -92,6 +92,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     };
     // A killed process leaves its file behind.
     Endpoints::remove(&plan.data_dir)?;
+    plan.audit.open()?;
     let keys = plan.keys.clone();
     let listening = Listening::open(plan, tls, store).await?;
     let keys = keys.map(|keys| keys as Arc<dyn RecordCipher>);
@@ -174,7 +175,8 @@ impl Listening {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
             let gate = Gate::builtin(brand, authenticator);
-            door.await_founding(founding_router(store.handle(), gate));
+            let auditor = plan.audit.auditor(brand);
+            door.await_founding(founding_router(store.handle(), gate, auditor));
             if store.handle().identity().cluster.is_none() {
                 // `orch cluster found` and scripts that add this member need the address.
                 endpoints.write(&plan.data_dir)?;
@@ -238,6 +240,7 @@ impl Node {
         {
             tracing::warn!(%error, "the socket could not be removed");
         }
+        self.plan.audit.stop().await;
         tracing::info!("stopped");
     }
 }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod api;
+mod audit;
 mod authentication;
 mod authorization;
 mod brand;
@@ -34,6 +35,7 @@ mod token_file;
 mod trust;
 mod welcome;
 
+pub use audit::{Audit, PolicyFileError};
 pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;

@@ -14,6 +14,7 @@ use orch_api::signing::CertificateSigner;
 use orch_proto::Brand;
 use orch_raft::member::SpaceOptions;
 
+use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
@@ -91,6 +92,8 @@ pub struct Plan {
     pub features: Features,
     /// Settings of flow control.
     pub flow: orch_api::flow::Options,
+    /// Which requests are audited, and where.
+    pub audit: Audit,
 }
 
 impl Plan {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orch_proto::brand::ORCH;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
@@ -74,6 +75,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
         flow: super::flow::options(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

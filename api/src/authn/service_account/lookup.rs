@@ -5,12 +5,16 @@
 use std::borrow::Cow;
 
 use orch_raft::{Key, Revision};
+use orch_schema::excerpt::quoted;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::token::{Claims, ObjectRef};
+use super::token::{Claims, ObjectRef, TokenFault};
 use crate::follow::Applied;
+
+/// Storage resource of service accounts.
+const ACCOUNTS: &str = "serviceaccounts";
 
 /// Seconds that tokens stay valid after the deletion time of an object, so that programs that shut down may still ask.
 /// The reference's leeway.
@@ -40,25 +44,28 @@ struct Metadata<'a> {
 }
 
 impl Seen {
-    /// Looks the objects of `claims` up. `None`: one is gone, or has been deleted for longer than the grace.
-    pub(super) fn of(claims: &Claims, applied: &Applied, now: u64) -> Option<Seen> {
+    /// Looks the objects of `claims` up.
+    ///
+    /// # Errors
+    /// One is gone, is another of the same name, or has been deleted for longer than the grace.
+    pub(super) fn of(claims: &Claims, applied: &Applied, now: u64) -> Result<Seen, TokenFault> {
         let mut seen = Seen { objects: Vec::new(), ends_at: u64::MAX };
         for (resource, namespace, wanted) in places(claims) {
-            let key = Key::new(&resource.into(), namespace, &wanted.name).ok()?;
-            let found = applied.state.object(&key)?;
-            let head: Head<'_> = serde_json::from_slice(&found.json).ok()?;
+            let key = Key::new(&resource.into(), namespace, &wanted.name).ok();
+            let found = key.as_ref().and_then(|key| applied.state.object(key));
+            let (Some(key), Some(found)) = (&key, found) else { return Err(absent(resource, &wanted.name)) };
+            let head: Head<'_> = serde_json::from_slice(&found.json).map_err(|_| TokenFault::Invalidated)?;
             if head.metadata.uid != wanted.uid.as_str() {
-                return None;
+                return Err(another(resource, &head.metadata.uid, &wanted.uid));
             }
             if let Some(time) = head.metadata.deletion_timestamp {
-                let time = OffsetDateTime::parse(&time, &Rfc3339).ok()?.unix_timestamp();
-                let ends_at = u64::try_from(time).unwrap_or_default().saturating_add(GRACE_S);
-                seen.ends_at = seen.ends_at.min(ends_at);
+                let time = OffsetDateTime::parse(&time, &Rfc3339).map_err(|_| TokenFault::Invalidated)?;
+                let time = u64::try_from(time.unix_timestamp()).unwrap_or_default();
+                seen.ends_at = seen.ends_at.min(time.saturating_add(GRACE_S));
             }
-            let revision = found.revision;
-            seen.objects.push((key, revision));
+            seen.objects.push((key.clone(), found.revision));
         }
-        (now < seen.ends_at).then_some(seen)
+        if now < seen.ends_at { Ok(seen) } else { Err(TokenFault::Invalidated) }
     }
 
     /// Whether the objects are the same versions, none of which has ended the token.
@@ -70,13 +77,31 @@ impl Seen {
     }
 }
 
+/// The fault of a token whose object does not exist.
+fn absent(resource: &str, name: &str) -> TokenFault {
+    match resource {
+        ACCOUNTS => TokenFault::Object(format!("{resource} {} not found", quoted(name))),
+        _ => TokenFault::Invalidated,
+    }
+}
+
+/// The fault of a token whose object was replaced by another of the same name.
+fn another(resource: &str, found: &str, claimed: &str) -> TokenFault {
+    TokenFault::Object(match resource.strip_suffix('s') {
+        Some(kind) if resource != ACCOUNTS => {
+            format!("{kind} UID ({found}) does not match service account {kind} ref claim ({claimed})")
+        }
+        _ => format!("service account UID ({found}) does not match claim ({claimed})"),
+    })
+}
+
 /// Resource, namespace and reference of the objects that end a token: the account, the bound pod and secret, and the
 /// node of a token that is bound to no pod.
 fn places(claims: &Claims) -> impl Iterator<Item = (&'static str, &str, &ObjectRef)> {
     let node = claims.node.as_ref().filter(|_| claims.pod.is_none());
     let namespace = claims.namespace.as_str();
     [
-        ("serviceaccounts", namespace, Some(&claims.account)),
+        (ACCOUNTS, namespace, Some(&claims.account)),
         ("pods", namespace, claims.pod.as_ref()),
         ("secrets", namespace, claims.secret.as_ref()),
         ("nodes", "", node),

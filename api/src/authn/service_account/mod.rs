@@ -158,7 +158,7 @@ impl ServiceAccounts {
     fn verify_anew(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Verified, TokenFault> {
         let claims =
             Claims::verify(token, &self.settings.issuers, self.domain, self.keys().verifying(), now)?;
-        let seen = Seen::of(&claims, applied, now).ok_or(TokenFault::Invalidated)?;
+        let seen = Seen::of(&claims, applied, now)?;
         let user = Arc::new(self.user_of(&claims));
         Ok(Verified { claims, user, seen })
     }

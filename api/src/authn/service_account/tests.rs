@@ -142,6 +142,7 @@ fn claims_are_all_checked() {
     let is = |claim: &str| format!("the token's claim {claim} is missing or wrong");
     let audience = format!(r#"token audiences ["shop"] is invalid for the target audiences ["{ISSUER}"]"#);
     let invalidated = "service account token has been invalidated";
+    let other = |claimed: &str| format!("service account UID (u) does not match claim ({claimed})");
     for (path, value, expected) in [
         ("/iss", json!("https://elsewhere"), FOREIGN.to_owned()),
         ("/iss", json!([ISSUER]), FOREIGN.to_owned()),
@@ -168,8 +169,8 @@ fn claims_are_all_checked() {
         ("/orch.io", Value::Null, is("serviceaccount")),
         ("/orch.io/namespace", json!("other"), is("sub")),
         ("/orch.io/serviceaccount", Value::Null, is("name")),
-        ("/orch.io/serviceaccount/uid", json!("another"), invalidated.to_owned()),
-        ("/orch.io/serviceaccount/uid", json!(""), invalidated.to_owned()),
+        ("/orch.io/serviceaccount/uid", json!("another"), other("another")),
+        ("/orch.io/serviceaccount/uid", json!(""), other("")),
         ("/orch.io/pod", json!({"name": "p", "uid": "u"}), invalidated.to_owned()),
         ("/orch.io/pod", json!({"name": "../serviceaccounts/robot", "uid": "u"}), invalidated.to_owned()),
     ] {
@@ -251,9 +252,13 @@ fn a_token_ends_with_the_objects_that_it_is_bound_to_though_it_is_cached() {
         view(&[before, ("pods", "ns", "p", pod), ("serviceaccounts", "ns", "robot", object("u"))])
     };
     let (there, ended) = (state(Some(object("v"))), changed(deleted));
-    for gone in [state(None), changed(object("w")), view(&[("pods", "ns", "p", object("v"))])] {
+    for (gone, expected) in [
+        (state(None), "service account token has been invalidated"),
+        (changed(object("w")), "pod UID (w) does not match service account pod ref claim (v)"),
+        (view(&[("pods", "ns", "p", object("v"))]), "serviceaccounts \"robot\" not found"),
+    ] {
         assert!(user(&there, NOW).is_ok());
-        assert_eq!(user(&gone, NOW), Err(TokenFault::Invalidated));
+        assert_eq!(user(&gone, NOW).unwrap_err().to_string(), expected);
     }
     assert!(user(&ended, NOW + 59).is_ok(), "what shuts down may still ask");
     assert_eq!(user(&ended, NOW + 60), Err(TokenFault::Invalidated));

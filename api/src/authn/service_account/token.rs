@@ -80,7 +80,10 @@ pub enum TokenFault {
         /// Audiences that were asked for, as shown.
         wanted: String,
     },
-    /// Its account or the object that it is bound to is gone.
+    /// Its account is gone, or an object is another of the same name, as the message tells.
+    #[error("{0}")]
+    Object(String),
+    /// The object that it is bound to is gone, or an object has been deleted for a while.
     #[error("service account token has been invalidated")]
     Invalidated,
 }

@@ -4,6 +4,7 @@
 //! ones for clients that ask for them. The representation of a plain document is chosen for each request.
 
 mod aggregated;
+mod answer;
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use crate::negotiate::Encoding;
 use crate::registry::{Registry, Resource};
 
 pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
+pub(super) use answer::{answer_aggregated, answer_plain};
 
 /// The discovery documents of one registry.
 pub(super) struct Documents {

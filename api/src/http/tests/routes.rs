@@ -70,6 +70,14 @@ const OTHERS: [&str; 9] = [
     "/metrics",
 ];
 
+/// Method and path of everything that is served.
+pub(super) fn all_routes() -> Vec<(Method, String)> {
+    let registry = Registry::builtin(&ORCH);
+    let mut routes: Vec<_> = registry.resources().flat_map(|resource| routes_of(resource)).collect();
+    routes.extend(OTHERS.map(|path| (Method::GET, path.to_owned())));
+    routes
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_route_is_authenticated_and_authorized_by_its_row() {
     let server = Server::new().await;
@@ -81,11 +89,8 @@ async fn every_route_is_authenticated_and_authorized_by_its_row() {
         local_admin: false,
         is_front_proxy: false,
     });
-    let registry = Registry::builtin(&ORCH);
-    let mut routes: Vec<_> = registry.resources().flat_map(|resource| routes_of(resource)).collect();
-    routes.extend(OTHERS.map(|path| (Method::GET, path.to_owned())));
     let mut table = String::new();
-    for (method, path) in routes {
+    for (method, path) in all_routes() {
         let answered = stranger.send(method.clone(), &path, &[], Body::empty()).await;
         assert_eq!(answered.code, 401, "{method} {path} without credentials");
         let nobody = [("impersonate-user", "nobody")];

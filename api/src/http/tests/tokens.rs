@@ -9,6 +9,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::{Answered, Server};
+use crate::audit::Auditor;
 use crate::authn::bootstrap_token::BootstrapTokens;
 use crate::authn::service_account::testing::{accounts, elliptic};
 use crate::authn::service_account::{Keys, ServiceAccounts, Settings};
@@ -24,6 +25,14 @@ const ACCOUNTS: &str = "/api/v1/namespaces/ns/serviceaccounts";
 impl Server {
     /// A server with the account `robot`, whose tokens have these settings, and with bootstrap tokens.
     async fn with_tokens(change: impl FnOnce(&mut Settings)) -> Server {
+        Server::with_tokens_audited(change, None).await
+    }
+
+    /// The same, audited by `auditor` if there is one.
+    pub(super) async fn with_tokens_audited(
+        change: impl FnOnce(&mut Settings),
+        auditor: Option<Arc<Auditor>>,
+    ) -> Server {
         let server = Server::new().await;
         let mut settings = accounts(elliptic()).settings().clone();
         change(&mut settings);
@@ -35,13 +44,14 @@ impl Server {
         let features = Features::default();
         let pipeline =
             Pipeline::new(server.store.clone(), registry, key, server.clock.clone(), features, gate);
-        let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
+        let api = Api::new(Arc::new(pipeline), server.stopping.clone());
+        let router = api.audited_by(auditor).router();
         let server = Server { router, ..server };
         server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
         server
     }
 
-    async fn request_token(&self, spec: Value) -> Answered {
+    pub(super) async fn request_token(&self, spec: Value) -> Answered {
         let request =
             json!({"apiVersion": "authentication.orch.io/v1", "kind": "TokenRequest", "spec": spec});
         let path = format!("{ACCOUNTS}/robot/token");

@@ -1,0 +1,72 @@
+//! Assembly of the API: the pipeline, and what a node adds to it.
+//!
+//! Owns the defaults of parts that are not added. It answers no request.
+
+use std::sync::Arc;
+
+use axum::Router;
+use orch_raft::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::held::Ledger;
+use super::pool::Pool;
+use super::served::Served;
+use super::{Api, gzip, handle};
+use crate::audit::Auditor;
+use crate::flow::{FlowControl, Options as FlowOptions};
+use crate::metrics::{Exposition, RequestMetrics};
+use crate::pipeline::Pipeline;
+
+impl<S: Store> Api<S> {
+    /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
+    pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
+        let served = Served::new(pipeline.registry.clone(), None);
+        let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
+        let flow =
+            FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
+        let (exposition, checks, auditor) = (None, Vec::new(), None);
+        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition, checks, auditor }
+    }
+
+    /// The same API under these settings of flow control.
+    #[must_use]
+    pub fn controlled(self, options: FlowOptions) -> Self {
+        let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
+        Api { flow, ..self }
+    }
+
+    /// The same API, with its requests audited by `auditor` if there is one.
+    #[must_use]
+    pub fn audited_by(self, auditor: Option<Arc<Auditor>>) -> Self {
+        Api { auditor, ..self }
+    }
+
+    /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
+    #[must_use]
+    pub fn reached_at(self, address: &str) -> Self {
+        let served = Served::new(self.pipeline.registry.clone(), Some(address));
+        Api { served, ..self }
+    }
+
+    /// The same API, serving the text of `exposition` at `/metrics`.
+    #[must_use]
+    pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
+        Api { exposition: Some(exposition), ..self }
+    }
+
+    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(passes)));
+        self
+    }
+
+    /// A router that handles every path.
+    pub fn router(self) -> Router {
+        Router::new().fallback(handle::<S>).layer(gzip::layer()).with_state(Arc::new(self))
+    }
+}

@@ -1,0 +1,65 @@
+//! What audit events show of responses.
+//!
+//! Owns rendering an answer for an event: compact JSON in the view that the client asked for, whatever its encoding.
+//! Nothing is rendered unless the audit policy asks for it.
+
+use orch_proto::Brand;
+
+use crate::ambient::Timestamp;
+use crate::audit::document;
+use crate::error::ApiError;
+use crate::exchange::Exchange;
+use crate::negotiate::{Encoding, Representation};
+use crate::pipeline::{Answer, ListAnswer, Request};
+use crate::render::{IncludeObject, Renderer};
+use crate::status::Status;
+
+/// Records what `request` is answered with.
+pub(super) fn record_answer(
+    request: Request<'_>,
+    representation: Representation,
+    include: IncludeObject,
+    answer: &Answer,
+    now: Timestamp,
+) {
+    let Some(trail) = request.exchange.trail() else { return };
+    if let Answer::Done(status) = answer {
+        trail.record_status(status, 200);
+    }
+    if !trail.shows_responses() {
+        return;
+    }
+    let representation = Representation { encoding: Encoding::Json, pretty: false, ..representation };
+    let renderer = Renderer::new(request.registry, request.resource, representation, include);
+    let rendered = match answer {
+        Answer::Done(_) => return,
+        Answer::Stored(object) => renderer.object(object, now),
+        Answer::Written(written) => renderer.written(written, now),
+        Answer::List(list) | Answer::Listed(list) => renderer.list(copy_of(list), now),
+    };
+    // The response itself fails in the same way and says so.
+    if let Ok(payload) = rendered {
+        let bytes = payload.len();
+        trail.record_response(document(payload.into_frames(), bytes));
+    }
+}
+
+/// Records the failure that a request is answered with.
+pub(super) fn record_failure(exchange: &Exchange, error: Option<&ApiError>, brand: &Brand) {
+    let Some((trail, error)) = exchange.trail().zip(error) else { return };
+    // A path outside of all APIs is answered without a Status.
+    if !matches!(error, ApiError::NoPage) {
+        let status = Status::of(error, brand);
+        trail.record_status(&status, status.code);
+    }
+}
+
+/// The same page; its objects are shared.
+fn copy_of(list: &ListAnswer) -> ListAnswer {
+    ListAnswer {
+        revision: list.revision,
+        continue_token: list.continue_token.clone(),
+        remaining: list.remaining,
+        objects: list.objects.clone(),
+    }
+}

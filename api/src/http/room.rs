@@ -1,0 +1,66 @@
+//! Room for what a request holds: its body, and the response to it.
+//!
+//! Owns how much is reserved, and when. The account is in `held`.
+
+use axum::body::Body;
+use http::Response;
+use orch_raft::Store;
+
+use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
+use super::{Api, respond};
+use crate::error::ApiError;
+use crate::negotiate::Representation;
+use crate::pipeline::Request;
+use crate::render::Payload;
+use crate::request::Verb;
+
+impl<S: Store> Api<S> {
+    /// Reserves memory for a body of `bytes` and the response, before the body is read. `None` for small bodies.
+    pub(super) async fn room_for_body(
+        &self,
+        bytes: usize,
+        verb: Verb,
+        payer: Payer<'_>,
+    ) -> Result<Option<Hold>, ApiError> {
+        match bytes {
+            small if small < COUNTED_BYTES_MIN => Ok(None),
+            bytes => self.ledger.wait(payer, with_answer(verb, bytes)).await.map(Some),
+        }
+    }
+
+    /// Reserves memory for the response to a small request about one large object, before any work: a write that was
+    /// carried out can no longer be refused. `None` for lists, whose size is not known yet, and for plain reads, which
+    /// share the stored bytes.
+    pub(super) async fn room_for_answer(
+        &self,
+        request: Request<'_>,
+        representation: Representation,
+    ) -> Result<Option<Hold>, ApiError> {
+        let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored(request.resource) {
+            return Ok(None);
+        }
+        let stored = request.key().ok().and_then(|key| {
+            let state = self.pipeline.store.state();
+            state.object(&key).map(|object| object.json.len())
+        });
+        let payer = Payer::of(request.user, request.exchange);
+        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
+    }
+
+    /// The response to a list, with a reservation for the bytes that it holds.
+    pub(super) fn list_answer(
+        &self,
+        payer: Payer<'_>,
+        content_type: &'static str,
+        payload: Payload,
+    ) -> Result<Response<Body>, ApiError> {
+        let bytes = payload.own_bytes();
+        if bytes < COUNTED_BYTES_MIN {
+            return Ok(respond::payload(200, content_type, payload));
+        }
+        let hold = self.ledger.take(payer, bytes)?;
+        let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
+        Ok(respond::frames(200, content_type, length, frames))
+    }
+}

@@ -1,0 +1,160 @@
+//! The thread of a sink: takes batches from the buffer and stores them.
+//!
+//! Owns telling the requests that wait, and counting and logging what could not be stored.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use orch_api::audit::{NotStored, Storing, settled};
+use orch_raft::warnings::WarningLimit;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::backlog::{Backlog, Mode, Waiting};
+use super::pacing::Pacer;
+
+/// Longest that a request waits for its event to be stored, half of a request's own deadline. A sink that takes longer
+/// has failed: in mode blocking the request goes on, in mode blocking-strict a request that has just arrived fails.
+pub(super) const STORING_MAX: Duration = Duration::from_secs(30);
+
+/// Longest wait for the last batches when the node stops.
+const STOPPING_MAX: Duration = Duration::from_secs(10);
+
+/// How often the end of the thread is looked for while the node stops.
+const STOPPING_LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Stores one batch, in order.
+pub(super) trait Deliver: Send + 'static {
+    /// Stores `events`, each a JSON document.
+    ///
+    /// # Errors
+    /// Some of them may not be stored.
+    fn deliver(&mut self, events: &[Bytes]) -> Result<(), NotStored>;
+}
+
+/// The rim of a sink: its buffer and its thread.
+pub(super) struct Worker {
+    /// Name of the sink in metrics and logs: `log`.
+    name: &'static str,
+    mode: Mode,
+    backlog: Arc<Backlog>,
+    /// Longest that a request waits.
+    storing_max: Duration,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    full: WarningLimit,
+}
+
+impl Worker {
+    /// Starts the thread, which stores batches by `deliver`.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(super) fn start(
+        name: &'static str,
+        mode: Mode,
+        batch_bytes_max: usize,
+        storing_max: Duration,
+        deliver: impl Deliver,
+    ) -> io::Result<Worker> {
+        let backlog = Arc::new(Backlog::new(mode, batch_bytes_max));
+        let taken = backlog.clone();
+        let thread = std::thread::Builder::new().name(format!("audit-{name}"));
+        let thread = thread.spawn(move || run(name, mode, &taken, deliver))?;
+        let (thread, full) = (Mutex::new(Some(thread)), WarningLimit::new());
+        Ok(Worker { name, mode, backlog, storing_max, thread, full })
+    }
+
+    /// Whether a request must not be carried out without its first event.
+    pub(super) fn is_required(&self) -> bool {
+        self.mode == Mode::BlockingStrict
+    }
+
+    /// Puts `event` into the buffer. The outcome waits as the mode says.
+    pub(super) fn store(&self, event: Bytes) -> Storing {
+        if let Mode::Batch(_) = self.mode {
+            return settled(self.put(Waiting { event, stored: None }));
+        }
+        let (sender, outcome) = oneshot::channel();
+        if let Err(error) = self.put(Waiting { event, stored: Some(sender) }) {
+            return settled(Err(error));
+        }
+        let storing_max = self.storing_max;
+        let waiting = async move {
+            match tokio::time::timeout(storing_max, outcome).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => Err(NotStored("the sink has stopped".to_owned())),
+                Err(_) => Err(NotStored("the sink takes too long".to_owned())),
+            }
+        };
+        futures::future::Either::Right(waiting.boxed())
+    }
+
+    fn put(&self, waiting: Waiting) -> Result<(), NotStored> {
+        let put = self.backlog.push(waiting);
+        if let Err(error) = &put {
+            count_lost(self.name, 1);
+            if let Some(left_out) = self.full.pass() {
+                tracing::error!(sink = self.name, %error, left_out, "an audit event is lost");
+            }
+        }
+        put
+    }
+
+    /// Stores what is in the buffer, and ends the thread. Waits for it, but not for ever.
+    pub(super) fn stop(&self) {
+        self.backlog.close();
+        let Some(thread) = self.thread.lock().take() else { return };
+        let until = Instant::now() + STOPPING_MAX;
+        while !thread.is_finished() {
+            if Instant::now() >= until {
+                tracing::error!(
+                    sink = self.name,
+                    "audit events are lost: the sink did not take them in time"
+                );
+                return;
+            }
+            std::thread::sleep(STOPPING_LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.backlog.close();
+    }
+}
+
+fn run(name: &'static str, mode: Mode, backlog: &Backlog, mut deliver: impl Deliver) {
+    let failures = WarningLimit::new();
+    let mut pacer = match mode {
+        Mode::Batch(options) => options.throttle.map(|throttle| Pacer::new(throttle, Instant::now())),
+        Mode::Blocking | Mode::BlockingStrict => None,
+    };
+    while let Some(batch) = backlog.take() {
+        if let Some(pacer) = pacer.as_mut().filter(|_| !backlog.is_closed()) {
+            std::thread::sleep(pacer.delay(Instant::now()));
+        }
+        let (events, waiting): (Vec<Bytes>, Vec<_>) =
+            batch.into_iter().map(|waiting| (waiting.event, waiting.stored)).unzip();
+        let outcome = deliver.deliver(&events);
+        if let Err(error) = &outcome {
+            count_lost(name, events.len());
+            if let Some(left_out) = failures.pass() {
+                tracing::error!(sink = name, events = events.len(), %error, left_out, "audit events are lost");
+            }
+        }
+        for stored in waiting.into_iter().flatten() {
+            // The request may be gone.
+            let _ = stored.send(outcome.clone());
+        }
+    }
+}
+
+fn count_lost(sink: &'static str, events: usize) {
+    let lost = metrics::counter!("apiserver_audit_error_total", "plugin" => sink);
+    lost.increment(u64::try_from(events).unwrap_or(u64::MAX));
+}
