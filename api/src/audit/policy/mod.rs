@@ -74,6 +74,7 @@ impl Rule {
         }
         let Some(user) = user else { return false };
         is_listed(&self.users, &user.name)
+            // few: the entries of one rule of the operator's.
             && (self.groups.is_empty() || self.groups.iter().any(|group| user.is_in_group(group)))
     }
 
@@ -107,6 +108,7 @@ impl Resources {
         // few: the entries of one rule of the operator's.
         self.patterns.is_empty()
             || is_listed(&self.names, asked.name)
+                // few: the entries of one rule of the operator's.
                 && self.patterns.iter().any(|pattern| is_resource(pattern, asked))
     }
 }
