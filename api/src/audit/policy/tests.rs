@@ -1,3 +1,5 @@
+//! The level that rules of a policy give to requests.
+
 use super::super::stage::Stage;
 use super::*;
 

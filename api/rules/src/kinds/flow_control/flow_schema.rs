@@ -97,8 +97,8 @@ impl Strategy for FlowSchema {
             Value::Null => "<none>",
             method => method.text("type"),
         };
-        // few: the conditions of one object.
         let conditions = object.at("status").items("conditions");
+        // few: the conditions of one object.
         let dangling = conditions.iter().find(|condition| condition.text("type") == "Dangling");
         Some(vec![
             object.at("metadata").at("name").clone(),
