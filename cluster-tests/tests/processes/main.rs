@@ -28,6 +28,5 @@ mod rust_client;
 mod secrets;
 mod snapshot;
 mod space;
-mod tokens;
 mod vectors;
 mod versions;
