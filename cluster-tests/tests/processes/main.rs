@@ -32,7 +32,6 @@ mod rust_client;
 mod secrets;
 mod snapshot;
 mod space;
-mod tokens;
 mod vectors;
 mod versions;
 mod webhooks;
