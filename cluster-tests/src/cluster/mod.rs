@@ -28,10 +28,10 @@ pub use status::{Member, Status};
 pub use upkeep::Ending;
 
 /// The administrator's token, in the group `system:masters`.
-pub const ADMIN_TOKEN: &str = "admin-5e1f0c8e7d2b4a69";
+pub const ADMIN_TOKEN: &str = "admintoken";
 
 /// The token of `alice`, in the group `devs`.
-pub const ALICE_TOKEN: &str = "alice-93b7d1f04c6e8a25";
+pub const ALICE_TOKEN: &str = "alicetoken";
 
 /// The token of `bob`, in the group `devs`.
 pub const BOB_TOKEN: &str = "bob-27c4e8a150d96bf3";
@@ -307,7 +307,7 @@ fn make_certificates(binary: &Path, folder: &Path, names: &[&str], brand: &str) 
 
 fn write_tokens(folder: &Path) -> Result<()> {
     let text = format!(
-        "{ADMIN_TOKEN},admin,1,\"system:masters\"\n{ALICE_TOKEN},alice,2,\"devs\"\n{BOB_TOKEN},bob,3,\"devs\"\n"
+        "{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n{ALICE_TOKEN},alice,alice-uid,\"devs\"\n{BOB_TOKEN},bob,3,\"devs\"\n"
     );
     fs::write(folder.join("tokens.csv"), text)?;
     Ok(())
