@@ -150,7 +150,7 @@ impl Resource {
 
     /// The resource whose documents `action` reads and writes: this one, or one of the sub-resource's own kind under the
     /// same names.
-    pub fn of_action<'a>(self: &'a Arc<Self>, action: Action) -> &'a Arc<Self> {
+    pub fn of_action(self: &Arc<Self>, action: Action) -> &Arc<Self> {
         // few: the sub-resources of one resource.
         let own = self.documents.iter().find(|(of, _)| *of == action);
         own.map_or(self, |(_, document)| document)

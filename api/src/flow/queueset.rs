@@ -316,10 +316,10 @@ impl QueueSet {
         let demand = self.seats_in_use + self.seats_waiting;
         self.demand.add(passed, demand);
         let busy = u64::try_from(self.queues.len()).unwrap_or(u64::MAX);
-        if busy > 0 {
-            // Seats that are free because the next request is too wide for them do no work for anybody.
-            let work = passed * u64::from(self.seats_in_use) + self.remainder;
-            self.r += i64::try_from(work / busy).unwrap_or(0);
+        // Seats that are free because the next request is too wide for them do no work for anybody.
+        let work = passed * u64::from(self.seats_in_use) + self.remainder;
+        if let Some(share) = work.checked_div(busy) {
+            self.r += i64::try_from(share).unwrap_or(0);
             self.remainder = work % busy;
         }
     }

@@ -50,7 +50,10 @@ pub(super) fn width(request: FlowRequest<'_>, most: u32, watchers: &Watchers) ->
 
 /// The watches under way, by collection and namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(RwLock<HashMap<Arc<str>, HashMap<String, Arc<AtomicU32>>>>);
+pub(crate) struct Watchers(RwLock<HashMap<Arc<str>, ByNamespace>>);
+
+/// Counts of watches by namespace.
+type ByNamespace = HashMap<String, Arc<AtomicU32>>;
 
 /// A watch under way.
 #[derive(Debug)]

@@ -179,12 +179,8 @@ impl<S: Store> Api<S> {
         {
             return response;
         }
-        let exchange = &parts.exchange;
-        let peer = parts.peer.as_ref();
-        let applied = Applied::of(&self.pipeline.store);
-        let at = Moment { applied: &applied, now: self.pipeline.ambient.now() };
-        let gate = &self.pipeline.gate;
-        let user = gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref(), at).await?;
+        let (exchange, gate, peer) = (&parts.exchange, &self.pipeline.gate, parts.peer.as_ref());
+        let user = self.authenticate(parts).await?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
             TargetPath::Other => return self.other_path(parts, user).await,
@@ -243,6 +239,13 @@ impl<S: Store> Api<S> {
         })
         .await?;
         Ok(self.seat_while_sent(seat, verb, response))
+    }
+
+    async fn authenticate(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
+        let applied = Applied::of(&self.pipeline.store);
+        let at = Moment { applied: &applied, now: self.pipeline.ambient.now() };
+        let (gate, peer) = (&self.pipeline.gate, parts.peer.as_ref());
+        gate.authenticate(&parts.exchange, peer, &parts.headers, parts.admission.as_ref(), at).await
     }
 
     async fn admit(

@@ -33,8 +33,8 @@ pub(super) fn make_namespace(target: &Target, name: &str) -> Result<()> {
 pub(super) fn open_to_all(target: &Target, namespace: &str) -> Result<()> {
     let groups = ask(target, async |client| client.get("/apis").await)?.success()?;
     let groups = groups["groups"].as_array().context("no groups are served")?;
-    let names = groups.iter().filter_map(|group| group["name"].as_str());
-    let rbac = names.filter(|name| name.starts_with("rbac.")).next_back().context("no roles are served")?;
+    let mut names = groups.iter().filter_map(|group| group["name"].as_str());
+    let rbac = names.rfind(|name| name.starts_with("rbac.")).context("no roles are served")?;
     let body = json!({
         "apiVersion": format!("{rbac}/v1"),
         "kind": "RoleBinding",

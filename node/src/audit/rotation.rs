@@ -161,7 +161,7 @@ struct Backup {
 /// Removes rotated files of `path` that are too old or too many, and compresses the others.
 fn look_after(path: &Path, options: RotationOptions, now: OffsetDateTime) -> io::Result<()> {
     let mut backups = backups(path)?;
-    backups.sort_by(|one, other| other.at.cmp(&one.at));
+    backups.sort_by_key(|backup| std::cmp::Reverse(backup.at));
     let oldest = (options.age_max > Duration::ZERO).then(|| now - options.age_max);
     for (place, backup) in backups.into_iter().enumerate() {
         let is_beyond = options.backups_max > 0 && place >= options.backups_max;

@@ -114,7 +114,8 @@ impl FileRule {
             }
         };
         check_paths(&self.paths, &format!("{path}.nonResourceURLs"))?;
-        if !self.paths.is_empty() && !(self.resources.is_empty() && self.namespaces.is_empty()) {
+        let names_objects = !self.resources.is_empty() || !self.namespaces.is_empty();
+        if !self.paths.is_empty() && names_objects {
             let reason = "rules cannot apply to both regular resources and non-resource URLs";
             return fault(format!("{path}.nonResourceURLs"), reason);
         }

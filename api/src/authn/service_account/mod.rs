@@ -72,6 +72,9 @@ impl fmt::Debug for ServiceAccounts {
     }
 }
 
+/// The holder of a token, and the audiences that it is meant for.
+pub type UserAndAudiences = (Arc<User>, Vec<String>);
+
 impl ServiceAccounts {
     /// The tokens of the cluster under `brand`.
     pub fn new(brand: &'static Brand, settings: Settings, keys: Keys) -> Self {
@@ -110,7 +113,7 @@ impl ServiceAccounts {
         token: &[u8],
         applied: &Applied,
         now: u64,
-    ) -> Result<Option<(Arc<User>, Vec<String>)>, TokenFault> {
+    ) -> Result<Option<UserAndAudiences>, TokenFault> {
         let found = self.verified(token, applied, now)?;
         Ok(found.map(|found| (found.user.clone(), found.claims.audiences.clone())))
     }
