@@ -310,7 +310,8 @@ fn the_signer_certifies_what_the_request_says() {
     let roots = crate::tls::load_authorities(&layout.authority_certificate(), now()).unwrap();
     let trust = crate::tls::TrustMaterial { users: roots, proxies: None, revocations: Vec::new() };
     let clients = crate::tls::ClientAuthorities::new(trust).unwrap();
-    let identified = clients.identify(Some(std::slice::from_ref(&der)), std::time::SystemTime::now()).unwrap();
+    let identified =
+        clients.identify(Some(std::slice::from_ref(&der)), std::time::SystemTime::now()).unwrap();
     assert!(identified.certificate.is_ok(), "a client may log in with it: {:?}", identified.certificate);
     let other = authority.sign(&template).unwrap();
     assert_ne!(other, pem, "serial numbers differ");

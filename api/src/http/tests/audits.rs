@@ -427,7 +427,8 @@ async fn no_event_holds_a_secret() {
     let config = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "stringData": {"a": CANARY},
     });
-    let requests: Vec<(Method, &str, Vec<(&str, &str)>, String)> = vec![
+    type Headers = Vec<(&'static str, &'static str)>;
+    let requests: Vec<(Method, &str, Headers, String)> = vec![
         (Method::POST, SECRETS, vec![], secret.to_string()),
         (
             Method::POST,
