@@ -211,7 +211,7 @@ impl Gate {
         applied: &Applied,
     ) -> Result<(Arc<User>, Mode), ApiError> {
         let mut first = None;
-        for mode in asked.modes(requestor) {
+        for mode in asked.modes(requestor, self.brand) {
             match self.may_impersonate(requestor, &asked, mode, attributes, applied).await {
                 Ok(()) => return Ok((asked.into_user(mode), mode)),
                 Err(refused) => first = first.or(Some(refused)),

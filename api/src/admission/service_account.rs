@@ -141,9 +141,13 @@ fn volumes(spec: &Value) -> impl Iterator<Item = &Value> {
 
 /// The containers of each kind, with the words by which refusals name the kind.
 fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
-    [("init container", "initContainers"), ("container", "containers"), ("", "ephemeralContainers")]
-        .into_iter()
-        .flat_map(|(kind, field)| spec.items(field).iter().map(move |container| (kind, container)))
+    [
+        ("init container", "initContainers"),
+        ("container", "containers"),
+        ("ephemeral container", "ephemeralContainers"),
+    ]
+    .into_iter()
+    .flat_map(|(kind, field)| spec.items(field).iter().map(move |container| (kind, container)))
 }
 
 /// Whether the pod refers to a secret anywhere.
@@ -180,7 +184,8 @@ fn is_limited(brand: &Brand, account: &Value) -> bool {
     ["1", "t", "T", "TRUE", "true", "True"].contains(&value)
 }
 
-/// Refuses references to secrets that the account does not list.
+/// Refuses references to secrets that the account does not list. Secrets in projected volumes are not checked, as in the
+/// reference.
 fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
     let (spec, of) = (pod.at("spec"), account.at("metadata").text("name"));
     let names = |list: &str| -> hashbrown::HashSet<String> {
@@ -205,6 +210,16 @@ fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
                 let subject = format!(
                     "{kind} {container} with envVar {variable} referencing secret.secretName=\"{name}\""
                 );
+                return Err(refusal(subject));
+            }
+        }
+        for from in container.items("envFrom") {
+            let wanted = from.at("secretRef");
+            let name = wanted.text("name");
+            if wanted.is_object() && !mountable.contains(name) {
+                let container = container.text("name");
+                let subject =
+                    format!("{kind} {container} with envFrom referencing secret.secretName=\"{name}\"");
                 return Err(refusal(subject));
             }
         }

@@ -24,9 +24,6 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 /// What names of nodes' users start with.
 const NODE_PREFIX: &str = "system:node:";
 
-/// The key of a service account token's extra that names the node of its pod.
-const NODE_NAME_EXTRA: &str = "node-name";
-
 /// The user that a request asks to act as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
@@ -141,13 +138,14 @@ impl Impersonation {
     }
 
     /// The ways in which `requestor` may be allowed to act so, in the order in which they are tried.
-    pub fn modes(&self, requestor: &User) -> Vec<Mode> {
+    pub fn modes(&self, requestor: &User, brand: &Brand) -> Vec<Mode> {
         let is_service_account = service_account_name::parse(&self.name).is_some();
         let mut modes = Vec::new();
         match self.name.strip_prefix(NODE_PREFIX) {
             Some(node) if self.is_name_only() => {
-                let of_pod = requestor.extra.iter().find(|(key, _)| key.ends_with(NODE_NAME_EXTRA));
-                let runs_there = of_pod.is_some_and(|(_, nodes)| nodes.len() == 1 && nodes[0] == node);
+                // The name of the pod's node, as the service account's token gives it.
+                let of_pod = requestor.extra.get(&format!("authentication.{}/node-name", brand.label_domain));
+                let runs_there = of_pod.is_some_and(|nodes| nodes.len() == 1 && nodes[0] == node);
                 if runs_there && service_account_name::parse(&requestor.name).is_some() {
                     modes.push(Mode::AssociatedNode);
                 }
@@ -341,9 +339,15 @@ mod tests {
             ),
         ] {
             let found = asked(headers).unwrap().unwrap();
-            assert_eq!(found.modes(&in_pod), modes, "{headers:?}");
+            assert_eq!(found.modes(&in_pod, &ORCH), modes, "{headers:?}");
             assert_eq!(spelled(&found.questions(modes[0], &ORCH)[0]), first);
             assert_eq!(found.into_user(modes[0]).groups, groups, "{headers:?}");
+        }
+        let node = asked(&[("impersonate-user", "system:node:n1")]).unwrap().unwrap();
+        for key in ["node-name", "example.com/node-name", "authentication.orch.io.example.com/node-name"] {
+            let extra = [(key.to_owned(), vec!["n1".to_owned()])].into();
+            let other = User { name: robot.to_owned(), extra, ..User::default() };
+            assert_eq!(node.modes(&other, &ORCH), [Mode::ArbitraryNode, Mode::Legacy], "{key}");
         }
         assert_eq!(Mode::UserInfo.verb_on("list").as_deref(), Some("impersonate-on:user-info:list"));
         assert_eq!(Mode::Legacy.verb_on("list"), None);

@@ -4,7 +4,7 @@
 //! Invariant: a token is accepted for no longer than the cache's time after the webhook last accepted it; a failure to
 //! ask is never remembered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +109,10 @@ impl TokenWebhook {
         }
         let named = texts(status.get("audiences"));
         let meant = if named.is_empty() { self.audiences.clone() } else { named };
-        // few: the audiences of this server or of one review.
-        let audiences: Vec<String> = meant.into_iter().filter(|audience| wanted.contains(audience)).collect();
+        // A set: a review and an answer may each name as many audiences as fit into a body.
+        let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let is_wanted = |audience: &String| wanted.contains(audience.as_str());
+        let audiences: Vec<String> = meant.into_iter().filter(is_wanted).collect();
         if audiences.is_empty() {
             return Err(Refusal::Unknown);
         }

@@ -2,6 +2,8 @@
 //!
 //! Owns the translation between documents and the authorizers' question and ruling. It asks nobody.
 
+use std::collections::HashSet;
+
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -227,16 +229,15 @@ fn insert_unless_empty(value: &mut Value, name: &str, member: Value) {
 /// `own`: the audiences of this server, which a review that names none asks for.
 pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String>) -> Value {
     let asked = spec.texts("audiences");
-    let is_asked = |audience: &String| match asked.is_empty() {
-        // few: the audiences of this server.
-        true => own.contains(audience),
-        // few: the audiences of one review.
-        false => asked.contains(&audience.as_str()),
+    // A set: a review and a webhook may each name as many audiences as fit into a body.
+    let targets: HashSet<&str> = match asked.is_empty() {
+        true => own.iter().map(String::as_str).collect(),
+        false => asked.iter().copied().collect(),
     };
     match holder {
         Ok(holder) => {
             let named = if holder.audiences.is_empty() { own } else { &holder.audiences };
-            let meant = named.iter().filter(|audience| is_asked(audience));
+            let meant = named.iter().filter(|audience| targets.contains(audience.as_str()));
             let audiences: Vec<Value> = meant.map(|audience| Value::from(audience.as_str())).collect();
             if audiences.is_empty() {
                 let wanted: Vec<String> = asked.iter().map(|&audience| audience.to_owned()).collect();
@@ -332,6 +333,9 @@ mod tests {
         ] {
             assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(holder)), expected);
         }
+        let many: Vec<Value> = (0..100_000).map(|number| Value::from(format!("audience-{number}"))).collect();
+        let told = token_status(&json!({"audiences": Value::Array(many)}), &own, Ok(&named));
+        assert!(told.text("error").len() < 2048, "the error shows a part of them");
         let refused = token_status(&json!({}), &own, Err("invalid bearer token".to_owned()));
         assert_eq!(refused, json!({"user": {}, "error": "invalid bearer token"}));
     }

@@ -177,15 +177,21 @@ pub(super) fn subject(
 ) -> Result<(ClientCertificate, Duration), String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let subject = parsed.subject();
-    let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>| value.as_str().map(str::to_owned);
+    // An attribute that cannot be read invalidates the certificate: without it, the user would be another one.
+    let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>, kind: &str| {
+        value.as_str().map(str::to_owned).map_err(|error| format!("unreadable {kind}: {error}"))
+    };
     // Of several common names the last counts, as in the reference.
-    let common_name =
-        subject.iter_common_name().filter_map(|name| text(name).ok()).last().unwrap_or_default();
-    let organizations = subject.iter_organization().filter_map(|name| text(name).ok()).collect();
+    let mut common_name = String::new();
+    for value in subject.iter_common_name() {
+        common_name = text(value, "common name")?;
+    }
+    let organizations = subject.iter_organization().map(|value| text(value, "organization"));
+    let organizations = organizations.collect::<Result<Vec<String>, String>>()?;
     let uids: Vec<_> = subject.iter_by_oid(&UID_ATTRIBUTE).collect();
     let uid = match uids.as_slice() {
         [] => None,
-        [uid] => Some(text(uid).map_err(|error| format!("unreadable uid: {error}"))?),
+        [uid] => Some(text(uid, "uid")?),
         _ => return Err("more than one uid".to_owned()),
     };
     let mut fingerprint = String::with_capacity(64);

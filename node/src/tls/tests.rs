@@ -160,6 +160,23 @@ fn organizations_keep_their_order_and_the_uid_is_read() {
 }
 
 #[test]
+fn a_certificate_with_an_unreadable_name_or_organization_identifies_nobody() {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair};
+    for (kind, expected) in [
+        (DnType::CommonName, "unreadable common name: "),
+        (DnType::OrganizationName, "unreadable organization: "),
+    ] {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "ann");
+        params.distinguished_name.push(kind, DnValue::TeletexString("team".try_into().unwrap()));
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let fault = client::subject(certificate.der(), StdDuration::ZERO).unwrap_err();
+        assert!(fault.starts_with(expected), "{fault}");
+    }
+}
+
+#[test]
 fn a_reload_takes_new_files_and_bad_ones_change_nothing() {
     let files = Files::new();
     let set = files.set();

@@ -1,19 +1,24 @@
 //! PKCS#10 requests and X.509 certificates as clients send them.
 //!
 //! Owns what the rules read of a request: subject, alternative names, key. Invariant: a [`CertificateRequest`] carries a
-//! valid signature by the key it asks a certificate for.
+//! valid signature by the key it asks a certificate for. Signers certify the subject as it was encoded: a request whose
+//! subject says more than the fields of [`CertificateRequest`] show is refused.
 
 use std::net::IpAddr;
 
+use x509_parser::asn1_rs::{Any, Oid, oid};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::error::X509Error;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use super::pem::PemBlock;
+
+/// Subject attribute in which Kubernetes certificates carry a user's uid.
+const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// Why a request or a certificate is refused, in the reference's words where it has its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,10 +41,12 @@ pub enum AlternativeName {
 /// A request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Common name of the subject, the last where there are several; empty where there is none.
+    /// Common name of the subject; empty where there is none.
     pub common_name: String,
     /// Organizations of the subject, in order.
     pub organizations: Vec<String>,
+    /// Whether the subject carries a uid.
+    pub has_uid: bool,
     /// Subject alternative names, in order.
     pub names: Vec<AlternativeName>,
     /// The subject as it was encoded, DER.
@@ -52,7 +59,7 @@ impl CertificateRequest {
     /// Parses the first PEM block of `text` and checks its signature.
     ///
     /// # Errors
-    /// It is no request, or was not signed by its key.
+    /// It is no request, was not signed by its key, or has a subject that cannot be read completely.
     pub fn parse(text: &[u8]) -> Result<CertificateRequest, RequestError> {
         let block = std::str::from_utf8(text).ok().and_then(PemBlock::first).map(|(block, _)| block);
         let block = block.filter(|block| block.label == "CERTIFICATE REQUEST");
@@ -69,7 +76,11 @@ impl CertificateRequest {
 
     fn of(parsed: &X509CertificationRequest<'_>) -> Result<CertificateRequest, RequestError> {
         let info = &parsed.certification_request_info;
-        let (common_name, organizations) = subject(&info.subject);
+        let (common_name, organizations, has_uid) = subject(&info.subject)?;
+        // The parser cuts the encoding of a key where it stops to understand it, and the signer would copy the stump.
+        if elements(info.subject_pki.raw).is_none() {
+            return Err(refused("x509: malformed public key"));
+        }
         let mut names = Vec::new();
         for attribute in info.iter_attributes() {
             let ParsedCriAttribute::ExtensionRequest(requested) = attribute.parsed_attribute() else {
@@ -86,6 +97,7 @@ impl CertificateRequest {
         Ok(CertificateRequest {
             common_name,
             organizations,
+            has_uid,
             names,
             subject: info.subject.as_raw().to_vec(),
             public_key: info.subject_pki.raw.to_vec(),
@@ -128,10 +140,59 @@ pub fn not_after(text: &[u8]) -> Option<i64> {
     Some(certificate.validity().not_after.timestamp())
 }
 
-fn subject(name: &X509Name<'_>) -> (String, Vec<String>) {
-    let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>| value.as_str().ok().map(str::to_owned);
-    let common_name = name.iter_common_name().filter_map(text).last().unwrap_or_default();
-    (common_name, name.iter_organization().filter_map(text).collect())
+/// The common name, the organizations, and whether there is a uid.
+fn subject(name: &X509Name<'_>) -> Result<(String, Vec<String>, bool), RequestError> {
+    if count_attributes(name.as_raw()) != Some(name.iter_attributes().count()) {
+        return Err(refused("x509: malformed subject"));
+    }
+    let mut common_names = name.iter_common_name();
+    let common_name = common_names.next().map(text).transpose()?.unwrap_or_default();
+    // Readers of certificates differ in which one counts.
+    if common_names.next().is_some() {
+        return Err(refused("x509: the subject has more than one common name"));
+    }
+    let organizations = name.iter_organization().map(text).collect::<Result<Vec<String>, RequestError>>()?;
+    let uids = name.iter_by_oid(&UID_ATTRIBUTE).map(text).collect::<Result<Vec<String>, RequestError>>()?;
+    Ok((common_name, organizations, !uids.is_empty()))
+}
+
+/// The text of an attribute. Attributes of other types of string are refused: no check sees them, and other readers of the
+/// certificate understand them.
+fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String, RequestError> {
+    attribute.as_str().map(str::to_owned).map_err(|_| {
+        refused(
+            "x509: common names, organizations and uids of a subject must be UTF8String or PrintableString",
+        )
+    })
+}
+
+/// The number of attributes in the DER of a subject. `None`: it holds anything else. The parser of names stops without an
+/// error at the first attribute that it cannot read.
+fn count_attributes(subject: &[u8]) -> Option<usize> {
+    let mut count = 0_usize;
+    for name in elements(subject)? {
+        for set in elements(name.data)? {
+            for attribute in elements(set.data)? {
+                // Its type and its value.
+                if elements(attribute.data)?.len() != 2 {
+                    return None;
+                }
+                count += 1;
+            }
+        }
+    }
+    Some(count)
+}
+
+/// The DER elements in `bytes`. `None`: there is something else, or the last one is cut.
+fn elements(mut bytes: &[u8]) -> Option<Vec<Any<'_>>> {
+    let mut elements = Vec::new();
+    while !bytes.is_empty() {
+        let (rest, element) = <Any<'_> as FromDer<'_>>::from_der(bytes).ok()?;
+        elements.push(element);
+        bytes = rest;
+    }
+    Some(elements)
 }
 
 /// The name, or none where it is of a form that certificates do not get.

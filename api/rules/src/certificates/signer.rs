@@ -41,6 +41,9 @@ pub enum SignerRefusal {
     /// Alternative names of a form that the signer does not certify.
     #[error("{0} subjectAltNames are not allowed")]
     NameNotAllowed(&'static str),
+    /// The subject carries a uid, which its requester chose. The reference signs without it; this signer copies subjects.
+    #[error("subject uid is not allowed")]
+    Uid,
     /// The usages are not those that the signer certifies.
     #[error("usages did not match [{0}]")]
     Usages(&'static str),
@@ -82,6 +85,9 @@ impl BuiltinSigner {
     /// # Errors
     /// The first rule that it breaks.
     pub fn check(self, request: &CertificateRequest, usages: &[&str]) -> Result<(), SignerRefusal> {
+        if request.has_uid {
+            return Err(SignerRefusal::Uid);
+        }
         match self {
             BuiltinSigner::ApiServerClient => check_client_usages(usages),
             BuiltinSigner::ApiServerClientKubelet => check_kubelet_client(request, usages),

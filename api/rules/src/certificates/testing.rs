@@ -9,6 +9,11 @@ pub(crate) fn request(common_name: &str, organization: &str, names: Vec<SanType>
         subject.push(DnType::OrganizationName, organization);
     }
     subject.push(DnType::CommonName, common_name);
+    request_of(subject, names)
+}
+
+/// A request as PEM: its subject and its alternative names.
+pub(crate) fn request_of(subject: DistinguishedName, names: Vec<SanType>) -> String {
     let mut params = CertificateParams::default();
     (params.distinguished_name, params.subject_alt_names) = (subject, names);
     let key = KeyPair::generate().unwrap();

@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orch_proto::brand::{KUBERNETES, ORCH};
-use rcgen::SanType;
+use rcgen::{DistinguishedName, DnType, DnValue, SanType};
 
-use super::testing::{certificate, request};
+use super::testing::{certificate, request, request_of};
 use super::*;
 
 fn dns(name: &str) -> SanType {
@@ -77,6 +77,48 @@ fn what_is_no_signed_request_is_refused() {
     assert!(CertificateRequest::parse(format!("{begins}{good}").as_bytes()).is_ok());
     let surrounded = format!("text\n{good}text");
     assert!(CertificateRequest::parse(surrounded.as_bytes()).is_ok(), "text around a block is ignored");
+}
+
+#[test]
+fn a_subject_that_no_check_reads_completely_is_refused() {
+    let asked = |kind: DnType, value: DnValue| {
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::CommonName, "ann");
+        subject.push(kind, value);
+        CertificateRequest::parse(request_of(subject, Vec::new()).as_bytes())
+    };
+    let utf8 = |text: &str| DnValue::Utf8String(text.to_owned());
+    let teletex = |text: &str| DnValue::TeletexString(text.try_into().unwrap());
+    let bmp = |text: &str| DnValue::BmpString(text.try_into().unwrap());
+    let uid = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57_683, 2]);
+    let unreadable =
+        "x509: common names, organizations and uids of a subject must be UTF8String or PrintableString";
+    let several = "x509: the subject has more than one common name";
+    for (kind, value, expected) in [
+        (DnType::OrganizationName, teletex("system:masters"), unreadable),
+        (DnType::OrganizationName, bmp("system:masters"), unreadable),
+        (DnType::CommonName, teletex("system:admin"), unreadable),
+        (uid(), bmp("u"), unreadable),
+        (DnType::CustomDnType(vec![2, 5, 4, 3]), utf8("system:admin"), several),
+    ] {
+        assert_eq!(asked(kind, value).unwrap_err().to_string(), expected);
+    }
+    let with_uid = asked(uid(), utf8("u")).unwrap();
+    assert!(with_uid.has_uid);
+    for signer in BuiltinSigner::ALL {
+        assert_eq!(signer.check(&with_uid, &["client auth"]), Err(SignerRefusal::Uid), "{signer:?}");
+    }
+    // The type of the last attribute, the common name, becomes another element: the parser stops before it.
+    let good = request("ann", "team", Vec::new());
+    let mut content = PemBlock::first(&good).unwrap().0.content;
+    let at = content.windows(5).position(|window| window == [0x06, 3, 0x55, 4, 3]).unwrap();
+    content[at] = 0x05;
+    let text = format!(
+        "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",
+        STANDARD.encode(content)
+    );
+    let error = CertificateRequest::parse(text.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "x509: malformed subject");
 }
 
 #[test]

@@ -153,10 +153,14 @@ fn an_account_may_limit_the_secrets_of_its_pods() {
     let of = |secret: &str| {
         let env = json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": secret}}}]);
         let volumes = json!([{"name": "v", "secret": {"secretName": secret}}]);
+        let env_from = json!([{"secretRef": {"name": secret}}]);
         [
             json!({"volumes": volumes}),
             json!({"initContainers": [{"name": "c", "env": env}]}),
             json!({"containers": [{"name": "c", "env": env}]}),
+            json!({"initContainers": [{"name": "c", "envFrom": env_from}]}),
+            json!({"containers": [{"name": "c", "envFrom": env_from}]}),
+            json!({"ephemeralContainers": [{"name": "c", "envFrom": env_from}]}),
         ]
     };
     let run = |mut spec: Value| {
@@ -171,6 +175,9 @@ fn an_account_may_limit_the_secrets_of_its_pods() {
         format!("volume with secret.secretName=\"x\" {end}"),
         format!("init container c with envVar V referencing secret.secretName=\"x\" {end}"),
         format!("container c with envVar V referencing secret.secretName=\"x\" {end}"),
+        format!("init container c with envFrom referencing secret.secretName=\"x\" {end}"),
+        format!("container c with envFrom referencing secret.secretName=\"x\" {end}"),
+        format!("ephemeral container c with envFrom referencing secret.secretName=\"x\" {end}"),
     ];
     for (spec, expected) in of("x").into_iter().zip(expected) {
         assert_eq!(refusal(run(spec), &view), expected);

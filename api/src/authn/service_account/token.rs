@@ -16,6 +16,9 @@ use super::object;
 /// Bytes of the longest token that is looked at.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 
+/// Bytes of a list of audiences after which an error shows no further one: a review names as many as fit into a body.
+const AUDIENCES_BYTES_MAX: usize = 1 << 10;
+
 /// Seconds that the clocks of two members may differ: a token is valid this much before the moment it was made. The
 /// reference's leeway.
 const SKEW_S: u64 = 60;
@@ -95,10 +98,22 @@ impl TokenFault {
     }
 }
 
-/// A list of audiences as the reference shows it: each quoted, separated by spaces, in brackets.
+/// A list of audiences as the reference shows it: each quoted, separated by spaces, in brackets. Three dots stand for those
+/// beyond [`AUDIENCES_BYTES_MAX`].
 fn shown(audiences: &[String]) -> String {
-    let quoted: Vec<String> = audiences.iter().map(|audience| quoted(audience)).collect();
-    format!("[{}]", quoted.join(" "))
+    let mut text = String::from("[");
+    for (at, audience) in audiences.iter().enumerate() {
+        if at > 0 {
+            text.push(' ');
+        }
+        if text.len() > AUDIENCES_BYTES_MAX {
+            text.push_str("...");
+            break;
+        }
+        text.push_str(&quoted(audience));
+    }
+    text.push(']');
+    text
 }
 
 impl Claims {
