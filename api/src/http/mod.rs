@@ -383,11 +383,13 @@ impl<S: Store> Api<S> {
                 }
             };
         }
-        if let Some(response) = self.flow_page(parts, path).or_else(|| self.metrics_page(parts, path)) {
+        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
+        let exact = parts.path.as_str();
+        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
             return response;
         }
         let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, path, accounts)) {
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
             return response;
         }
         let discovery = &parts.served.discovery;

@@ -101,6 +101,8 @@ async fn pages_take_the_right_to_their_path() {
         assert!(answered.text.starts_with(beginning), "{path}: {}", answered.text);
         assert_eq!(server.send(Method::GET, path, &nobody, Body::empty()).await.code, 403, "{path}");
         assert_eq!(server.send(Method::POST, path, &ANN, Body::empty()).await.code, 405, "{path}");
+        // A right to `/debug/*` and an authorizer's rule for `/metrics` mean the same bytes that are served.
+        assert_eq!(server.get(&format!("{path}/")).await.code, 404, "{path}/");
     }
     let without = with_one_seat(false).await;
     let answered = without.get("/debug/api_priority_and_fairness/dump_queues").await;
