@@ -23,6 +23,9 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Bytes of an id in a log line: a client may send one as long as headers may be.
 const LOGGED_ID_BYTES_MAX: usize = 64;
 
+/// Bytes of an id in an audit event: seven times a UUID.
+const AUDITED_ID_BYTES_MAX: usize = 256;
+
 /// Warnings in one response: the hundred that a decoder reports, as in the reference, and those of the kind and its
 /// rules.
 const WARNINGS_MAX: usize = 128;
@@ -90,13 +93,17 @@ impl Exchange {
 
     /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
     pub fn id(&self) -> Cow<'_, str> {
-        let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
-        String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
+        self.id_within(LOGGED_ID_BYTES_MAX)
     }
 
-    /// The request's id as audit events show it: whole, as the client sent it.
+    /// The request's id as audit events show it: the first 256 bytes of the one in the response.
     pub(crate) fn audit_id(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes()))
+        self.id_within(AUDITED_ID_BYTES_MAX)
+    }
+
+    fn id_within(&self, bytes_max: usize) -> Cow<'_, str> {
+        let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
+        String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)])
     }
 
     /// The time at which the request arrived; the epoch for internal requests.
@@ -309,6 +316,7 @@ mod tests {
             headers.extend(sent.map(|id| (AUDIT_ID, HeaderValue::from_bytes(id).unwrap())));
             let exchange = exchange(&headers);
             assert!(exchange.id().len() <= 3 * LOGGED_ID_BYTES_MAX, "it fits into a log line");
+            assert!(exchange.audit_id().len() <= 3 * AUDITED_ID_BYTES_MAX, "it fits into an event");
             closed(&exchange)[AUDIT_ID].as_bytes().to_vec()
         };
         for sent in [&b"mine"[..], &[b'x'; 3000], "\u{e4}".as_bytes(), b"\xff\xfe"] {

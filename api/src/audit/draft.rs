@@ -8,6 +8,7 @@ use orch_schema::value::Value;
 use orch_schema::write_value;
 
 use super::OBJECT_BYTES_MAX;
+use super::cut::{NAME_BYTES_MAX, URI_BYTES_MAX, cut};
 use super::policy::Decision;
 use super::redaction::{Confidential, REDACTED, scrub, uri_text};
 use super::source::{Sources, sources, user_agent};
@@ -74,12 +75,12 @@ impl Draft {
             Attributes::Path { verb, .. } => (verb, None, None),
             Attributes::Resource(asked) => {
                 let object = ObjectReference {
-                    resource: asked.resource.to_owned(),
-                    namespace: asked.namespace.to_owned(),
-                    name: asked.name.to_owned(),
-                    group: asked.group.to_owned(),
-                    version: asked.version.to_owned(),
-                    subresource: asked.subresource.to_owned(),
+                    resource: cut(asked.resource, NAME_BYTES_MAX),
+                    namespace: cut(asked.namespace, NAME_BYTES_MAX),
+                    name: cut(asked.name, NAME_BYTES_MAX),
+                    group: cut(asked.group, NAME_BYTES_MAX),
+                    version: cut(asked.version, NAME_BYTES_MAX),
+                    subresource: cut(asked.subresource, NAME_BYTES_MAX),
                     ..ObjectReference::default()
                 };
                 (asked.verb, Some(object), Confidential::of(&asked))
@@ -88,8 +89,8 @@ impl Draft {
         Draft {
             decision,
             user,
-            verb: verb.to_owned(),
-            uri: uri_text(uri),
+            verb: cut(verb, NAME_BYTES_MAX),
+            uri: cut(&uri_text(uri), URI_BYTES_MAX),
             sources: sources(headers, peer),
             user_agent: user_agent(headers),
             object,
@@ -112,7 +113,7 @@ impl Draft {
             (&mut object.resource_version, resource_version),
         ] {
             if own.is_empty() {
-                sent.clone_into(own);
+                *own = cut(sent, NAME_BYTES_MAX);
             }
         }
     }

@@ -5,8 +5,10 @@
 use bytes::Bytes;
 use memchr::memmem;
 use orch_proto::Brand;
+use orch_schema::value::Value;
 use orch_schema::write_value;
 
+use super::cut::{MESSAGE_BYTES_MAX, cut};
 use super::draft::{Draft, ObjectReference, ResponseStatus};
 use super::stage::Stage;
 use crate::ambient::Timestamp;
@@ -24,7 +26,7 @@ pub(super) struct Event<'a> {
     pub(super) at: Timestamp,
 }
 
-/// Whether an event shows its objects.
+/// Whether an event shows its objects, and all of its Status.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Objects {
     Shown,
@@ -66,7 +68,7 @@ impl Event<'_> {
         self.write_with(Objects::Shown)
     }
 
-    /// The event within `bytes_max`, without its objects. `None`: it is longer even so.
+    /// The event within `bytes_max`, without its objects and the details of its Status. `None`: it is longer even so.
     pub(super) fn write_within(&self, bytes_max: usize) -> Option<Vec<u8>> {
         Some(self.write_with(Objects::LeftOut)).filter(|event| event.len() <= bytes_max)
     }
@@ -105,7 +107,10 @@ impl Event<'_> {
             }
             Some(ResponseStatus::Status(status)) => {
                 out.member("responseStatus");
-                write_value(status, &mut out.0);
+                match objects {
+                    Objects::Shown => write_value(status, &mut out.0),
+                    Objects::LeftOut => write_value(&brief(status), &mut out.0),
+                }
             }
         }
         for (name, object) in [("requestObject", &draft.request), ("responseObject", &draft.response)] {
@@ -133,8 +138,7 @@ impl Event<'_> {
             all.push((format!("{group}/decision"), decision(ruling)));
             all.push((format!("{group}/reason"), &reason));
         }
-        let has_objects = self.draft.request.is_some() || self.draft.response.is_some();
-        if self.draft.is_truncated || objects == Objects::LeftOut && has_objects {
+        if self.draft.is_truncated || objects == Objects::LeftOut {
             all.push((format!("{}/truncated", self.brand.group("audit")), "true"));
         }
         if all.is_empty() {
@@ -144,6 +148,19 @@ impl Event<'_> {
         out.member("annotations");
         out.object(|inner| all.iter().for_each(|(name, text)| inner.text(name, text)));
     }
+}
+
+/// `status` without its details, and with a short message: both may quote what the client sent.
+fn brief(status: &Value) -> Value {
+    let mut brief = status.clone();
+    if let Some(members) = brief.as_object_mut() {
+        members.shift_remove("details");
+    }
+    if let Some(message) = brief.get_mut("message") {
+        let text = cut(message.as_str().unwrap_or_default(), MESSAGE_BYTES_MAX);
+        *message = Value::from(text.as_str());
+    }
+    brief
 }
 
 fn decision(ruling: &Ruling) -> &'static str {

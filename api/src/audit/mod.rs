@@ -12,6 +12,7 @@
 //! Invariant: no event holds data of a Secret, a token, or a credential of the request, whatever the policy says
 //! (`redaction`). Invariant: a request at the level `None` copies nothing, and without an auditor allocates nothing.
 
+mod cut;
 mod draft;
 mod event;
 pub mod policy;
@@ -65,18 +66,24 @@ impl Auditor {
         Arc::new(Auditor { brand, policy, sinks, ambient })
     }
 
-    /// Hands `event` to every sink. It is theirs when this returns; the outcomes tell whether they have stored it.
+    /// Hands `event` to every sink. It is theirs when this returns; the outcomes tell whether they have stored it. One that
+    /// is too long for a sink is not stored, like one that cannot be written.
     fn hand_over(&self, event: &Event<'_>) -> Outcomes {
         metrics::counter!("apiserver_audit_event_total").increment(1);
         let whole = Bytes::from(event.write());
         let hand_to = |sink: &Arc<dyn Sink>| {
-            let event = match sink.event_bytes_max() {
-                max if whole.len() <= max => whole.clone(),
-                max => event.write_within(max)?.into(),
+            let bytes_max = sink.event_bytes_max();
+            let fitting = match whole.len() <= bytes_max {
+                true => Some(whole.clone()),
+                false => event.write_within(bytes_max).map(Bytes::from),
             };
-            Some((sink.is_required(), sink.store(event)))
+            let storing = match fitting {
+                Some(event) => sink.store(event),
+                None => sink.lose(NotStored(format!("it is longer than {bytes_max} bytes"))),
+            };
+            (sink.is_required(), storing)
         };
-        self.sinks.iter().filter_map(hand_to).collect()
+        self.sinks.iter().map(hand_to).collect()
     }
 }
 

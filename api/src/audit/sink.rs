@@ -22,10 +22,13 @@ pub trait Sink: Send + Sync + 'static {
     /// never awaited.
     fn store(&self, event: Bytes) -> Storing;
 
+    /// Loses an event that it was not given, because it is longer than the sink takes. The outcome is `error`.
+    fn lose(&self, error: NotStored) -> Storing;
+
     /// Whether a request must not be carried out if the event of its arrival is not stored.
     fn is_required(&self) -> bool;
 
-    /// Bytes of the longest event that the sink takes; a longer one is cut.
+    /// Bytes of the longest event that the sink takes; a longer one loses its objects, or is lost.
     fn event_bytes_max(&self) -> usize {
         usize::MAX
     }

@@ -9,15 +9,13 @@ use http::HeaderMap;
 use http::header::{HeaderName, USER_AGENT};
 use smallvec::SmallVec;
 
+use super::cut::{USER_AGENT_BYTES_MAX, cut};
+
 /// Addresses of one request. Mostly one: the peer's.
 pub(super) type Sources = SmallVec<[IpAddr; 1]>;
 
 /// Addresses that an event shows of `X-Forwarded-For`: a chain of proxies is short, and a client may send any number.
 const FORWARDERS_MAX: usize = 32;
-
-/// Bytes of a `User-Agent`, and the mark behind one that was cut, as in the reference.
-const USER_AGENT_BYTES_MAX: usize = 1024;
-const CUT: &str = "...TRUNCATED";
 
 /// The addresses that a request came through.
 pub(super) fn sources(headers: &HeaderMap, peer: Option<IpAddr>) -> Sources {
@@ -39,13 +37,7 @@ pub(super) fn sources(headers: &HeaderMap, peer: Option<IpAddr>) -> Sources {
 /// The `User-Agent` of a request, cut at its bound.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let Some(agent) = headers.get(USER_AGENT) else { return String::new() };
-    let agent = agent.as_bytes();
-    match agent.get(..USER_AGENT_BYTES_MAX) {
-        Some(beginning) if beginning.len() < agent.len() => {
-            String::from_utf8_lossy(beginning).into_owned() + CUT
-        }
-        _ => String::from_utf8_lossy(agent).into_owned(),
-    }
+    cut(&String::from_utf8_lossy(agent.as_bytes()), USER_AGENT_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -93,6 +85,6 @@ mod tests {
         let fits = "x".repeat(USER_AGENT_BYTES_MAX);
         assert_eq!(user_agent(&headers(&[("user-agent", &fits)])), fits);
         let long = format!("{fits}y");
-        assert_eq!(user_agent(&headers(&[("user-agent", &long)])), format!("{fits}{CUT}"));
+        assert_eq!(user_agent(&headers(&[("user-agent", &long)])), format!("{fits}...TRUNCATED"));
     }
 }

@@ -62,7 +62,7 @@ pub(super) enum Arrival {
     Queued(Ticket),
     /// No seat is free, and the level has no queues.
     ConcurrencyLimit,
-    /// No seat is free, and the shortest of its queues is full.
+    /// It has to wait, and the shortest of its queues is full.
     QueueFull,
 }
 
@@ -180,11 +180,11 @@ impl QueueSet {
             };
         }
         let index = self.choose_queue(hash);
-        let is_full = self.seats_in_use >= self.seats_max
-            && self
-                .queues
-                .get(&index)
-                .is_some_and(|queue| queue.waiting.len() >= self.shape.queue_length_max);
+        // Free seats are no place for it behind a request that is too wide for them.
+        let is_full = self.queues.get(&index).is_some_and(|queue| {
+            queue.waiting.len() >= self.shape.queue_length_max
+                && (!queue.waiting.is_empty() || !self.fits(seats))
+        });
         if is_full {
             return Arrival::QueueFull;
         }

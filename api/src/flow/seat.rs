@@ -60,6 +60,15 @@ impl Seat {
         }
     }
 
+    /// Whether other requests may have to wait for what this one holds: at every level but the exempt one.
+    pub(crate) fn is_limited(&self) -> bool {
+        match &self.holding {
+            Holding::Limited { _place: place } => place.is_some(),
+            Holding::AtLevel { entry, .. } => !entry.level.is_exempt,
+            Holding::Nothing => false,
+        }
+    }
+
     /// The wait of the request ends with its seats.
     pub(super) fn take(mut self) -> Seat {
         if let Holding::AtLevel { entry, seats, since, is_seated, .. } = &mut self.holding {

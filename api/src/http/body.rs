@@ -4,17 +4,24 @@
 //! instead of the response, so that the rest is read and dropped first, up to a bound. A client that sent
 //! `Expect: 100-continue` gets the response instead of `100 Continue`. A body with a content encoding is refused, never
 //! decoded or taken for a plain one.
+//!
+//! Owns the pace of bodies as well: a request holds a seat of flow control while its body comes, which a client that sends
+//! slowly, or not at all, must not keep from others.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
+use futures::future::{Either, select};
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use orch_raft::Store;
 use orch_schema::excerpt::quoted;
 
 use crate::error::ApiError;
+use crate::flow::Seat;
 use crate::request::Verb;
 
 /// Bytes of a request body: the reference's limit.
@@ -26,6 +33,28 @@ const DROPPED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Most time for reading the rest of a refused body, which holds nothing but the connection.
 const DROPPING_MAX: Duration = Duration::from_secs(10);
+
+/// How often the pace of a body is measured: longest that a body may stand still, and some time to begin in.
+const PACE_EVERY: Duration = Duration::from_secs(5);
+
+/// Fewest bytes of a body in that time, unless it ends: 50 KiB a second, so that the largest body has a minute.
+const PACE_BYTES_MIN: usize = 256 << 10;
+
+/// How slowly a body may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Within the request's time.
+    Any,
+    /// [`PACE_BYTES_MIN`] in each [`PACE_EVERY`]: others wait for the seat.
+    Steady,
+}
+
+impl Pace {
+    /// The pace of a body whose request holds `seat`.
+    pub(super) fn of(seat: &Seat) -> Pace {
+        if seat.is_limited() { Pace::Steady } else { Pace::Any }
+    }
+}
 
 /// The body of one request.
 pub(super) struct Upload {
@@ -68,8 +97,14 @@ impl Upload {
     ///
     /// # Errors
     /// Before reading: `UnsupportedMediaType` for a body with a content encoding, `BodyTooLarge` if the announced
-    /// length is over the limit. While reading: `BodyTooLarge` as well, and `BadRequest` when the body breaks off.
-    pub(super) async fn read(&mut self, verb: Verb) -> Result<Bytes, ApiError> {
+    /// length is over the limit. While reading: `BodyTooLarge` as well, `BadRequest` when the body breaks off, and
+    /// `NothingChanged` when it comes more slowly than at `pace`.
+    pub(super) async fn read<S: Store>(
+        &mut self,
+        verb: Verb,
+        store: &S,
+        pace: Pace,
+    ) -> Result<Bytes, ApiError> {
         if verb.is_read() {
             return Ok(Bytes::new());
         }
@@ -83,7 +118,20 @@ impl Upload {
             )));
         }
         self.awaits_leave = false;
-        match Limited::new(&mut self.body, BODY_BYTES_MAX).collect().await {
+        let received = AtomicUsize::new(0);
+        let counted = BodyExt::map_frame(&mut self.body, |frame| {
+            received.fetch_add(frame.data_ref().map_or(0, Bytes::len), Ordering::Relaxed);
+            frame
+        });
+        let reading = pin!(Limited::new(counted, BODY_BYTES_MAX).collect());
+        let collected = match pace {
+            Pace::Any => reading.await,
+            Pace::Steady => match select(reading, pin!(falls_behind(store, &received))).await {
+                Either::Left((collected, _)) => collected,
+                Either::Right(_) => return Err(ApiError::NothingChanged),
+            },
+        };
+        match collected {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => {
                 Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX })
@@ -109,6 +157,19 @@ impl Upload {
             }
         });
         futures::future::select(dropping, deadline).await;
+    }
+}
+
+/// Completes when a body, of which `received` bytes have come, comes too slowly.
+async fn falls_behind<S: Store>(store: &S, received: &AtomicUsize) {
+    let mut before = 0;
+    loop {
+        store.sleep(PACE_EVERY).await;
+        let bytes = received.load(Ordering::Relaxed);
+        if bytes - before < PACE_BYTES_MIN {
+            return;
+        }
+        before = bytes;
     }
 }
 

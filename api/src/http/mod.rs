@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
-use body::Upload;
+use body::{Pace, Upload};
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
@@ -204,11 +204,11 @@ impl<S: Store> Api<S> {
         let representation = parts.representation()?;
         let limit = deadline(verb, &parts.query)?;
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
+        let pace = Pace::of(&seat);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let hold = self.room_for_body(upload.may_hold(verb), verb, Payer::of(&user, exchange)).await?;
-            let body = upload.read(verb).await?;
+            let (hold, body) = self.take_body(upload, verb, Payer::of(&user, exchange), pace).await?;
             let request = Request {
                 verb,
                 registry: &parts.served.registry,
@@ -383,11 +383,13 @@ impl<S: Store> Api<S> {
                 }
             };
         }
-        if let Some(response) = self.flow_page(parts, path).or_else(|| self.metrics_page(parts, path)) {
+        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
+        let exact = parts.path.as_str();
+        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
             return response;
         }
         let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, path, accounts)) {
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
             return response;
         }
         let discovery = &parts.served.discovery;

@@ -2,10 +2,16 @@
 //!
 //! Owns how much is reserved, and when. The account is in `held`.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use axum::body::Body;
+use bytes::Bytes;
+use futures::future::{Either, select};
 use http::Response;
 use orch_raft::Store;
 
+use super::body::{Pace, Upload};
 use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
@@ -14,9 +20,35 @@ use crate::pipeline::Request;
 use crate::render::Payload;
 use crate::request::Verb;
 
+/// Longest wait for room with a seat that others wait for: as long as a request waits for a seat.
+const SEATED_WAIT_MAX: Duration = Duration::from_secs(15);
+
 impl<S: Store> Api<S> {
+    /// Reads the body of `upload` into memory that is reserved first. The reservation is `None` for small bodies.
+    ///
+    /// # Errors
+    /// Those of [`Upload::read`]; `NothingChanged` as well if there is no room in time.
+    pub(super) async fn take_body(
+        &self,
+        upload: &mut Upload,
+        verb: Verb,
+        payer: Payer<'_>,
+        pace: Pace,
+    ) -> Result<(Option<Hold>, Bytes), ApiError> {
+        let store = &self.pipeline.store;
+        let room = self.room_for_body(upload.may_hold(verb), verb, payer);
+        let hold = match pace {
+            Pace::Any => room.await?,
+            Pace::Steady => match select(pin!(room), pin!(store.sleep(SEATED_WAIT_MAX))).await {
+                Either::Left((hold, _)) => hold?,
+                Either::Right(_) => return Err(ApiError::NothingChanged),
+            },
+        };
+        Ok((hold, upload.read(verb, store, pace).await?))
+    }
+
     /// Reserves memory for a body of `bytes` and the response, before the body is read. `None` for small bodies.
-    pub(super) async fn room_for_body(
+    async fn room_for_body(
         &self,
         bytes: usize,
         verb: Verb,

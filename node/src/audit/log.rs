@@ -66,6 +66,10 @@ impl Sink for LogSink {
         self.worker.store(event)
     }
 
+    fn lose(&self, error: NotStored) -> Storing {
+        self.worker.lose(error)
+    }
+
     fn is_required(&self) -> bool {
         self.worker.is_required()
     }

@@ -77,6 +77,10 @@ impl Sink for WebhookSink {
         self.worker.store(event)
     }
 
+    fn lose(&self, error: NotStored) -> Storing {
+        self.worker.lose(error)
+    }
+
     fn is_required(&self) -> bool {
         self.worker.is_required()
     }

@@ -93,15 +93,21 @@ impl Worker {
         futures::future::Either::Right(waiting.boxed())
     }
 
+    /// An event that does not come into the buffer is lost.
+    pub(super) fn lose(&self, error: NotStored) -> Storing {
+        self.report_lost(&error);
+        settled(Err(error))
+    }
+
     fn put(&self, waiting: Waiting) -> Result<(), NotStored> {
-        let put = self.backlog.push(waiting);
-        if let Err(error) = &put {
-            count_lost(self.name, 1);
-            if let Some(left_out) = self.full.pass() {
-                tracing::error!(sink = self.name, %error, left_out, "an audit event is lost");
-            }
+        self.backlog.push(waiting).inspect_err(|error| self.report_lost(error))
+    }
+
+    fn report_lost(&self, error: &NotStored) {
+        count_lost(self.name, 1);
+        if let Some(left_out) = self.full.pass() {
+            tracing::error!(sink = self.name, %error, left_out, "an audit event is lost");
         }
-        put
     }
 
     /// Stores what is in the buffer, and ends the thread. Waits for it, but not for ever.

@@ -39,6 +39,7 @@ fn collect(schema: &Schema, scenario: &str, value: &Value, found: &mut Vec<Recor
                 let mut object = value.clone();
                 object.as_object_mut().unwrap().retain(|key, _| key != "kind" && key != "apiVersion");
                 set_times(&mut object);
+                take_unordered(&mut object);
                 found.push(Recorded { scenario: scenario.to_owned(), type_id, object });
             }
             map.values().for_each(|value| collect(schema, scenario, value, found));
@@ -56,6 +57,18 @@ fn type_of(schema: &Schema, value: &Value) -> Option<TypeId> {
     }
     let found = |resource: &&ResourceType| resource.kind == kind && resource.api_version() == api_version;
     schema.resources().iter().find(found).map(|resource| resource.type_id)
+}
+
+/// Replaces `{"$unordered": [...]}`, a list that may come in any order, by the list.
+fn take_unordered(value: &mut Value) {
+    if let Some(list) = value.get_mut("$unordered").map(Value::take) {
+        *value = list;
+    }
+    match value {
+        Value::Object(map) => map.values_mut().for_each(take_unordered),
+        Value::Array(items) => items.iter_mut().for_each(take_unordered),
+        _ => {}
+    }
 }
 
 /// Replaces placeholders by times in the precision of each field.

@@ -34,7 +34,9 @@ fn replay(scenario: &Value) -> usize {
         let query = request.split_once('?').map_or("", |(_, query)| query);
         let is_write = ["POST", "PUT", "PATCH"].iter().any(|verb| request.starts_with(verb));
         let is_apply = step["headers"]["Content-Type"].as_str().is_some_and(|t| t.contains("apply"));
-        if is_write && !is_apply && body["metadata"]["managedFields"] != Value::Null {
+        // Recorded in any order, they do not tell which manager came first.
+        let is_ordered = body["metadata"]["managedFields"].is_array();
+        if is_write && !is_apply && is_ordered {
             let path = request.split('?').next().unwrap();
             let agent = step["headers"]["User-Agent"].as_str().unwrap_or("vectors");
             let manager = query.split('&').find_map(|pair| pair.strip_prefix("fieldManager="));
@@ -79,7 +81,7 @@ fn replay(scenario: &Value) -> usize {
 fn undo_admission(kind: &str, object: &mut Value) {
     let (place, names): (_, &[&str]) = match kind {
         "Pod" => ("spec", &["priority", "preemptionPolicy", "tolerations"]),
-        "PersistentVolumeClaim" => ("metadata", &["finalizers"]),
+        "PersistentVolume" | "PersistentVolumeClaim" => ("metadata", &["finalizers"]),
         "TokenReview" => ("status", &["audiences", "authenticated", "error", "user"]),
         _ => return,
     };

@@ -36,6 +36,17 @@ fn a_full_queue_rejects_and_another_still_takes() {
 }
 
 #[test]
+fn a_queue_behind_a_wide_request_is_as_short_as_any_other() {
+    let mut set = QueueSet::new(Shape { queue_length_max: 2, ..OWN_QUEUES }, 4, 0);
+    assert!(matches!(set.arrive(0, 1, 2), Arrival::Dispatched(_)));
+    assert!(matches!(set.arrive(0, 1, 3), Arrival::Queued(_)), "two seats are free");
+    assert!(matches!(set.arrive(0, 1, 3), Arrival::Queued(_)));
+    for seats in [3, 1] {
+        assert_eq!(set.arrive(0, 1, seats), Arrival::QueueFull, "{seats}");
+    }
+}
+
+#[test]
 fn a_request_wider_than_all_seats_runs_alone() {
     let mut set = QueueSet::new(OWN_QUEUES, 2, 0);
     let first = ticket(set.arrive(0, 1, 1));
@@ -175,7 +186,7 @@ proptest! {
                 0 | 1 => match set.arrive(now, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15), seats) {
                     Arrival::Dispatched(ticket) => executing.push(ticket),
                     Arrival::Queued(ticket) => waiting.push(ticket),
-                    Arrival::QueueFull => prop_assert!(set.seats_in_use() >= seats_max),
+                    Arrival::QueueFull => prop_assert!(set.counts().0 >= 5, "no queue is full"),
                     Arrival::ConcurrencyLimit => prop_assert!(false, "there are queues"),
                 },
                 2 => if let Some(ticket) = executing.pop() { set.leave(now, ticket) },
@@ -186,6 +197,7 @@ proptest! {
                 prop_assert!(at.is_some(), "{ticket:?} was not waiting");
                 executing.push(waiting.remove(at.unwrap()));
             }
+            prop_assert!(set.view().iter().all(|queue| queue.waiting.len() <= 5), "a queue is too long");
             let (waits, executes) = set.counts();
             prop_assert_eq!((waits as usize, executes as usize), (waiting.len(), executing.len()));
             let in_use: u32 = executing.iter().map(|ticket| set.seats_of(*ticket)).sum();

@@ -37,6 +37,10 @@ impl Sink for MemorySink {
         settled(Ok(()))
     }
 
+    fn lose(&self, error: NotStored) -> Storing {
+        settled(Err(error))
+    }
+
     fn is_required(&self) -> bool {
         self.is_required
     }
@@ -359,7 +363,7 @@ async fn without_a_stored_event_a_strict_sink_lets_nothing_happen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_event_loses_its_objects_and_a_longer_one_is_left_out() {
+async fn a_long_event_loses_its_objects_and_a_longer_one_is_not_stored() {
     let sink = MemorySink { bytes_max: Some(1500), ..MemorySink::default() };
     let audited = Audited::with("rules: [{level: RequestResponse}]", sink).await;
     let event = audited.last(Method::POST, MAPS, &[], map("m", &"x".repeat(2000))).await;
@@ -368,6 +372,30 @@ async fn a_long_event_loses_its_objects_and_a_longer_one_is_left_out() {
     assert_eq!(outline(&event), "create - configmaps - ns m 201");
     let path = format!("{MAPS}?x={}", "x".repeat(2000));
     assert_eq!(audited.last(Method::GET, &path, &[], Value::Null).await, Value::Null);
+    assert_eq!(audited.server.get(&path).await.code, 200);
+    let sink = MemorySink { is_required: true, bytes_max: Some(1500), ..MemorySink::default() };
+    let strict = Audited::with("rules: [{level: Metadata}]", sink).await;
+    assert_eq!(strict.server.get(&path).await.code, 500, "no request without its event");
+    assert_eq!(strict.server.get(MAPS).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_text_of_a_client_makes_an_event_too_long() {
+    let sink = MemorySink { is_required: true, bytes_max: Some(32 << 10), ..MemorySink::default() };
+    let audited = Audited::with("rules: [{level: RequestResponse}]", sink).await;
+    let long = "x".repeat(60_000);
+    let headers = [("audit-id", &*long), ("user-agent", &*long)];
+    let path = format!("{MAPS}/{long}");
+    let answered = audited.server.send(Method::GET, &path, &headers, Body::empty()).await;
+    assert_eq!(answered.headers["audit-id"].len(), 60_000, "the answer has the id as it came");
+    let name = "x".repeat(50_000);
+    audited.server.send(Method::POST, MAPS, &headers, Body::from(map(&name, "v").to_string())).await;
+    let events = audited.take();
+    assert_eq!(events.len(), 4, "two of each request");
+    for event in events {
+        assert_eq!(event["auditID"], json!("x".repeat(256)));
+        assert!(event["userAgent"].as_str().unwrap().ends_with("...TRUNCATED"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

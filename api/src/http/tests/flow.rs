@@ -70,6 +70,20 @@ async fn a_request_without_a_seat_is_told_to_come_again_and_administrators_are_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_comes_slowly_keeps_no_seat_from_others() {
+    for is_fair in [true, false] {
+        let server = with_one_seat(is_fair).await;
+        let began = tokio::time::Instant::now();
+        let endless = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+        let ended = server.send(Method::POST, MAPS, &ANN, endless).await;
+        assert_eq!((ended.code.as_u16(), began.elapsed().as_secs()), (504, 5), "{}", ended.text);
+        assert!(ended.text.contains("nothing was changed"), "{}", ended.text);
+        let served = server.send(Method::POST, MAPS, &ANN, Body::from(map("b", "1").to_string())).await;
+        assert_eq!(served.code, 201, "its seat came back: {}", served.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn responses_name_the_schema_and_the_level_by_their_uids() {
     let server = with_one_seat(true).await;
     let answered = server.send(Method::GET, MAPS, &ANN, Body::empty()).await;
@@ -101,6 +115,8 @@ async fn pages_take_the_right_to_their_path() {
         assert!(answered.text.starts_with(beginning), "{path}: {}", answered.text);
         assert_eq!(server.send(Method::GET, path, &nobody, Body::empty()).await.code, 403, "{path}");
         assert_eq!(server.send(Method::POST, path, &ANN, Body::empty()).await.code, 405, "{path}");
+        // A right to `/debug/*` and an authorizer's rule for `/metrics` mean the same bytes that are served.
+        assert_eq!(server.get(&format!("{path}/")).await.code, 404, "{path}/");
     }
     let without = with_one_seat(false).await;
     let answered = without.get("/debug/api_priority_and_fairness/dump_queues").await;
