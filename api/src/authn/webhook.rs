@@ -82,7 +82,7 @@ impl TokenWebhook {
             if let Some(left_out) = self.warnings.pass() {
                 tracing::warn!(%error, left_out, "the token webhook gives no answer");
             }
-            Unauthenticated::Token("the token webhook gives no answer".to_owned())
+            Unauthenticated::Undecided("the token webhook gives no answer".to_owned())
         })?;
         match self.holder_in(&status, wanted) {
             Ok(holder) => {
