@@ -30,6 +30,17 @@ pub struct Gate {
     service_accounts: Option<Arc<ServiceAccounts>>,
 }
 
+/// The reason why a credential that was admitted once is not admitted now.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAdmitted {
+    /// It has ended (`Unauthorized`), or a right has (`Forbidden`).
+    #[error(transparent)]
+    Refused(ApiError),
+    /// A server that authenticates or authorizes gives no answer; both may go on.
+    #[error("not decided: {0}")]
+    Undecided(String),
+}
+
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("brand", &self.brand.name).finish_non_exhaustive()
@@ -100,17 +111,25 @@ impl Gate {
     /// Checks that a request with this credential would still be let in, as the same user.
     ///
     /// # Errors
-    /// `Unauthorized`: the credential has ended. `Forbidden`: a right has ended.
+    /// The credential or a right has ended, or a server that has to be asked gives no answer.
     pub async fn admits_still(
         &self,
         credential: &Credential,
         attributes: Attributes<'_>,
         at: Moment<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), NotAdmitted> {
         let headers = credential.headers();
-        let user = self.authenticator.authenticate(credential.peer(), headers, at).await;
-        let user = user.ok().filter(|user| credential.is_of(user)).ok_or(ApiError::Unauthorized)?;
-        self.admit(&Exchange::internal(), user, headers, attributes, at.applied).await.map(drop)
+        let user = match self.authenticator.authenticate(credential.peer(), headers, at).await {
+            Ok(user) if credential.is_of(&user) => user,
+            Err(Unauthenticated::Undecided(reason)) => return Err(NotAdmitted::Undecided(reason)),
+            Ok(_) | Err(_) => return Err(NotAdmitted::Refused(ApiError::Unauthorized)),
+        };
+        let admitted = self.admit(&Exchange::internal(), user, headers, attributes, at.applied).await;
+        admitted.map(drop).map_err(|error| match error {
+            // An internal exchange has no event that may not be stored: the ruling failed.
+            ApiError::Internal(reason) => NotAdmitted::Undecided(reason),
+            error => NotAdmitted::Refused(error),
+        })
     }
 
     /// The holder of a bearer token, for a review that asks for the audiences `wanted`.
@@ -256,6 +275,7 @@ mod tests {
     use super::*;
     use crate::ambient::{Ambient, SystemAmbient};
     use crate::authn::{AnonymousAccess, TokenTable};
+    use crate::authz::{Authorizer, Deciding, Decision, OnFailure, Reason, decided};
 
     /// The user that a request with these headers acts as, by the local administrator or without credentials, and the
     /// users reported to the listener.
@@ -307,6 +327,47 @@ mod tests {
         for header in ["impersonate-group", "impersonate-extra-x", "impersonate-anything"] {
             let (refused, _) = admitted(true, &[(header, "x")]);
             assert!(matches!(refused, Err(ApiError::BadRequest(_))), "{header}: {refused:?}");
+        }
+    }
+    /// Decides every request alike.
+    struct Always(Decision);
+
+    impl Authorizer for Always {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+
+        fn decide<'a>(&'a self, _: &'a User, _: Attributes<'a>, _: &'a Applied) -> Deciding<'a> {
+            decided(self.0.clone())
+        }
+    }
+
+    #[test]
+    fn an_authorizer_without_an_answer_refuses_no_credential() {
+        let failed = |then| Decision::Failed { then, reason: String::new(), error: "no answer".to_owned() };
+        let refused = r#"forbidden: User "system:admin" cannot get path "/x""#;
+        for (decision, expected) in [
+            (Decision::Allow(Reason::default()), None),
+            (Decision::NoOpinion(String::new()), Some(refused)),
+            (failed(OnFailure::NoOpinion), Some("not decided: no answer")),
+            (failed(OnFailure::Deny), Some("not decided: no answer")),
+        ] {
+            let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+            let authorizers = Authorizers::new(vec![Box::new(Always(decision))]);
+            let gate = Gate::new(&ORCH, authenticator, authorizers);
+            let peer = Arc::new(Peer {
+                address: ([127, 0, 0, 1], 1).into(),
+                certificate: None,
+                local_admin: true,
+                is_front_proxy: false,
+            });
+            let credential = gate.credential(&peer, &HeaderMap::new(), &Arc::new(User::local_admin()));
+            let applied = Applied::certain(State::default().into());
+            let at = Moment { applied: &applied, now: SystemAmbient.now() };
+            let asked = gate.admits_still(&credential, Attributes::Path { verb: "get", path: "/x" }, at);
+            let found = asked.now_or_never().expect("nobody else is asked");
+            let text = found.err().map(|error| error.to_string());
+            assert_eq!(text.as_deref(), expected);
         }
     }
 }

@@ -139,12 +139,31 @@ pub enum Unauthenticated {
     /// Another server refuses the bearer token, or the token is not one of a known issuer that is valid now.
     #[error("[invalid bearer token, {0}]")]
     Token(String),
+    /// Another server has to be asked about the bearer token, or for keys that verify it, and gives no answer. The token may be
+    /// good.
+    #[error("[invalid bearer token, {0}]")]
+    Undecided(String),
     /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
     /// A front proxy describes the user by bytes that are no text.
     #[error("headers of the front proxy are not UTF-8")]
     MalformedIdentity,
+}
+
+impl Unauthenticated {
+    /// How much this says of a credential that several methods looked at: a method that knows a bad token outweighs one that
+    /// gives no answer, which outweighs those that do not know the token.
+    fn weight(&self) -> u8 {
+        match self {
+            Unauthenticated::ServiceAccountToken(_) | Unauthenticated::Token(_) => 2,
+            Unauthenticated::Undecided(_) => 1,
+            Unauthenticated::NoCredentials
+            | Unauthenticated::InvalidToken
+            | Unauthenticated::InvalidCertificate(_)
+            | Unauthenticated::MalformedIdentity => 0,
+        }
+    }
 }
 
 impl Authenticator {
@@ -221,7 +240,8 @@ impl Authenticator {
     /// The user of a request.
     ///
     /// # Errors
-    /// No method finds a user, and a credential is bad or anonymous requests are refused.
+    /// No method finds a user, and a credential is bad or anonymous requests are refused. `Undecided`: no method refuses the
+    /// credential for certain, and one gives no answer.
     pub async fn authenticate(
         &self,
         peer: &Peer,
@@ -232,12 +252,15 @@ impl Authenticator {
         if let Some(user) = self.front_proxy.user(peer, headers)? {
             return Ok(user);
         }
-        let mut fault = None;
+        let mut fault: Option<Unauthenticated> = None;
         for method in self.all() {
             match method.user(peer, headers, at).await {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
-                Err(error) => fault = Some(error),
+                Err(error) if fault.as_ref().is_none_or(|fault| fault.weight() <= error.weight()) => {
+                    fault = Some(error);
+                }
+                Err(_) => {}
             }
         }
         match (fault, &self.anonymous) {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::authenticator::bearer_token;
 use super::{Finding, Found, Holder, Method, Moment, Peer, TOKEN_BYTES_MAX, Unauthenticated, User, found};
 use crate::ambient::Timestamp;
-use crate::egress::{ExpiringMap, ReviewHook};
+use crate::egress::{Askers, ExpiringMap, ReviewHook};
 
 /// Accepted tokens that are remembered, about 1 KiB each.
 const ACCEPTED_MAX: usize = 8 << 10;
@@ -39,6 +40,8 @@ pub struct TokenWebhook {
     span: Duration,
     accepted: ExpiringMap<Digest, Holder>,
     refused: ExpiringMap<Digest, Refusal>,
+    /// Addresses that tokens come from, `None` for reviews: one must not take all places of the target.
+    askers: Askers<Option<IpAddr>>,
     /// Limits the log: anyone can show a token.
     warnings: WarningLimit,
 }
@@ -62,11 +65,18 @@ impl TokenWebhook {
     /// Asks `hook`; answers count for `span`. Tokens must be meant for one of `audiences`.
     pub fn new(hook: ReviewHook, audiences: Vec<String>, span: Duration) -> Self {
         let (accepted, refused) = (ExpiringMap::new(ACCEPTED_MAX), ExpiringMap::new(REFUSED_MAX));
-        TokenWebhook { hook, audiences, span, accepted, refused, warnings: WarningLimit::new() }
+        let (askers, warnings) = (Askers::default(), WarningLimit::new());
+        TokenWebhook { hook, audiences, span, accepted, refused, askers, warnings }
     }
 
-    /// The holder of `token`, if it is meant for one of `wanted`.
-    async fn find(&self, token: &[u8], wanted: &[String], now: Timestamp) -> Found<Holder> {
+    /// The holder of `token`, if it is meant for one of `wanted`. `asker`: the address that it came from; `None` for a review.
+    async fn find(
+        &self,
+        asker: Option<IpAddr>,
+        token: &[u8],
+        wanted: &[String],
+        now: Timestamp,
+    ) -> Found<Holder> {
         let Some(text) = str::from_utf8(token).ok().filter(|token| token.len() <= TOKEN_BYTES_MAX) else {
             return Ok(None);
         };
@@ -77,13 +87,12 @@ impl TokenWebhook {
         if let Some(refusal) = self.refused.get(&id, now) {
             return refusal.into_found();
         }
+        let Some(_question) = self.askers.begin(asker.map(network_of)) else {
+            return Err(self.unanswered("too many questions of one address are under way"));
+        };
         let spec = json!({"token": text, "audiences": wanted});
-        let status = self.hook.ask(spec).await.map_err(|error| {
-            if let Some(left_out) = self.warnings.pass() {
-                tracing::warn!(%error, left_out, "the token webhook gives no answer");
-            }
-            Unauthenticated::Token("the token webhook gives no answer".to_owned())
-        })?;
+        let answered = self.hook.ask(spec).await;
+        let status = answered.map_err(|error| self.unanswered(&error.to_string()))?;
         match self.holder_in(&status, wanted) {
             Ok(holder) => {
                 self.accepted.put(id, holder.clone(), now, self.span);
@@ -94,6 +103,13 @@ impl TokenWebhook {
                 refusal.into_found()
             }
         }
+    }
+
+    fn unanswered(&self, error: &str) -> Unauthenticated {
+        if let Some(left_out) = self.warnings.pass() {
+            tracing::warn!(error, left_out, "the token webhook gives no answer");
+        }
+        Unauthenticated::Undecided("the token webhook gives no answer".to_owned())
     }
 
     /// The holder that an answer names. An answer without audiences is about those of this server.
@@ -138,6 +154,14 @@ impl Refusal {
     }
 }
 
+/// An IPv4 address, or the /64 of an IPv6 address, which one host can have whole.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(four) => IpAddr::V4(four),
+        IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from(u128::from(six) & (u128::MAX << 64))),
+    }
+}
+
 /// The digest of a token and of the audiences that are asked for. Each part has a length of its own, so that no two
 /// questions have the same bytes.
 fn id_of(token: &[u8], wanted: &[String]) -> Digest {
@@ -157,16 +181,16 @@ fn texts(list: Option<&Value>) -> Vec<String> {
 }
 
 impl Method for TokenWebhook {
-    fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
+    fn user<'a>(&'a self, peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
         let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
         Finding::Right(Box::pin(async move {
-            let holder = self.find(token, &self.audiences, at.now).await?;
+            let holder = self.find(Some(peer.address.ip()), token, &self.audiences, at.now).await?;
             holder.map(|holder| Some(holder.user)).ok_or(Unauthenticated::InvalidToken)
         }))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        Finding::Right(Box::pin(self.find(token, &self.audiences, at.now)))
+        Finding::Right(Box::pin(self.find(None, token, &self.audiences, at.now)))
     }
 
     fn holder_for<'a>(
@@ -175,7 +199,7 @@ impl Method for TokenWebhook {
         wanted: &'a [String],
         at: Moment<'a>,
     ) -> Finding<'a, Holder> {
-        Finding::Right(Box::pin(self.find(token, wanted, at.now)))
+        Finding::Right(Box::pin(self.find(None, token, wanted, at.now)))
     }
 }
 
@@ -202,7 +226,7 @@ mod tests {
     }
 
     fn find(hook: &TokenWebhook, token: &str, seconds: u64) -> Result<Option<String>, String> {
-        let found = hook.find(token.as_bytes(), &hook.audiences, Timestamp(seconds * 1_000_000));
+        let found = hook.find(None, token.as_bytes(), &hook.audiences, Timestamp(seconds * 1_000_000));
         let found = found.now_or_never().expect("the test's server answers at once");
         found.map(|holder| holder.map(|holder| holder.user.name.clone())).map_err(|error| error.to_string())
     }
@@ -256,7 +280,8 @@ mod tests {
             let server = Arc::new(Scripted::new([review(&status)]));
             let webhook = hook(server.clone());
             let wanted_texts = wanted.map(str::to_owned);
-            let found = webhook.find(b"t", &wanted_texts, Timestamp(0)).now_or_never().unwrap().unwrap();
+            let found =
+                webhook.find(None, b"t", &wanted_texts, Timestamp(0)).now_or_never().unwrap().unwrap();
             let found = found.map(|holder| holder.audiences.clone());
             assert_eq!(found, expected.map(|all| all.into_iter().map(str::to_owned).collect()), "{wanted:?}");
             assert_eq!(server.last().1["spec"]["audiences"], json!(wanted));

@@ -16,7 +16,7 @@ use super::conditions::Conditions;
 use super::{Attributes, Authorizer, Deciding, Decision, OnFailure, Reason, ResourceAttributes, decided};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::egress::{ExpiringMap, ReviewHook};
+use crate::egress::{Askers, ExpiringMap, ReviewHook};
 use crate::follow::Applied;
 
 /// Answers that are remembered, as in the reference; about 200 bytes each.
@@ -33,6 +33,8 @@ pub struct Webhook {
     hook: ReviewHook,
     ambient: Arc<dyn Ambient>,
     answers: ExpiringMap<[u8; 32], Answer>,
+    /// Names of the users that questions are about: one user must not take all places of the target.
+    askers: Askers<String>,
     /// Limits the log: any request asks.
     warnings: WarningLimit,
 }
@@ -107,16 +109,21 @@ impl Webhook {
             hook,
             ambient,
             answers: ExpiringMap::new(ANSWERS_MAX),
+            askers: Askers::default(),
             warnings: WarningLimit::new(),
         }
     }
 
-    async fn ask(&self, spec: Map<String, Value>, is_remembered: bool) -> Decision {
+    /// The decision on the question `spec` about `user`.
+    async fn ask(&self, user: &User, spec: Map<String, Value>, is_remembered: bool) -> Decision {
         let now = self.ambient.now();
         let id = id_of(&spec);
         if is_remembered && let Some(answer) = self.answers.get(&id, now) {
             return answer.into_decision();
         }
+        let Some(_question) = self.askers.begin(user.name.clone()) else {
+            return self.unanswered("too many questions about one user are under way");
+        };
         match self.hook.ask(Value::Object(self.spelled(spec))).await {
             Ok(status) => {
                 let answer = Answer::read(&status);
@@ -125,14 +132,16 @@ impl Webhook {
                 }
                 answer.into_decision()
             }
-            Err(error) => {
-                if let Some(left_out) = self.warnings.pass() {
-                    let webhook = self.settings.name.as_str();
-                    tracing::warn!(webhook, %error, left_out, "the authorization webhook gives no answer");
-                }
-                self.failed("the authorization webhook gives no answer")
-            }
+            Err(error) => self.unanswered(&error.to_string()),
         }
+    }
+
+    fn unanswered(&self, error: &str) -> Decision {
+        if let Some(left_out) = self.warnings.pass() {
+            let webhook = self.settings.name.as_str();
+            tracing::warn!(webhook, error, left_out, "the authorization webhook gives no answer");
+        }
+        self.failed("the authorization webhook gives no answer")
     }
 
     fn remember(&self, id: [u8; 32], answer: &Answer, now: Timestamp) {
@@ -190,7 +199,7 @@ impl Authorizer for Webhook {
     fn decide<'a>(&'a self, user: &'a User, attributes: Attributes<'a>, _: &'a Applied) -> Deciding<'a> {
         let spec = spec(user, attributes);
         match self.settings.conditions.hold(&spec) {
-            Ok(true) => Deciding::Right(Box::pin(self.ask(spec, is_remembered(attributes)))),
+            Ok(true) => Deciding::Right(Box::pin(self.ask(user, spec, is_remembered(attributes)))),
             Ok(false) => decided(Decision::NoOpinion(String::new())),
             Err(error) => {
                 tracing::debug!(webhook = self.settings.name, %error, "a match condition has no value");

@@ -4,6 +4,7 @@
 //! resolves, connects and sends. Invariant: an address is checked after the host was resolved, and the address that was
 //! checked is the one that is dialled; redirects are answers and never followed.
 
+mod askers;
 mod cache;
 mod review;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Uri;
 
+pub(crate) use self::askers::Askers;
 pub use self::cache::ExpiringMap;
 pub use self::review::{ReviewError, ReviewHook, ReviewKind};
 

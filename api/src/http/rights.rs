@@ -2,22 +2,27 @@
 //!
 //! Owns asking again, once a minute, whether the request that opened the watch would still be let in: whether its token,
 //! certificate or front proxy still proves the same user, who may still impersonate whom the request acts as, who may
-//! still watch. It knows no rule. The listener ends connections whose certificate has expired or was revoked.
+//! still watch. A watch outlives, for a while, a server that has to be asked and gives no answer. It knows no rule. The
+//! listener ends connections whose certificate has expired or was revoked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::Store;
 
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{Credential, Moment};
 use crate::authz::{Asked, Attributes};
 use crate::follow::Applied;
-use crate::gate::Gate;
+use crate::gate::{Gate, NotAdmitted};
 use crate::request::{Query, Target};
 
 /// How long a watch may outlive its right: the interval of bookmarks. A decision takes microseconds.
 const ASK_EVERY: Duration = Duration::from_secs(60);
+/// How long a watch goes on while a webhook or an issuer that decides on it gives no answer, counted from the first question
+/// without one: enough to restart that server, which would otherwise cost every watch of its users, all of which come back
+/// together; and a bound for credentials that ended meanwhile.
+const UNDECIDED_SPAN_MAX: Duration = Duration::from_secs(600);
 
 /// The right that a watch was started with.
 pub(super) struct WatchRight {
@@ -31,17 +36,30 @@ pub(super) struct WatchRight {
 }
 
 impl WatchRight {
-    /// Completes when the watch would no longer be let in.
+    /// Completes when the watch would no longer be let in, or when nobody could decide that for [`UNDECIDED_SPAN_MAX`].
     pub(super) async fn lost<S: Store>(self, store: S) {
         let Some(credential) = &self.credential else { return std::future::pending().await };
+        let mut undecided_since: Option<Timestamp> = None;
         loop {
             store.sleep(ASK_EVERY).await;
             let applied = Applied::of(&store);
-            let at = Moment { applied: &applied, now: self.ambient.now() };
+            let now = self.ambient.now();
+            let at = Moment { applied: &applied, now };
             let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
-            if let Err(error) = self.gate.admits_still(credential, attributes, at).await {
-                tracing::debug!(?credential, %error, "a watch ends with the right to it");
-                return;
+            let Err(error) = self.gate.admits_still(credential, attributes, at).await else {
+                undecided_since = None;
+                continue;
+            };
+            let since = *undecided_since.get_or_insert(now);
+            let passed = Duration::from_micros(now.0.saturating_sub(since.0));
+            match error {
+                NotAdmitted::Undecided(reason) if passed < UNDECIDED_SPAN_MAX => {
+                    tracing::debug!(?credential, reason, "the right to a watch is not decided");
+                }
+                error => {
+                    tracing::debug!(?credential, %error, "a watch ends with the right to it");
+                    return;
+                }
             }
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! Owns when they are fetched: at the start, when they are old, and when a token names a key that is not among them, the
 //! latter at most once in ten seconds whatever tokens say. A fetch that fails leaves the keys as they are.
+//!
+//! A fetch for a token is part of its request and is dropped with it: a client that resets its stream cancels it. Invariant:
+//! such a fetch delays no fetch of [`KeySource::refresh_if_due`], which no client can cancel and which repeats it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +21,9 @@ use crate::egress::{Egress, EgressError, Outgoing, Scheme, Url};
 
 /// Shortest time between two fetches: tokens, which anyone can write, cause them.
 const FETCH_PAUSE: Duration = Duration::from_secs(10);
+/// The same after a fetch that was cancelled with its request: short, so that it hardly delays other clients, and a bound of
+/// the connections that a client which resets its streams can cause.
+const CANCELLED_PAUSE: Duration = Duration::from_secs(1);
 /// Age at which keys are fetched anew, so that one that the issuer withdrew does not count for ever.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(600);
 /// Longest fetch of one document.
@@ -39,8 +45,30 @@ pub struct KeySource {
     settings: KeySourceSettings,
     egress: Arc<dyn Egress>,
     keys: RwLock<Arc<Keys>>,
-    /// Time of the last attempt; held during a fetch, so that there is one at a time.
-    attempted: Mutex<Option<Timestamp>>,
+    /// The last attempt; held during a fetch, so that there is one at a time.
+    attempt: Mutex<Attempt>,
+}
+
+/// An attempt to fetch keys.
+#[derive(Clone, Copy, Debug)]
+enum Attempt {
+    /// None was made yet.
+    Never,
+    /// It began at this time. Whoever holds the lock and finds this knows that the fetch was cancelled.
+    Begun(Timestamp),
+    /// It began at this time and ended, in keys or a failure.
+    Ended(Timestamp),
+}
+
+impl Attempt {
+    /// Whether a token may cause another one at `now`.
+    fn allows_another(self, now: Timestamp) -> bool {
+        match self {
+            Attempt::Never => true,
+            Attempt::Begun(at) => has_passed(CANCELLED_PAUSE, at, now),
+            Attempt::Ended(at) => has_passed(FETCH_PAUSE, at, now),
+        }
+    }
 }
 
 /// Keys as they were fetched.
@@ -75,7 +103,7 @@ impl fmt::Debug for KeySource {
 impl KeySource {
     /// The keys of the issuer of `settings`, fetched over `egress`.
     pub fn new(settings: KeySourceSettings, egress: Arc<dyn Egress>) -> Self {
-        KeySource { settings, egress, keys: RwLock::default(), attempted: Mutex::default() }
+        KeySource { settings, egress, keys: RwLock::default(), attempt: Mutex::new(Attempt::Never) }
     }
 
     /// Whether both fetch the same keys in the same way.
@@ -95,28 +123,35 @@ impl KeySource {
         self.egress.pause(span)
     }
 
-    /// Fetches the keys if there are none or they are old.
+    /// Fetches the keys if there are none, if they are old, or if the last fetch was cancelled. For the loop that keeps them,
+    /// which has a pause of its own.
     pub(super) async fn refresh_if_due(&self, now: Timestamp) {
-        let fetched = self.current().fetched;
-        if fetched.is_none_or(|at| has_passed(KEYS_AGE_MAX, at, now)) {
-            self.refresh(fetched, now).await;
+        let mut attempt = self.attempt.lock().await;
+        let is_old = self.current().fetched.is_none_or(|at| has_passed(KEYS_AGE_MAX, at, now));
+        if is_old || matches!(*attempt, Attempt::Begun(_)) {
+            self.fetch_once(&mut attempt, now).await;
         }
     }
 
     /// Fetches keys that are newer than those of `seen`, unless an attempt was made just now.
     pub(super) async fn refresh(&self, seen: Option<Timestamp>, now: Timestamp) {
-        let mut attempted = self.attempted.lock().await;
+        let mut attempt = self.attempt.lock().await;
         // Whoever waited for the lock may find what it came for.
-        if self.current().fetched != seen || attempted.is_some_and(|at| !has_passed(FETCH_PAUSE, at, now)) {
-            return;
+        if self.current().fetched == seen && attempt.allows_another(now) {
+            self.fetch_once(&mut attempt, now).await;
         }
-        *attempted = Some(now);
+    }
+
+    /// One attempt at `now`, under the lock that `attempt` is behind.
+    async fn fetch_once(&self, attempt: &mut Attempt, now: Timestamp) {
+        *attempt = Attempt::Begun(now);
         match self.fetch().await {
             Ok(keys) => *self.keys.write() = Arc::new(Keys { keys, fetched: Some(now) }),
             Err(error) => {
                 tracing::warn!(issuer = self.settings.issuer, %error, "the keys of an issuer are not fetched");
             }
         }
+        *attempt = Attempt::Ended(now);
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, FetchError> {

@@ -95,7 +95,10 @@ impl Issuers {
         // few: at most 64 issuers, as of the configuration's check.
         let Some(issuer) = issuers.iter().find(|issuer| issuer.url() == named) else { return Ok(None) };
         let user = issuer.user(token, now).await;
-        user.map(Some).map_err(|fault| Unauthenticated::Token(fault.to_string()))
+        user.map(Some).map_err(|fault| match fault {
+            JwtFault::NoKeys => Unauthenticated::Undecided(fault.to_string()),
+            fault => Unauthenticated::Token(fault.to_string()),
+        })
     }
 }
 

@@ -1,10 +1,13 @@
 //! The confusion matrix of tokens against an issuer of the test, key fetching, and rules.
 
+use std::future::pending;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use ring::rand::SystemRandom;
 use ring::rsa::KeyPair as RsaPair;
 use ring::signature::{
@@ -16,7 +19,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::ambient::SystemAmbient;
 use crate::egress::testing::Scripted;
-use crate::egress::{EgressError, Url};
+use crate::egress::{Egress, EgressError, Outgoing, Reply, Url};
 use crate::expression::Wanted;
 
 const ISSUER: &str = "https://issuer.example/realm";
@@ -290,6 +293,42 @@ fn keys_are_fetched_when_a_token_needs_them_and_not_too_often() {
     assert_eq!(found(&issuers, &token, NOW), ANN, "by the keys that are known");
     assert_eq!(server.asked(), 4);
     assert!(found(&issuers, &token, NOW + 60).contains("expired"), "a remembered token ends, too");
+}
+
+/// A server that never answers.
+#[derive(Debug, Default)]
+struct Silent {
+    requests: AtomicUsize,
+}
+
+impl Egress for Silent {
+    fn send(&self, _request: Outgoing) -> BoxFuture<'_, Result<Reply, EgressError>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        pending().boxed()
+    }
+
+    fn pause(&self, _span: Duration) -> BoxFuture<'_, ()> {
+        pending().boxed()
+    }
+}
+
+#[test]
+fn a_fetch_that_ends_with_its_request_delays_no_other() {
+    let at = |seconds: u64| Timestamp(seconds * 1_000_000);
+    let server = Arc::new(Silent::default());
+    let discovery = Url::parse(&format!("{ISSUER}/.well-known/openid-configuration")).unwrap();
+    let settings = KeySourceSettings { issuer: ISSUER.to_owned(), discovery, authority: None };
+    let source = KeySource::new(settings, server.clone());
+    let asked = || server.requests.load(Ordering::Relaxed);
+    // The request's future is dropped before the answer.
+    assert!(source.refresh(None, at(NOW)).now_or_never().is_none());
+    assert_eq!(asked(), 1);
+    assert!(source.refresh(None, at(NOW)).now_or_never().is_some());
+    assert_eq!(asked(), 1, "one client cannot cause a connection with each reset");
+    assert!(source.refresh_if_due(at(NOW)).now_or_never().is_none());
+    assert_eq!(asked(), 2, "the loop that keeps the keys does not wait");
+    assert!(source.refresh(None, at(NOW + 1)).now_or_never().is_none());
+    assert_eq!(asked(), 3);
 }
 
 #[test]

@@ -1,17 +1,22 @@
 //! Credentials over HTTP: watches end with theirs, and headers of identity count from front proxies alone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 use orch_proto::brand::ORCH;
 use orch_schema::json;
 use orch_schema::value::Value;
+use parking_lot::Mutex;
 
 use super::{Answered, MAPS, Server};
 use crate::authn::front_proxy::{FrontProxy, IdentityHeaders};
-use crate::authn::{AnonymousAccess, Authenticator, LiveTokens, Peer, TokenTable};
+use crate::authn::{
+    self, AnonymousAccess, Authenticator, Finding, Found, GROUP_MASTERS, LiveTokens, Moment, Peer,
+    TokenTable, Unauthenticated, User, found,
+};
 use crate::gate::Gate;
 use crate::http::Api;
 use crate::paging::TokenKey;
@@ -26,6 +31,12 @@ fn table(text: &str) -> TokenTable {
 
 /// A server that knows the users of `tokens`, seen by a front proxy or by an ordinary client without a certificate.
 async fn server(tokens: &LiveTokens, is_front_proxy: bool) -> Server {
+    let authenticator = Authenticator::new(&ORCH, tokens.clone(), AnonymousAccess::Refused);
+    server_with(authenticator, is_front_proxy).await
+}
+
+/// The same with users that `authenticator` finds.
+async fn server_with(authenticator: Authenticator, is_front_proxy: bool) -> Server {
     let mut server = Server::new().await;
     let names = |names: &[&'static str]| names.iter().map(|&name| HeaderName::from_static(name)).collect();
     let headers = IdentityHeaders {
@@ -34,7 +45,6 @@ async fn server(tokens: &LiveTokens, is_front_proxy: bool) -> Server {
         groups: names(&["x-remote-group"]),
         extra_prefixes: vec!["x-remote-extra-".to_owned()],
     };
-    let authenticator = Authenticator::new(&ORCH, tokens.clone(), AnonymousAccess::Refused);
     let gate = Gate::builtin(&ORCH, authenticator.behind(FrontProxy::new(headers)));
     let (store, clock) = (server.store.clone(), server.clock.clone());
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
@@ -90,6 +100,58 @@ async fn a_watch_as_another_ends_with_the_right_to_act_as_them() {
     ];
     assert_eq!(watched(&server, &headers, || ()).await, 600);
     assert_eq!(watched(&server, &headers, || tokens.replace(table("first,ann,1\n"))).await, 120);
+}
+
+/// A method that asks a server whose answer the test chooses.
+#[derive(Clone, Debug)]
+struct Remote(Arc<Mutex<Found<Arc<User>>>>);
+
+impl authn::Method for Remote {
+    fn user<'a>(&'a self, _: &'a Peer, _: &'a HeaderMap, _: Moment<'a>) -> Finding<'a, Arc<User>> {
+        found(self.0.lock().clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_for_ten_minutes_without_an_answer_and_ends_with_a_refusal() {
+    let masters = vec![GROUP_MASTERS.to_owned()];
+    let ann = Arc::new(User { name: "ann".to_owned(), groups: masters, ..User::default() });
+    let known = || Ok(Some(ann.clone()));
+    let undecided = || Err(Unauthenticated::Undecided("no answer".to_owned()));
+    let refused = || Err(Unauthenticated::Token("expired".to_owned()));
+    // The answers after 90 and after 630 seconds.
+    for (case, second, third, expected) in [
+        ("known", known(), known(), 1200),
+        ("refused", refused(), refused(), 120),
+        ("no answer", undecided(), undecided(), 720),
+        ("no answer for a time", undecided(), known(), 1200),
+        ("refused after no answer", undecided(), refused(), 660),
+    ] {
+        let remote = Remote(Arc::new(Mutex::new(known())));
+        let tokens = LiveTokens::from(table("first,bob,1\n"));
+        let authenticator = Authenticator::new(&ORCH, tokens, AnonymousAccess::Refused);
+        let server = server_with(authenticator.with_remote(Box::new(remote.clone())), false).await;
+        let began = tokio::time::Instant::now();
+        let watch = async {
+            let path = format!("{MAPS}?watch=true&timeoutSeconds=1200");
+            let answered = server.send(Method::GET, &path, &[], Body::empty()).await;
+            assert_eq!(answered.code, 200, "{case}: {}", answered.text);
+            began.elapsed().as_secs()
+        };
+        let changed = async {
+            for minute in 0..20 {
+                tokio::time::sleep(Duration::from_secs(if minute == 0 { 30 } else { 60 })).await;
+                server.clock.micros.fetch_add(60_000_000, Ordering::Relaxed);
+                match minute {
+                    1 => *remote.0.lock() = second.clone(),
+                    10 => *remote.0.lock() = third.clone(),
+                    _ => {}
+                }
+            }
+        };
+        let (lasted, ()) = tokio::join!(watch, changed);
+        assert_eq!(lasted, expected, "{case}");
+    }
 }
 
 async fn who(server: &Server, headers: &[(&str, &str)]) -> Answered {

@@ -3,7 +3,8 @@
 //! Mutual TLS with certificates of the peer authority, TLS 1.3 only, without session resumption: a resumed session
 //! would skip the check of a certificate that may have been replaced since. A reload holds for new connections;
 //! existing ones keep their credentials, and end when the certificate of their peer is on a revocation list
-//! ([`super::revocable`]). Lists past their next update still count; certificates of authorities without a list pass.
+//! ([`super::revocable`]). Lists past their next update still count; certificates of authorities without a list pass. A
+//! list of an authority that cannot be verified refuses new connections with its members, whoever connects.
 
 use std::sync::Arc;
 
@@ -161,7 +162,8 @@ impl Credentials {
         Ok(Credentials { provider, roots, own, members, server: Arc::new(server) })
     }
 
-    /// Whether `chain` is on a revocation list.
+    /// Whether `chain` is on a revocation list. A list that cannot be verified says nothing: it ends no connection that there
+    /// is, so that one wrong file does not stop a cluster.
     pub(super) fn has_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((end, intermediates)) = chain.split_first() else { return false };
         let verified = self.members.verify_client_cert(end, intermediates, UnixTime::now());
@@ -172,6 +174,7 @@ impl Credentials {
         let verifier = NamedPeer {
             expected,
             roots: Arc::clone(&self.roots),
+            members: Arc::clone(&self.members),
             algorithms: self.provider.signature_verification_algorithms,
         };
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -316,12 +319,14 @@ impl ClientCertVerifier for ShortChain {
     }
 }
 
-/// Accepts a server that the peer authority signed and that is the expected member. The usual check of host names would
-/// also accept a wildcard or another case of letters.
+/// Accepts a server that the peer authority signed, that no revocation list names, and that is the expected member. The usual
+/// check of host names would also accept a wildcard or another case of letters.
 #[derive(Debug)]
 struct NamedPeer {
     expected: Option<Arc<str>>,
     roots: Arc<RootCertStore>,
+    /// Verifies members that connect: this side's revocation lists hold in both directions.
+    members: Arc<dyn ClientCertVerifier>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -335,6 +340,9 @@ impl ServerCertVerifier for NamedPeer {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         verify_chain(end, intermediates, &self.roots, &self.algorithms, now)?;
+        // A member connects and is connected to by one certificate: whom this side refuses as a client, for a revocation list
+        // that cannot be verified as well, it refuses as a server.
+        self.members.verify_client_cert(end, intermediates, now)?;
         let found = peer_name_of(end).map_err(|error| rustls::Error::General(error.to_string()))?;
         match &self.expected {
             Some(expected) if **expected != *found => Err(CertificateError::NotValidForNameContext {

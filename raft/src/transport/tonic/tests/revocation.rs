@@ -55,3 +55,18 @@ async fn a_revoked_peer_is_cut_off_in_both_directions_and_others_stay() {
     call(&other, &served.peer, Purpose::Snapshot, b"x").await.unwrap_err();
     call(&other, &served.peer, Purpose::Forward, b"x").await.unwrap_err();
 }
+
+#[tokio::test]
+async fn a_list_that_the_authority_did_not_sign_refuses_members_in_both_directions() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("b");
+    let (ca, pem, secret) = (authority.pem.as_bytes(), certificate.as_bytes(), key.as_bytes());
+    // Authorities of these tests have one name and different keys.
+    let list = [revoking(&Authority::new(), &certificate)];
+    let suspicious = PeerTls::from_pem(ca, pem, secret, &list, "b").unwrap();
+    let served = serve(authority.tls("a")).await;
+    call(&transport(2, authority.tls("b")), &served.peer, Purpose::Control, b"x").await.unwrap();
+    call(&transport(2, suspicious.clone()), &served.peer, Purpose::Control, b"x").await.unwrap_err();
+    let served = serve(suspicious).await;
+    call(&transport(3, authority.tls("a")), &served.peer, Purpose::Control, b"x").await.unwrap_err();
+}
