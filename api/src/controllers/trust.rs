@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, select};
 use orch_raft::Store;
+use orch_raft::state::NAMESPACES;
 use orch_rules::Action;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -43,7 +44,8 @@ pub(super) async fn run<S: Store>(
     announcement: &dyn Announcement,
 ) -> Result<Infallible, ApiError> {
     let store = client.store();
-    let mut written = [store.subscribe(&Arc::from(CONFIG_MAPS))];
+    // The namespace of the config map may be made after the first look.
+    let mut written = [CONFIG_MAPS, NAMESPACES].map(|resource| store.subscribe(&Arc::from(resource)));
     loop {
         let changed = announcement.changed();
         reconcile(client, announcement).await?;
@@ -173,6 +175,21 @@ mod tests {
             let before = fixture.state().applied();
             fixture.store().sleep(Duration::from_secs(60)).await;
             assert_eq!(fixture.state().applied(), before, "what is right is not written again");
+        };
+        fixture.beside(run(&client, &names), steps).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_config_map_is_written_once_its_namespace_is_there() {
+        let fixture = Fixture::new();
+        let names = Names::default();
+        names.set("a");
+        let client = fixture.client();
+        let steps = async {
+            fixture.store().sleep(Duration::from_secs(3)).await;
+            fixture.create("namespaces", "", json!({"metadata": {"name": "orch-system"}})).await;
+            fixture.store().sleep(Duration::from_secs(3)).await;
+            assert_eq!(fixture.read(CONFIG_MAPS, PATH)["data"].clone(), json!({"names": "a"}));
         };
         fixture.beside(run(&client, &names), steps).await;
     }
