@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use x509_parser::asn1_rs::{Any, Oid, oid};
+use x509_parser::asn1_rs::{Any, Oid, Tag, oid};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::error::X509Error;
@@ -173,11 +173,11 @@ fn count_attributes(subject: &[u8]) -> Option<usize> {
     for name in elements(subject)? {
         for set in elements(name.data)? {
             for attribute in elements(set.data)? {
-                // Its type and its value.
-                if elements(attribute.data)?.len() != 2 {
-                    return None;
+                // The parser of object identifiers does not look at the tag.
+                match &elements(attribute.data)?[..] {
+                    [of_type, _value] if of_type.tag() == Tag::Oid => count += 1,
+                    _ => return None,
                 }
-                count += 1;
             }
         }
     }
