@@ -3,6 +3,7 @@
 //! Owns a session with the program: its own home, the administrator's certificate, output as text. The everyday
 //! commands are tested here, others by subject in the modules below.
 
+mod bootstrap;
 mod credentials;
 mod describing;
 mod writing;
@@ -23,11 +24,17 @@ async fn kubectl_creates_gets_applies_watches_and_deletes() {
 
 /// Runs `steps` against a new cluster.
 async fn in_session(steps: fn(&Session)) {
+    in_session_with(&[], steps).await;
+}
+
+/// Runs `steps` against a new cluster with further flags.
+async fn in_session_with(flags: &[&str], steps: fn(&Session)) {
     if Command::new(KUBECTL).args(["version", "--client"]).output().is_err() {
         eprintln!("SKIPPED: {KUBECTL} is not installed");
         return;
     }
-    let cluster = Cluster::start(Options { brand: "kubernetes", ..Options::nodes(1) }).await.unwrap();
+    let flags = flags.iter().map(ToString::to_string).collect();
+    let cluster = Cluster::start(Options { brand: "kubernetes", flags, ..Options::nodes(1) }).await.unwrap();
     tokio::task::spawn_blocking(move || steps(&Session::new(&cluster))).await.unwrap();
 }
 
