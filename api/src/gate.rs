@@ -247,19 +247,21 @@ impl Gate {
         attributes: Attributes<'_>,
         applied: &Applied,
     ) -> Result<(), ApiError> {
-        for question in asked.questions(mode, self.brand) {
-            self.check(requestor, question.attributes(), applied).await?;
-        }
         let on = match attributes {
             Attributes::Resource(asked) => mode.verb_on(asked.verb),
             Attributes::Path { verb, .. } => mode.verb_on(verb),
         };
-        let Some(verb) = &on else { return Ok(()) };
-        let attributes = match attributes {
-            Attributes::Resource(asked) => Attributes::Resource(ResourceAttributes { verb, ..asked }),
-            Attributes::Path { path, .. } => Attributes::Path { verb, path },
-        };
-        self.rule(requestor, attributes, applied).await.check(requestor, attributes)
+        if let Some(verb) = &on {
+            let attributes = match attributes {
+                Attributes::Resource(asked) => Attributes::Resource(ResourceAttributes { verb, ..asked }),
+                Attributes::Path { path, .. } => Attributes::Path { verb, path },
+            };
+            self.rule(requestor, attributes, applied).await.check(requestor, attributes)?;
+        }
+        for question in asked.questions(mode, self.brand) {
+            self.check(requestor, question.attributes(), applied).await?;
+        }
+        Ok(())
     }
 }
 

@@ -155,7 +155,11 @@ impl Impersonation {
             None if is_service_account && self.is_name_only() => modes.push(Mode::ServiceAccount),
             None if is_service_account => {}
             // few: the groups of one request.
-            None if self.groups.iter().any(|group| group == GROUP_MASTERS) => {}
+            None if self.groups.iter().any(|group| group == GROUP_MASTERS || group.is_empty()) => {}
+            None if self
+                .extra
+                .iter()
+                .any(|(key, values)| key.is_empty() || values.iter().any(String::is_empty)) => {}
             None => modes.push(Mode::UserInfo),
         }
         modes.push(Mode::Legacy);
@@ -191,6 +195,9 @@ impl Impersonation {
             }
             (_, None) => question(group, "users", &self.name),
         }];
+        if !self.uid.is_empty() {
+            questions.push(question(&authentication, "uids", &self.uid));
+        }
         questions.extend(self.groups.iter().map(|name| question(group, "groups", name)));
         for (key, values) in &self.extra {
             let extra = |value: &String| Question {
@@ -198,9 +205,6 @@ impl Impersonation {
                 ..question(&authentication, "userextras", value)
             };
             questions.extend(values.iter().map(extra));
-        }
-        if !self.uid.is_empty() {
-            questions.push(question(&authentication, "uids", &self.uid));
         }
         questions
     }
@@ -215,11 +219,11 @@ impl Impersonation {
                 self.groups.push(GROUP_NODES.to_owned());
             }
         }
+        let is_anonymous = self.name == USER_ANONYMOUS;
+        let group = if is_anonymous { GROUP_UNAUTHENTICATED } else { GROUP_AUTHENTICATED };
         // few: the groups of one request.
-        let is_known = |group: &String| group == GROUP_AUTHENTICATED || group == GROUP_UNAUTHENTICATED;
+        let is_known = |known: &String| known == group || known == GROUP_UNAUTHENTICATED;
         if !self.groups.iter().any(is_known) {
-            let is_anonymous = self.name == USER_ANONYMOUS;
-            let group = if is_anonymous { GROUP_UNAUTHENTICATED } else { GROUP_AUTHENTICATED };
             self.groups.push(group.to_owned());
         }
         let Impersonation { name, uid, groups, extra } = self;
@@ -285,9 +289,9 @@ mod tests {
         assert_eq!(keys, ["bad%zz", "example.com/team", "scopes"]);
         let told: Vec<String> = found.questions(Mode::Legacy, &ORCH).iter().map(spelled).collect();
         assert_eq!(told[0], "impersonate /v1  users ann");
-        assert_eq!(told[1], "impersonate /v1  groups one");
-        assert_eq!(told[4], "impersonate authentication.orch.io/v1  userextras/example.com/team red");
-        assert_eq!(told[6], "impersonate authentication.orch.io/v1  uids u");
+        assert_eq!(told[2], "impersonate /v1  groups one");
+        assert_eq!(told[5], "impersonate authentication.orch.io/v1  userextras/example.com/team red");
+        assert_eq!(told[1], "impersonate authentication.orch.io/v1  uids u");
         let user = found.into_user(Mode::Legacy);
         assert_eq!(user.groups, ["one", "two", GROUP_AUTHENTICATED]);
     }

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use orch_rules::selector::{FieldSelector, LabelSelector};
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -50,7 +51,7 @@ pub struct Question {
     texts: [String; 7],
     selectors: [String; 2],
     is_of_path: bool,
-    ignored: Vec<&'static str>,
+    ignored: Vec<String>,
 }
 
 /// The members of `resourceAttributes` in the order of [`Question::texts`].
@@ -68,15 +69,18 @@ impl Question {
         }
         let asked = spec.at("resourceAttributes");
         let mut ignored = Vec::new();
-        let mut selector = |member: &str, told: &'static str| {
-            selector_text(asked.at(member)).unwrap_or_else(|| {
-                ignored.push(told);
-                String::new()
-            })
+        let mut selector = |member: &str, syntax: SelectorSyntax| {
+            let (text, is_whole) = selector_text(asked.at(member), syntax);
+            if !is_whole {
+                let partially = if text.is_empty() { "" } else { "partially " };
+                ignored
+                    .push(format!("spec.resourceAttributes.{member} {partially}ignored due to parse error"));
+            }
+            text
         };
         let selectors = [
-            selector("fieldSelector", "spec.resourceAttributes.fieldSelector ignored due to parse error"),
-            selector("labelSelector", "spec.resourceAttributes.labelSelector ignored due to parse error"),
+            selector("fieldSelector", SelectorSyntax::Fields),
+            selector("labelSelector", SelectorSyntax::Labels),
         ];
         let texts = MEMBERS.map(|member| asked.text(member).to_owned());
         Question { texts, selectors, is_of_path: false, ignored }
@@ -105,7 +109,7 @@ impl Question {
 
     /// Why an authorizer could not decide, then what it was not told.
     fn faults<'a>(&'a self, ruling: &'a Ruling) -> Vec<&'a str> {
-        ruling.error().into_iter().chain(self.ignored.iter().copied()).collect()
+        ruling.error().into_iter().chain(self.ignored.iter().map(String::as_str)).collect()
     }
 
     /// The status of an access review that was answered with `ruling`.
@@ -116,7 +120,7 @@ impl Question {
             ("reason", Some(ruling.reason()).filter(|text| !text.is_empty()).map(Value::from)),
             (
                 "evaluationError",
-                Some(self.faults(ruling).join("\n")).filter(|text| !text.is_empty()).map(Value::from),
+                Some(self.faults(ruling).join("; ")).filter(|text| !text.is_empty()).map(Value::from),
             ),
         ];
         let map = status.as_object_mut().into_iter();
@@ -129,25 +133,43 @@ impl Question {
     }
 }
 
-/// A selector as a request sends it; `None` if an operator is unknown.
-fn selector_text(selector: &Value) -> Option<String> {
+/// Which selectors there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SelectorSyntax {
+    /// Of fields: one value for each, equal or not.
+    Fields,
+    /// Of labels: sets of values, and existence.
+    Labels,
+}
+
+/// A selector as a request sends it, and whether all of it was understood.
+fn selector_text(selector: &Value, syntax: SelectorSyntax) -> (String, bool) {
     let raw = selector.text("rawSelector");
     if !raw.is_empty() {
-        return Some(raw.to_owned());
+        let is_valid = match syntax {
+            SelectorSyntax::Fields => FieldSelector::terms_of(raw).is_some(),
+            SelectorSyntax::Labels => LabelSelector::requirements_of(raw).is_ok(),
+        };
+        return (if is_valid { raw.to_owned() } else { String::new() }, is_valid);
     }
-    let terms = selector.items("requirements").iter().map(|requirement| {
-        let (key, values) = (requirement.text("key"), requirement.texts("values"));
-        Some(match (requirement.text("operator"), &values[..]) {
-            ("In", [one]) => format!("{key}={one}"),
-            ("NotIn", [one]) => format!("{key}!={one}"),
-            ("In", many) => format!("{key} in ({})", many.join(",")),
-            ("NotIn", many) => format!("{key} notin ({})", many.join(",")),
-            ("Exists", _) => key.to_owned(),
-            ("DoesNotExist", _) => format!("!{key}"),
-            _ => return None,
-        })
-    });
-    terms.collect::<Option<Vec<String>>>().map(|terms| terms.join(","))
+    let asked = selector.items("requirements");
+    let terms: Vec<String> = asked.iter().filter_map(|one| term_text(one, syntax)).collect();
+    (terms.join(","), terms.len() == asked.len())
+}
+
+/// One requirement as selectors spell it; `None` where their syntax has no such one.
+fn term_text(requirement: &Value, syntax: SelectorSyntax) -> Option<String> {
+    let (key, values) = (requirement.text("key"), requirement.texts("values"));
+    let is_of_labels = syntax == SelectorSyntax::Labels;
+    Some(match (requirement.text("operator"), &values[..]) {
+        ("In", [one]) => format!("{key}={one}"),
+        ("NotIn", [one]) => format!("{key}!={one}"),
+        ("In", many) if is_of_labels => format!("{key} in ({})", many.join(",")),
+        ("NotIn", many) if is_of_labels => format!("{key} notin ({})", many.join(",")),
+        ("Exists", _) if is_of_labels => key.to_owned(),
+        ("DoesNotExist", _) if is_of_labels => format!("!{key}"),
+        _ => return None,
+    })
 }
 
 /// The user that the spec of an access review asks about.
@@ -208,7 +230,13 @@ impl UserRules {
         let mut status = json!({
             "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete,
         });
-        let faults = Value::from(self.faults.join(", "));
+        let mut seen = HashSet::new();
+        let faults: Vec<&str> =
+            self.faults.iter().map(String::as_str).filter(|fault| seen.insert(*fault)).collect();
+        let faults = Value::from(match &faults[..] {
+            [one] => (*one).to_owned(),
+            many => format!("[{}]", many.join(", ")),
+        });
         if !self.faults.is_empty() {
             insert_unless_empty(&mut status, "evaluationError", faults);
         }

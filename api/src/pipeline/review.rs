@@ -5,7 +5,7 @@
 
 use orch_raft::Store;
 use orch_rules::validate::WriteKind;
-use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::tree::{Tree, set};
 use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
@@ -58,12 +58,21 @@ impl<S: Store> Pipeline<S> {
                 let holder = self.gate.review(token.as_bytes(), wanted, at).await;
                 token_status(spec, &own, holder.as_ref().map_err(ToString::to_string))
             }
-            Review::SelfSubject => {
-                set(child_mut(&mut value, "metadata"), "creationTimestamp", now.as_str());
-                orch_schema::json!({"userInfo": user_info(request.user)})
-            }
+            Review::SelfSubject => orch_schema::json!({"userInfo": user_info(request.user)}),
         };
-        self.own_document(request, &options.manager, &now, &mut value);
+        // As in the reference, two answers are new documents: they repeat nothing of the request.
+        match review {
+            Review::SelfSubjectRules => {
+                set(&mut value, "metadata", orch_schema::json!({}));
+                set(&mut value, "spec", orch_schema::json!({}));
+            }
+            Review::SelfSubject => {
+                set(&mut value, "metadata", orch_schema::json!({"creationTimestamp": now.as_str()}));
+            }
+            Review::SubjectAccess | Review::SelfSubjectAccess | Review::Token => {
+                self.own_document(request, &options.manager, &now, &mut value);
+            }
+        }
         set(&mut value, "status", status);
         let mut json = Vec::new();
         encode_json(&resource.schema, resource.type_id, &value, &mut json);

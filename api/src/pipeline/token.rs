@@ -6,8 +6,10 @@
 //! Invariant: a token names the uids of objects that existed when it was made, in the namespace of the request.
 
 use orch_raft::{Key, State, Store};
+use orch_rules::validate::names::path_segment;
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_rules::validate::{FieldError, FieldErrors, Path, WriteKind};
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
@@ -220,6 +222,14 @@ impl Lookup<'_> {
     }
 
     fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, ApiError> {
+        if name.is_empty() {
+            return Err(ApiError::BadRequest("Name parameter required.".to_owned()));
+        }
+        let faults = path_segment(name);
+        if !faults.is_empty() {
+            let (name, faults) = (quoted(name), faults.join(";"));
+            return Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {faults}")));
+        }
         let key = Key::new(&resource.into(), namespace, name).ok();
         let object = key.and_then(|key| self.state.object(&key));
         let subject = || Subject { group: String::new(), kind: resource.to_owned(), name: name.to_owned() };

@@ -127,8 +127,8 @@ impl Authorizer for Rbac {
             true
         });
         if !missing.is_empty() {
-            let texts = missing.iter().map(|role| self.not_found(role)).collect::<Vec<_>>();
-            (all.is_incomplete, all.faults) = (true, texts);
+            // As in the reference, the rules that were found are all that count.
+            all.faults = missing.iter().map(|role| self.not_found(role)).collect();
         }
         all
     }
