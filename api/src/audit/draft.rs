@@ -1,4 +1,4 @@
-//! What is known of a request that is audited, gathered on its way.
+//! The facts of an audited request, gathered on its way.
 
 use std::sync::Arc;
 

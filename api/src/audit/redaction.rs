@@ -1,4 +1,4 @@
-//! What no event may hold, whatever the policy says: data of Secrets, tokens, credentials of requests.
+//! Redaction of events, whatever the policy says: data of Secrets, tokens, credentials of requests.
 //!
 //! Owns the rules by which URIs, objects and failures are shown. Of a confidential object the members that are known to
 //! be harmless are shown; every other value is replaced, so that a misspelled or new member shows nothing. Headers are

@@ -1,4 +1,4 @@
-//! What a kubelet may write to the status of a volume claim: its size, its conditions, and how a resize goes.
+//! Writes of a kubelet to the status of a volume claim: its size, its conditions, and how a resize goes.
 
 use orch_rules::validate::tree::{Tree, child_mut, same, unset};
 use orch_schema::excerpt::{part, quoted};

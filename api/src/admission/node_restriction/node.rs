@@ -1,4 +1,4 @@
-//! What a kubelet may write to Node objects: its own only, without taints, owners and labels by which it could draw
+//! Writes of a kubelet to Node objects: its own only, without taints, owners and labels by which it could draw
 //! pods to itself.
 
 use std::collections::{BTreeMap, BTreeSet};

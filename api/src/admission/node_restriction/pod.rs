@@ -1,4 +1,4 @@
-//! What a kubelet may write to pods: create mirror pods of its node, delete pods of its node, and report their status.
+//! Writes of a kubelet to pods: it creates mirror pods of its node, deletes pods of its node, and reports their status.
 
 use orch_rules::validate::tree::{Tree, same};
 use orch_schema::excerpt::{part, quoted};

@@ -19,7 +19,7 @@ pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// What a policy decides on one request.
+/// The decision of a policy on one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// How much the events hold.

@@ -108,7 +108,7 @@ pub(super) fn validate_request(context: &Context<'_>, new: &Value, tolerance: To
     errors
 }
 
-/// What an update may not do: remove a decision, decide elsewhere than in `approval`, replace a certificate.
+/// Refuses updates that remove a decision, decide elsewhere than in `approval`, or replace a certificate.
 pub(super) fn validate_change(context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("status");
     let mut errors = FieldErrors::new();

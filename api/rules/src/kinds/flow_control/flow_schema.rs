@@ -300,7 +300,7 @@ fn validate_url_rule(rule: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// What is wrong with a path of a rule.
+/// Validates the path of a rule.
 fn url_fault(url: &str) -> Option<&'static str> {
     let stars = url.bytes().filter(|byte| *byte == b'*').count();
     match url {
