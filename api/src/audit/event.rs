@@ -1,4 +1,4 @@
-//! One event as JSON: `Event` of the group `audit`, version v1, on one line.
+//! The JSON form of an event: `Event` of the group `audit`, version v1, on one line.
 //!
 //! Owns the form, with members in the reference's order. Everything in it has passed `redaction` before.
 

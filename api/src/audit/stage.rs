@@ -6,7 +6,7 @@ pub enum Level {
     /// There is no event.
     #[default]
     None,
-    /// Who asked for what, when, and the outcome.
+    /// User, request, times and outcome.
     Metadata,
     /// The object in the request, too.
     Request,

@@ -75,7 +75,7 @@ pub trait Method: Debug + Send + Sync {
     }
 }
 
-/// What a method finds: ready, or a future that waits for another server. One that is ready allocates nothing.
+/// The finding of a method: ready, or a future that waits for another server. A ready one allocates nothing.
 pub type Finding<'a, T> = Either<Ready<Found<T>>, BoxFuture<'a, Found<T>>>;
 
 /// The result of a method; `None`: there is no credential for it.
@@ -102,7 +102,7 @@ impl Moment<'_> {
     }
 }
 
-/// Whoever holds a token.
+/// The holder of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The user.

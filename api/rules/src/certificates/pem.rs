@@ -10,7 +10,7 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "\n-----END ";
 const DASHES: &str = "-----";
 
-/// One PEM block.
+/// A PEM block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PemBlock {
     /// The text behind `BEGIN`: `CERTIFICATE`.

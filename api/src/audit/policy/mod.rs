@@ -30,7 +30,7 @@ pub struct Decision {
     pub omits_managed_fields: bool,
 }
 
-/// One rule. An empty list matches everything.
+/// A rule of a policy. An empty list matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rule {
     users: Vec<String>,

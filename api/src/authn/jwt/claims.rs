@@ -54,7 +54,7 @@ pub enum Mapping {
     Expression(Expression),
 }
 
-/// What claims must say.
+/// Rules that claims must satisfy.
 #[derive(Debug)]
 pub enum ClaimRule {
     /// A claim has this text.
@@ -73,7 +73,7 @@ pub enum ClaimRule {
     },
 }
 
-/// What a user must be.
+/// Rules that a user must satisfy.
 #[derive(Debug)]
 pub struct UserRule {
     /// The condition.
@@ -93,9 +93,9 @@ pub struct Rules {
     pub uid: Option<Mapping>,
     /// Further attributes, by key.
     pub extra: Vec<(String, Expression)>,
-    /// What claims must say.
+    /// Rules that claims must satisfy.
     pub claims: Vec<ClaimRule>,
-    /// What the user must be.
+    /// Rules that the user must satisfy.
     pub users: Vec<UserRule>,
 }
 

@@ -1,4 +1,4 @@
-//! One issuer: from a token to its user.
+//! An issuer of tokens: from a token to its user.
 
 use std::fmt;
 use std::sync::Arc;

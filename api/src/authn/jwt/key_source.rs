@@ -136,7 +136,7 @@ impl KeySource {
     /// Fetches keys that are newer than those of `seen`, unless an attempt was made just now.
     pub(super) async fn refresh(&self, seen: Option<Timestamp>, now: Timestamp) {
         let mut attempt = self.attempt.lock().await;
-        // Whoever waited for the lock may find what it came for.
+        // A task that waited for the lock may find the keys already fetched.
         if self.current().fetched == seen && attempt.allows_another(now) {
             self.fetch_once(&mut attempt, now).await;
         }
