@@ -47,6 +47,7 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
+pub use self::root_ca::RootAuthority;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;
@@ -62,8 +63,8 @@ pub struct Options {
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
-    pub root_ca: Option<String>,
+    /// Authority of the servers' certificates, which `root_ca` publishes. `None`: nothing is published.
+    pub root_ca: Option<Arc<dyn RootAuthority>>,
     /// What the node announces of its authorities; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
@@ -125,7 +126,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let token_cleaner = client("token-cleaner-controller");
     let publish = || async {
         match &options.root_ca {
-            Some(authority) => root_ca::run(&publisher, authority).await,
+            Some(authority) => root_ca::run(&publisher, &**authority).await,
             None => std::future::pending().await,
         }
     };
