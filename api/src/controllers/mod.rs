@@ -12,6 +12,7 @@
 //!     aggregation  rules of aggregated cluster roles
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
+//!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     certificates approval, signing and removal of requests for certificates
 //!
@@ -28,6 +29,7 @@ mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
+mod quota_usage;
 pub(crate) mod root_ca;
 mod selection;
 mod service_accounts;
@@ -124,6 +126,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (accounts, publisher) =
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
     let token_cleaner = client("token-cleaner-controller");
+    let counter = client("resourcequota-controller");
     let publish = || async {
         match &options.root_ca {
             Some(authority) => root_ca::run(&publisher, &**authority).await,
@@ -134,7 +137,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
         None => Box::pin(std::future::pending()),
     };
-    let loops: [BoxFuture<'_, Infallible>; 12] = [
+    let loops: [BoxFuture<'_, Infallible>; 13] = [
         selected(
             "certificatesigningrequest-approving-controller",
             Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
@@ -154,6 +157,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         selected(
             "clusterrole-aggregation-controller",
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+        selected(
+            "resourcequota-controller",
+            Box::pin(keep("quota usage", &counter, || quota_usage::run(&counter))),
         ),
         selected(
             "serviceaccount-controller",

@@ -56,6 +56,7 @@ use crate::selector::Selector;
 use crate::status::Status;
 
 pub use list::ListAnswer;
+pub(crate) use modify::CHANGED_TOGETHER;
 pub use turns::Turns;
 
 /// Feature gates.
@@ -238,6 +239,8 @@ impl<S: Store> Pipeline<S> {
             user: request.user,
             gate: &self.gate,
             dry_run: false,
+            is_removal: false,
+            now: self.ambient.now(),
         }
     }
 

@@ -28,6 +28,9 @@ use super::{authentication, authorization, cluster, encryption, token_file};
 use crate::encryption::Rewriter;
 use crate::tls::Reloader;
 
+/// Name of the loop that recomputes the usage of quotas.
+const QUOTA_LOOP: &str = "resourcequota-controller";
+
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
     brand: &'static Brand,
@@ -61,7 +64,7 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.admission = Chain::selected(&plan.admission);
+        pipeline.admission = admission(plan);
         let pipeline = Arc::new(pipeline);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
@@ -100,6 +103,15 @@ impl Api {
     /// Makes the node unready, and ends watches and controllers.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
+    }
+}
+
+/// The admission plugins of the plan. Usage of quotas is given back where the loop runs that would do it in the reference.
+fn admission(plan: &Plan) -> Chain {
+    let chain = Chain::selected(&plan.admission);
+    match plan.controllers.runs(QUOTA_LOOP) {
+        true => chain,
+        false => chain.with_usage_recomputed_elsewhere(),
     }
 }
 

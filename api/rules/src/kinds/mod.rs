@@ -10,6 +10,7 @@ pub mod disruption_budget;
 pub mod event;
 pub mod flow_control;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod networking;
 pub mod node;
@@ -18,6 +19,7 @@ pub mod persistent_volume;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+pub mod resource_quota;
 pub mod review;
 pub mod secret;
 pub mod service_account;
@@ -54,6 +56,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "ingresses.networking" => Arc::new(networking::Ingress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
+        "limitranges" => Arc::new(limit_range::LimitRange),
         "localsubjectaccessreviews.authorization" => Arc::new(review::LocalSubjectAccessReview),
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
@@ -67,6 +70,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "resourcequotas" => Arc::new(resource_quota::ResourceQuota),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
         "secrets" => Arc::new(secret::Secret),
@@ -104,6 +108,7 @@ mod tests {
         "ingresses.networking",
         "jobs.batch",
         "leases.coordination",
+        "limitranges",
         "localsubjectaccessreviews.authorization",
         "namespaces",
         "networkpolicies.networking",
@@ -115,6 +120,7 @@ mod tests {
         "priorityclasses.scheduling",
         "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
+        "resourcequotas",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "secrets",
