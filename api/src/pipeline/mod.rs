@@ -56,6 +56,7 @@ use crate::selector::Selector;
 use crate::status::Status;
 
 pub use list::ListAnswer;
+pub(crate) use stored::tree_of;
 pub use turns::Turns;
 
 /// Feature gates.
