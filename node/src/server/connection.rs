@@ -25,6 +25,7 @@ use super::places::Place;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
 use super::tunnel::TunnelSlot;
+use super::turns::Turns;
 use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
 use crate::tls::Tls;
@@ -90,7 +91,7 @@ pub(super) async fn serve_tls<S: Answers>(
     terms: Terms,
 ) -> Result<(), ConnectionError> {
     let tunnel = TunnelSlot::default();
-    let stream = Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone());
+    let stream = Turns::new(Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone()));
     let settings = Arc::clone(&tls.borrow_and_update());
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
     let handshake =
@@ -167,7 +168,7 @@ async fn serve_local<S: Answers>(
     // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
     let tunnel = TunnelSlot::default();
-    let stream = Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone());
+    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()));
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
     let from = (peer, Some(door), tunnel);
