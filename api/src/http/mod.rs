@@ -217,8 +217,7 @@ impl<S: Store> Api<S> {
         }
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
-        let representation = parts.representation()?;
-        let limit = deadline(verb, &parts.query)?;
+        let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let pace = Pace::of(&seat);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();

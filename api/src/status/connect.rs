@@ -35,7 +35,7 @@ fn refused(code: u16, text: &str, pod: &str) -> Status {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
                 .to_owned(),
         ),
-        500.. => (
+        501.. => (
             "InternalError",
             format!(
                 "an error on the server ({}) has prevented the request from succeeding",
