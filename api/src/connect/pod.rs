@@ -30,6 +30,7 @@ pub(crate) fn container<'p>(pod: &'p Value, name: &str, asked: &'p str) -> Resul
     let names = || CONTAINER_LISTS.iter().flat_map(|list| spec.items(list)).map(|own| own.text("name"));
     let refused = |text: String| Err(ApiError::BadRequest(text));
     if !asked.is_empty() {
+        // once: one pass over the containers.
         return match names().any(|own| own == asked) {
             true => Ok(asked),
             false => refused(format!("container {asked} is not valid for pod {name}")),

@@ -124,8 +124,9 @@ impl Lasting {
     }
 }
 
-/// `response` as one that lasts, with its `body` streamed as it comes.
+/// `response` as one that lasts, with its body streamed as it comes. Unless the other server says so, it is not cached.
 pub(super) fn lasting(mut response: Response<Body>, lasting: Lasting) -> Response<Body> {
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE);
     let initial_events = InitialEvents::new(false);
     response.extensions_mut().insert(WatchResponse { initial_events });
     response.extensions_mut().insert(lasting.clone());
