@@ -3,6 +3,7 @@
 //! Owns the mapping, exhaustively. It never logs and never decides which error occurred.
 
 mod causes;
+mod connect;
 
 use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
 use orch_proto::Brand;
@@ -185,6 +186,7 @@ impl Status {
                 );
                 plain(507, "InsufficientStorage", &message)
             }
+            ApiError::Connect(error) => connect::failed(error),
             ApiError::Internal(message) => internal(message),
         }
     }

@@ -15,12 +15,32 @@ pub enum Action {
     Token,
     /// Writes the conditions that approve or deny a request for a certificate.
     Approval,
+    /// Reads the log of a container from the kubelet of its node.
+    Log,
+    /// Runs a command in a container, through its kubelet.
+    Exec,
+    /// Attaches to the process of a container, through its kubelet.
+    Attach,
+    /// Carries connections to ports of a pod, through its kubelet.
+    PortForward,
+    /// Passes the request on to a pod, a service or a kubelet.
+    Proxy,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 5] =
-        [Action::Object, Action::Status, Action::Finalize, Action::Token, Action::Approval];
+    pub const ALL: [Action; 10] = [
+        Action::Object,
+        Action::Status,
+        Action::Finalize,
+        Action::Token,
+        Action::Approval,
+        Action::Log,
+        Action::Exec,
+        Action::Attach,
+        Action::PortForward,
+        Action::Proxy,
+    ];
 
     /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
     pub fn subresource(self) -> &'static str {
@@ -30,12 +50,22 @@ impl Action {
             Action::Finalize => "finalize",
             Action::Token => "token",
             Action::Approval => "approval",
+            Action::Log => "log",
+            Action::Exec => "exec",
+            Action::Attach => "attach",
+            Action::PortForward => "portforward",
+            Action::Proxy => "proxy",
         }
     }
 
     /// Whether the action changes the resources of a pod's containers.
     pub fn is_resize(self) -> bool {
         self.subresource() == "resize"
+    }
+
+    /// Whether another server answers the request: nothing is stored, and the answer may last.
+    pub fn is_passed_on(self) -> bool {
+        matches!(self, Action::Log | Action::Exec | Action::Attach | Action::PortForward | Action::Proxy)
     }
 
     /// The action of the sub-resource called `name`; empty for the object itself. `None`: it is not served.

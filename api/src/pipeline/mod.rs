@@ -57,6 +57,7 @@ use crate::status::Status;
 
 pub use list::ListAnswer;
 pub(crate) use modify::CHANGED_TOGETHER;
+pub(crate) use stored::tree_of;
 pub use turns::Turns;
 
 /// Feature gates.

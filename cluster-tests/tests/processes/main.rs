@@ -9,6 +9,7 @@ mod audit;
 mod bad_input;
 mod certificates;
 mod clients;
+mod connect;
 mod contention;
 mod disk;
 mod divergence;

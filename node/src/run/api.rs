@@ -76,6 +76,7 @@ impl Api {
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
+        let resources = resources.connecting(plan.connector.clone());
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
         let resources = match &plan.keys {
             Some(keys) if keys.has_plugins() || plan.reloads_keys => {

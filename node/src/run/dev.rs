@@ -103,6 +103,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         features: features(shared),
         flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
+        connector: super::connect::connector(&shared.connect)?,
     })
 }
 

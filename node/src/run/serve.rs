@@ -76,6 +76,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         features: features(shared),
         flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
+        connector: super::connect::connector(&shared.connect)?,
     })
 }
 

@@ -66,6 +66,8 @@ impl Strategy for CertificateSigningRequest {
                 }
             }
             Action::Object | Action::Finalize | Action::Token => carry(old, new, "status"),
+            // Nothing is written.
+            Action::Log | Action::Exec | Action::Attach | Action::PortForward | Action::Proxy => {}
         }
     }
 
