@@ -2,13 +2,16 @@
 //! beside their tokens.
 
 use std::convert::Infallible;
+use std::pin::pin;
 
+use futures::future::{Either, select};
 use orch_proto::Brand;
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
+use tokio::sync::watch;
 
 use super::client::Client;
 use super::each_namespace::{self, Wanted};
@@ -22,8 +25,29 @@ pub(crate) fn config_map_name(brand: &Brand) -> String {
     format!("{}-root-ca.crt", brand.component_prefix)
 }
 
-/// Keeps a config map with `authority`, PEM, in every namespace. Completes only with an error.
-pub(super) async fn run<S: Store>(client: &Client<S>, authority: &str) -> Result<Infallible, ApiError> {
+/// Keeps a config map with `authority`, PEM, in every namespace, and writes a later version into all of them. Completes
+/// only with an error.
+pub(super) async fn run<S: Store>(
+    client: &Client<S>,
+    mut authority: watch::Receiver<String>,
+) -> Result<Infallible, ApiError> {
+    loop {
+        let current = authority.borrow_and_update().clone();
+        let publish = pin!(publish(client, &current));
+        let changed = pin!(async {
+            if authority.changed().await.is_err() {
+                // There are no later versions.
+                std::future::pending().await
+            }
+        });
+        if let Either::Left((Err(error), _)) = select(publish, changed).await {
+            return Err(error);
+        }
+    }
+}
+
+/// Keeps a config map with `authority` in every namespace.
+async fn publish<S: Store>(client: &Client<S>, authority: &str) -> Result<Infallible, ApiError> {
     let brand = client.registry().brand;
     let name = config_map_name(brand);
     let description = "Certificate authority of the API servers, for clients inside the cluster.";
@@ -59,6 +83,7 @@ mod tests {
         let fixture = Fixture::new();
         fixture.namespace("n").await;
         let path = "n/orch-root-ca.crt";
+        let (sender, authority) = watch::channel("PEM".to_owned());
         let steps = async {
             let settled = || tokio::time::sleep(Duration::from_secs(1));
             settled().await;
@@ -80,7 +105,20 @@ mod tests {
             fixture.delete(MAPS, path, json!({})).await;
             settled().await;
             assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "PEM"}));
+            sender.send_replace("OLD AND NEW".to_owned());
+            settled().await;
+            for path in [path, "m/orch-root-ca.crt"] {
+                assert_eq!(fixture.read(MAPS, path)["data"], json!({"ca.crt": "OLD AND NEW"}), "{path}");
+            }
+            drop(sender);
+            fixture.delete(MAPS, path, json!({})).await;
+            settled().await;
+            assert_eq!(
+                fixture.read(MAPS, path)["data"],
+                json!({"ca.crt": "OLD AND NEW"}),
+                "the last one stays"
+            );
         };
-        fixture.beside(run(&fixture.client(), "PEM"), steps).await;
+        fixture.beside(run(&fixture.client(), authority), steps).await;
     }
 }

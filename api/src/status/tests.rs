@@ -13,7 +13,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         ApiError::NameGenerationExhausted(_)
         | ApiError::RevisionTooLarge { .. }
         | ApiError::NoRoom
-        | ApiError::TooManyRequests
+        | ApiError::TooManyRequests { .. }
         | ApiError::Unavailable(_) => true,
         ApiError::NotFound(_)
         | ApiError::UnknownPath
@@ -77,7 +77,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
         ApiError::NoRoom,
-        ApiError::TooManyRequests,
+        ApiError::TooManyRequests { retry_after_s: 1 },
         ApiError::ObjectTooLarge(text()),
         ApiError::Internal(text()),
     ]

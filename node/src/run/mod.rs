@@ -36,6 +36,8 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+#[cfg(test)]
+pub(crate) use encryption::with_kms_check;
 pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;
