@@ -139,7 +139,10 @@ pub enum ApiError {
     NoRoom,
     /// Flow control has no seat for the request. Answered in plain text, as by the reference.
     #[error("too many requests")]
-    TooManyRequests,
+    TooManyRequests {
+        /// Seconds after which the client may come again.
+        retry_after_s: u32,
+    },
     /// The request would exceed its budget of memory or steps.
     #[error("{0}")]
     OverBudget(String),

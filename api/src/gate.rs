@@ -3,6 +3,7 @@
 //! Owns the order of the three. Invariant: the resource API and the node's own paths admit the same users by the same
 //! rules.
 
+mod catch_up;
 mod counters;
 
 use std::fmt;
@@ -10,8 +11,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use orch_proto::Brand;
+use orch_raft::Store;
 
+use self::catch_up::CatchUp;
 use self::counters::{count_authentication, count_ruling};
+use crate::ambient::Timestamp;
 use crate::authn::impersonate::{Impersonation, Mode};
 use crate::authn::service_account::ServiceAccounts;
 use crate::authn::{
@@ -28,6 +32,7 @@ pub struct Gate {
     authenticator: Authenticator,
     authorizers: Authorizers,
     service_accounts: Option<Arc<ServiceAccounts>>,
+    catch_up: CatchUp,
 }
 
 /// The reason why a credential that was admitted once is not admitted now.
@@ -50,7 +55,8 @@ impl fmt::Debug for Gate {
 impl Gate {
     /// A gate over an authenticator and a chain of authorizers.
     pub fn new(brand: &'static Brand, authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
-        Arc::new(Gate { brand, authenticator, authorizers, service_accounts: None })
+        let catch_up = CatchUp::default();
+        Arc::new(Gate { brand, authenticator, authorizers, service_accounts: None, catch_up })
     }
 
     /// A gate with the built-in authorizers that admits and makes the tokens of service accounts, too.
@@ -61,7 +67,8 @@ impl Gate {
     ) -> Arc<Self> {
         let authenticator = authenticator.with(Box::new(accounts.clone()));
         let authorizers = Authorizers::builtin(brand);
-        Arc::new(Gate { brand, authenticator, authorizers, service_accounts: Some(accounts) })
+        let (service_accounts, catch_up) = (Some(accounts), CatchUp::default());
+        Arc::new(Gate { brand, authenticator, authorizers, service_accounts, catch_up })
     }
 
     /// A gate with the built-in authorizers.
@@ -69,20 +76,30 @@ impl Gate {
         Gate::new(brand, authenticator, Authorizers::builtin(brand))
     }
 
-    /// Authenticates a request by `headers` and `peer`. Stores the user in `exchange` and reports it to `admission`.
+    /// Authenticates a request by `headers` and `peer`, held against the objects that `store` has applied by `now`. Stores
+    /// the user in `exchange` and reports it to `admission`.
     ///
     /// # Errors
     /// `Unauthorized`: no valid credentials.
-    pub async fn authenticate(
+    pub async fn authenticate<S: Store>(
         &self,
         exchange: &Exchange,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
         admission: Option<&UserReporter>,
-        at: Moment<'_>,
+        (store, now): (&S, Timestamp),
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
-        let found = self.authenticator.authenticate(peer, headers, at).await;
+        let applied = Applied::of(store);
+        let mut found =
+            self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now }).await;
+        if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
+            && Box::pin(self.catch_up.run(store, *evidence, now)).await
+        {
+            let applied = Applied::of(store);
+            found = self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now }).await;
+        }
+        let found = found.map_err(Unauthenticated::into_fault);
         count_authentication(found.as_deref());
         let user = found.map_err(|error| {
             tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
@@ -121,8 +138,12 @@ impl Gate {
         let headers = credential.headers();
         let user = match self.authenticator.authenticate(credential.peer(), headers, at).await {
             Ok(user) if credential.is_of(&user) => user,
-            Err(Unauthenticated::Undecided(reason)) => return Err(NotAdmitted::Undecided(reason)),
-            Ok(_) | Err(_) => return Err(NotAdmitted::Refused(ApiError::Unauthorized)),
+            Ok(_) => return Err(NotAdmitted::Refused(ApiError::Unauthorized)),
+            // The credential was good in the past of this node: there is nothing to catch up with.
+            Err(error) => match error.into_fault() {
+                Unauthenticated::Undecided(reason) => return Err(NotAdmitted::Undecided(reason)),
+                _ => return Err(NotAdmitted::Refused(ApiError::Unauthorized)),
+            },
         };
         let admitted = self.admit(&Exchange::internal(), user, headers, attributes, at.applied).await;
         admitted.map(drop).map_err(|error| match error {
@@ -132,17 +153,26 @@ impl Gate {
         })
     }
 
-    /// The holder of a bearer token, for a review that asks for the audiences `wanted`.
+    /// The holder of a bearer token, for a review that asks for the audiences `wanted`, held against the objects that
+    /// `store` has applied by `now`.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub async fn review(
+    pub async fn review<S: Store>(
         &self,
         token: &[u8],
         wanted: &[String],
-        at: Moment<'_>,
+        (store, now): (&S, Timestamp),
     ) -> Result<Holder, Unauthenticated> {
-        self.authenticator.review(token, wanted, at).await
+        let applied = Applied::of(store);
+        let mut found = self.authenticator.review(token, wanted, Moment { applied: &applied, now }).await;
+        if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
+            && Box::pin(self.catch_up.run(store, *evidence, now)).await
+        {
+            let applied = Applied::of(store);
+            found = self.authenticator.review(token, wanted, Moment { applied: &applied, now }).await;
+        }
+        found.map_err(Unauthenticated::into_fault)
     }
 
     /// The tokens of service accounts; `None` where this node has no key for them.
@@ -273,6 +303,7 @@ mod tests {
     use http::{HeaderName, HeaderValue, Method};
     use orch_proto::brand::ORCH;
     use orch_raft::State;
+    use orch_raft::memory::MemoryStore;
 
     use super::*;
     use crate::ambient::{Ambient, SystemAmbient};
@@ -304,7 +335,7 @@ mod tests {
         let exchange = Exchange::begin(&Method::GET, "/x", &headers, &SystemAmbient);
         let applied = Applied::certain(State::default().into());
         let path = Attributes::Path { verb: "get", path: "/x" };
-        let at = Moment { applied: &applied, now: SystemAmbient.now() };
+        let at = (&MemoryStore::default(), SystemAmbient.now());
         let user = gate.authenticate(&exchange, Some(&peer), &headers, Some(&admission), at);
         let user = user.now_or_never().expect("nobody else is asked");
         let user = user.and_then(|user| {

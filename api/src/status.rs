@@ -158,10 +158,11 @@ impl Status {
                 "TooManyRequests",
                 "too many requests: the answers that are under way must be taken first".to_owned(),
             ),
-            ApiError::TooManyRequests => with_retry_after(
+            ApiError::TooManyRequests { retry_after_s } => with_retry_after_of(
                 429,
                 "TooManyRequests",
                 "Too many requests, please try again later.".to_owned(),
+                *retry_after_s,
             ),
             ApiError::TooManyOperations(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
@@ -276,7 +277,12 @@ fn about(code: u16, reason: &'static str, message: String, subject: &Subject) ->
 
 /// A Status with `Retry-After`, for requests that certainly changed nothing.
 fn with_retry_after(code: u16, reason: &'static str, message: String) -> Status {
-    let details = Details { retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
+    with_retry_after_of(code, reason, message, RETRY_AFTER_SECONDS)
+}
+
+/// The same, after `seconds`.
+fn with_retry_after_of(code: u16, reason: &'static str, message: String, seconds: u32) -> Status {
+    let details = Details { retry_after_seconds: seconds, ..Details::default() };
     Status { code, reason, message, details: Some(details), ..Status::default() }
 }
 

@@ -4,13 +4,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
+use parking_lot::Mutex;
 
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::gate::Gate;
@@ -28,18 +29,28 @@ pub(crate) enum ProposalOutcome {
     Silence,
 }
 
-/// A [`MemoryStore`] with controlled leadership and outcomes.
+/// How far a member is behind the others.
+#[derive(Debug, Default)]
+pub(crate) struct Lag {
+    /// The state that it has applied, until its next read barrier; `None`: the newest.
+    pub(crate) behind: Mutex<Option<Arc<State>>>,
+    /// Read barriers so far.
+    pub(crate) barriers: AtomicUsize,
+}
+
+/// A [`MemoryStore`] with controlled leadership, lag and outcomes.
 #[derive(Clone)]
 pub(crate) struct ScriptedStore {
     pub(crate) below: MemoryStore,
     pub(crate) leads: Arc<AtomicBool>,
     /// Applies to every proposal.
     pub(crate) fate: ProposalOutcome,
+    pub(crate) lag: Arc<Lag>,
 }
 
 impl Store for ScriptedStore {
     fn state(&self) -> Arc<State> {
-        self.below.state()
+        self.lag.behind.lock().clone().unwrap_or_else(|| self.below.state())
     }
 
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
@@ -53,6 +64,8 @@ impl Store for ScriptedStore {
     }
 
     fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send {
+        self.lag.barriers.fetch_add(1, Ordering::Relaxed);
+        *self.lag.behind.lock() = None;
         self.below.barrier()
     }
 

@@ -133,6 +133,9 @@ pub enum Unauthenticated {
     /// The bearer token is unknown.
     #[error("invalid bearer token")]
     InvalidToken,
+    /// The bearer token has the form of a bootstrap token, of which this node has no secret.
+    #[error("invalid bearer token")]
+    UnknownBootstrapToken,
     /// The bearer token is one of a service account, and bad.
     #[error("[invalid bearer token, {0}]")]
     ServiceAccountToken(#[from] TokenFault),
@@ -149,16 +152,68 @@ pub enum Unauthenticated {
     /// A front proxy describes the user by bytes that are no text.
     #[error("headers of the front proxy are not UTF-8")]
     MalformedIdentity,
+    /// The token may be good in a newer state than the one that it was held against.
+    #[error("{fault}")]
+    Unseen {
+        /// Why it is bad in that state.
+        fault: Box<Unauthenticated>,
+        /// What speaks for a newer state.
+        evidence: Evidence,
+    },
+}
+
+/// What speaks for a token that is bad in the state of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// Its form alone, which anybody can make up.
+    Form,
+    /// A signature by this cluster.
+    Signature,
 }
 
 impl Unauthenticated {
+    /// What speaks for the token in a newer state, if anything does.
+    fn evidence(&self) -> Option<Evidence> {
+        match self {
+            Unauthenticated::ServiceAccountToken(fault) => {
+                fault.is_of_an_object().then_some(Evidence::Signature)
+            }
+            Unauthenticated::UnknownBootstrapToken => Some(Evidence::Form),
+            Unauthenticated::Unseen { evidence, .. } => Some(*evidence),
+            Unauthenticated::NoCredentials
+            | Unauthenticated::InvalidToken
+            | Unauthenticated::Token(_)
+            | Unauthenticated::Undecided(_)
+            | Unauthenticated::InvalidCertificate(_)
+            | Unauthenticated::MalformedIdentity => None,
+        }
+    }
+
+    /// The same with `evidence`, if there is any.
+    fn with(self, evidence: Option<Evidence>) -> Unauthenticated {
+        match evidence {
+            None => self,
+            Some(evidence) => Unauthenticated::Unseen { fault: Box::new(self), evidence },
+        }
+    }
+
+    /// The fault in the state that the credential was held against.
+    pub(crate) fn into_fault(self) -> Unauthenticated {
+        match self {
+            Unauthenticated::Unseen { fault, .. } => *fault,
+            fault => fault,
+        }
+    }
+
     /// How much this says of a credential that several methods looked at: a method that knows a bad token outweighs one that
     /// gives no answer, which outweighs those that do not know the token.
     fn weight(&self) -> u8 {
         match self {
             Unauthenticated::ServiceAccountToken(_) | Unauthenticated::Token(_) => 2,
             Unauthenticated::Undecided(_) => 1,
+            Unauthenticated::Unseen { fault, .. } => fault.weight(),
             Unauthenticated::NoCredentials
+            | Unauthenticated::UnknownBootstrapToken
             | Unauthenticated::InvalidToken
             | Unauthenticated::InvalidCertificate(_)
             | Unauthenticated::MalformedIdentity => 0,
@@ -241,7 +296,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// No method finds a user, and a credential is bad or anonymous requests are refused. `Undecided`: no method refuses the
-    /// credential for certain, and one gives no answer.
+    /// credential for certain, and one gives no answer. `Unseen`: it may be good in a newer state.
     pub async fn authenticate(
         &self,
         peer: &Peer,
@@ -252,19 +307,21 @@ impl Authenticator {
         if let Some(user) = self.front_proxy.user(peer, headers)? {
             return Ok(user);
         }
-        let mut fault: Option<Unauthenticated> = None;
+        let (mut fault, mut evidence): (Option<Unauthenticated>, _) = (None, None);
         for method in self.all() {
             match method.user(peer, headers, at).await {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
-                Err(error) if fault.as_ref().is_none_or(|fault| fault.weight() <= error.weight()) => {
-                    fault = Some(error);
+                Err(error) => {
+                    evidence = evidence.max(error.evidence());
+                    if fault.as_ref().is_none_or(|fault| fault.weight() <= error.weight()) {
+                        fault = Some(error);
+                    }
                 }
-                Err(_) => {}
             }
         }
         match (fault, &self.anonymous) {
-            (Some(fault), _) => Err(fault),
+            (Some(fault), _) => Err(fault.with(evidence)),
             (None, _) if peer.local_admin => Ok(self.local_admin.clone()),
             (None, Some(anonymous)) => Ok(anonymous.clone()),
             (None, None) => Err(Unauthenticated::NoCredentials),
@@ -277,22 +334,25 @@ impl Authenticator {
     /// for.
     ///
     /// # Errors
-    /// Nobody holds it.
+    /// Nobody holds it. `Unseen`: somebody may in a newer state.
     pub async fn review(
         &self,
         token: &[u8],
         wanted: &[String],
         at: Moment<'_>,
     ) -> Result<Holder, Unauthenticated> {
-        let mut fault = Unauthenticated::InvalidToken;
+        let (mut fault, mut evidence) = (Unauthenticated::InvalidToken, None);
         for method in self.all().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
             match method.holder_for(token, wanted, at).await {
                 Ok(Some(holder)) => return Ok(holder),
                 Ok(None) => {}
-                Err(error) => fault = error,
+                Err(error) => {
+                    evidence = evidence.max(error.evidence());
+                    fault = error;
+                }
             }
         }
-        Err(fault)
+        Err(fault.with(evidence))
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::authenticator::{Finding, Holder, Method, Moment, Unauthenticated, bearer_token, found};
+use super::authenticator::{Finding, Found, Holder, Method, Moment, Unauthenticated, bearer_token, found};
 use super::peer::Peer;
 use super::user::User;
 
@@ -79,29 +79,33 @@ impl BootstrapTokens {
         BootstrapTokens { brand }
     }
 
-    /// The user of `token`; `None`: it is no bootstrap token, or not one of this cluster that is valid now.
-    fn user_of(&self, token: &[u8], at: Moment<'_>) -> Option<Arc<User>> {
-        let (id, secret) = parse(token)?;
+    /// The user of `token`; `None`: it is no bootstrap token, or not one that is valid now.
+    ///
+    /// # Errors
+    /// `UnknownBootstrapToken`: there is no secret of its name.
+    fn user_of(&self, token: &[u8], at: Moment<'_>) -> Found<Arc<User>> {
+        let Some((id, secret)) = parse(token) else { return Ok(None) };
         let name = format!("{NAME_PREFIX}{id}");
-        let key = Key::new(&SECRETS.into(), self.brand.system_namespace, &name).ok()?;
-        let object = at.applied.state.object(&key)?;
-        let found: Secret<'_> = serde_json::from_slice(&object.json).ok()?;
-        let user = user(self.brand, &found, id, secret, at.seconds());
+        let key = Key::new(&SECRETS.into(), self.brand.system_namespace, &name).ok();
+        let object = key.and_then(|key| at.applied.state.object(&key));
+        let object = object.ok_or(Unauthenticated::UnknownBootstrapToken)?;
+        let found: Option<Secret<'_>> = serde_json::from_slice(&object.json).ok();
+        let user = found.and_then(|found| user(self.brand, &found, id, secret, at.seconds()));
         if user.is_none() {
             tracing::debug!(%name, "a bootstrap token is not valid");
         }
-        user
+        Ok(user)
     }
 }
 
 impl Method for BootstrapTokens {
     fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
         let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
-        found(self.user_of(token, at).map(Some).ok_or(Unauthenticated::InvalidToken))
+        found(self.user_of(token, at).and_then(|user| user.map(Some).ok_or(Unauthenticated::InvalidToken)))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        found(Ok(self.user_of(token, at).map(Holder::agnostic)))
+        found(self.user_of(token, at).map(|user| user.map(Holder::agnostic)))
     }
 }
 

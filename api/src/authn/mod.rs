@@ -23,8 +23,8 @@ pub mod webhook;
 
 use authenticator::TOKEN_BYTES_MAX;
 pub use authenticator::{
-    API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, Unauthenticated,
-    found,
+    API_AUDIENCE, AnonymousAccess, Authenticator, Evidence, Finding, Found, Holder, Method, Moment,
+    Unauthenticated, found,
 };
 pub use credential::Credential;
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};

@@ -47,9 +47,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all, select};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
+use tokio::sync::watch;
 
 use self::client::{Client, Moment};
-pub use self::root_ca::RootAuthority;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;
@@ -65,8 +65,9 @@ pub struct Options {
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// Authority of the servers' certificates, which `root_ca` publishes. `None`: nothing is published.
-    pub root_ca: Option<Arc<dyn RootAuthority>>,
+    /// Authority of the servers' certificates, PEM, which `root_ca` publishes, and its later versions. `None`: nothing is
+    /// published.
+    pub root_ca: Option<watch::Receiver<String>>,
     /// What the node announces of its authorities; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
@@ -129,7 +130,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let counter = client("resourcequota-controller");
     let publish = || async {
         match &options.root_ca {
-            Some(authority) => root_ca::run(&publisher, &**authority).await,
+            Some(authority) => root_ca::run(&publisher, authority.clone()).await,
             None => std::future::pending().await,
         }
     };

@@ -16,6 +16,7 @@ async fn only_the_leader_acts_and_a_new_one_takes_up_the_work() {
         below: fixture.store().clone(),
         leads: leads.clone(),
         fate: ProposalOutcome::Applied,
+        lag: Arc::default(),
     };
     let running = run(fixture.pipeline_over(store), Options::default(), std::future::pending());
     let steps = async {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use metrics::gauge;
 use orch_raft::{Revision, State};
 use orch_rules::kinds::flow_control::{CATCH_ALL, EXEMPT, mandatory_flow_schema, mandatory_priority_level};
 use orch_rules::validate::tree::Tree;
@@ -15,7 +16,7 @@ use orch_schema::value::Value;
 
 use super::gauges::SchemaGauges;
 use super::level::{Level, shape_and_shares};
-use super::limits::{Bounds, Wanted, bounds, current};
+use super::limits::{Bounds, Wanted, bounds, divide};
 use super::schema::Schema;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -134,7 +135,9 @@ impl Config {
             Wanted { bounds: placed.bounds, high: demand.high(), smoothed, is_exempt: placed.level.is_exempt }
         };
         let wanted: Vec<_> = self.levels.iter().map(wanted).collect();
-        for (placed, seats) in self.levels.iter().zip(current(seats, &wanted)) {
+        let division = divide(seats, &wanted);
+        gauge!("apiserver_flowcontrol_seat_fair_frac").set(division.proportion);
+        for (placed, seats) in self.levels.iter().zip(division.limits) {
             placed.level.set_current(seats);
         }
     }

@@ -4,9 +4,10 @@
 
 use std::fmt::Write;
 
-use super::FlowControl;
 use super::config::Placed;
 use super::level::LevelView;
+use super::usage::Totals;
+use super::{FlowControl, usage};
 use crate::follow::Applied;
 use crate::request::Query;
 
@@ -44,8 +45,17 @@ impl FlowControl {
         for placed in &config.levels {
             let view = placed.level.view();
             placed.level.gauges.current_r.set(seat_seconds(view.r));
-            placed.level.gauges.in_use.set(f64::from(view.seats_in_use));
+            placed.level.gauges.in_use.set(f64::from(view.totals.seats_in_use));
         }
+    }
+
+    /// Appends the histograms of what the levels use over time to the text of the metrics.
+    pub(crate) fn write_usage(&self, text: &mut String) {
+        let Some(config) = self.config.load_full() else { return };
+        let levels = config.levels.iter();
+        let levels: Vec<_> =
+            levels.map(|placed| (placed.level.name.as_str(), placed.level.usage())).collect();
+        usage::write(text, &levels);
     }
 }
 
@@ -70,7 +80,7 @@ fn levels(levels: &[Placed]) -> Table {
     let mut table = headings(&COLUMNS);
     for placed in levels {
         let name = placed.level.name.clone();
-        let LevelView { waiting, executing, queues, .. } = placed.level.view();
+        let LevelView { totals: Totals { waiting, executing, .. }, queues, .. } = placed.level.view();
         let active = queues.iter().filter(|queue| !queue.waiting.is_empty()).count();
         let is_idle = waiting == 0 && executing == 0;
         table.push(vec![

@@ -61,13 +61,16 @@ impl LevelGauges {
 pub(super) struct SchemaGauges {
     labels: [(&'static str, String); 2],
     dispatched: Counter,
-    pub in_queue: Gauge,
-    pub executing: Gauge,
-    pub executing_seats: Gauge,
+    in_queue: Gauge,
+    in_queue_seats: Gauge,
+    executing: Gauge,
+    executing_seats: Gauge,
     waited: Histogram,
     waited_in_vain: Histogram,
     executed: Histogram,
     seats: Histogram,
+    watches: Histogram,
+    queue_length: Histogram,
 }
 
 impl SchemaGauges {
@@ -81,14 +84,39 @@ impl SchemaGauges {
         SchemaGauges {
             dispatched: counter!("apiserver_flowcontrol_dispatched_requests_total", &labels),
             in_queue: gauge!("apiserver_flowcontrol_current_inqueue_requests", &labels),
+            in_queue_seats: gauge!("apiserver_flowcontrol_current_inqueue_seats", &labels),
             executing: gauge!("apiserver_flowcontrol_current_executing_requests", &labels),
             executing_seats: gauge!("apiserver_flowcontrol_current_executing_seats", &labels),
             waited: histogram!(WAIT, &with("execute", "true")),
             waited_in_vain: histogram!(WAIT, &with("execute", "false")),
             executed: histogram!("apiserver_flowcontrol_request_execution_seconds", &with("type", "regular")),
             seats: histogram!("apiserver_flowcontrol_work_estimated_seats", &labels),
+            watches: histogram!("apiserver_flowcontrol_watch_count_samples", &labels),
+            queue_length: histogram!("apiserver_flowcontrol_request_queue_length_after_enqueue", &labels),
             labels,
         }
+    }
+
+    /// A write's event will reach so many watches.
+    pub(super) fn note_watches(&self, watches: u32) {
+        self.watches.record(f64::from(watches));
+    }
+
+    /// A request waits in a queue that has so many requests now.
+    pub(super) fn note_queue(&self, length: usize) {
+        self.queue_length.record(f64::from(u32::try_from(length).unwrap_or(u32::MAX)));
+    }
+
+    /// A request begins to wait.
+    pub(super) fn enqueue(&self, seats: u32) {
+        self.in_queue.increment(1.0);
+        self.in_queue_seats.increment(f64::from(seats));
+    }
+
+    /// A request waits no longer.
+    pub(super) fn dequeue(&self, seats: u32) {
+        self.in_queue.decrement(1.0);
+        self.in_queue_seats.decrement(f64::from(seats));
     }
 
     /// A request has its seats after `micros`.

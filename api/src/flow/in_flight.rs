@@ -10,6 +10,9 @@ use crate::authn::{GROUP_MASTERS, User};
 use crate::error::ApiError;
 use crate::request::Verb;
 
+/// Seconds that a refused client is told to wait: the reference's.
+const RETRY_AFTER_S: u32 = 1;
+
 /// The limits; `None`: no limit.
 pub(super) struct InFlightLimits {
     reads: Option<Arc<Semaphore>>,
@@ -43,7 +46,7 @@ impl InFlightLimits {
         match limit.clone().try_acquire_owned() {
             Ok(permit) => Ok(Some(Place(permit))),
             Err(_) if user.is_in_group(GROUP_MASTERS) => Ok(None),
-            Err(_) => Err(ApiError::TooManyRequests),
+            Err(_) => Err(ApiError::TooManyRequests { retry_after_s: RETRY_AFTER_S }),
         }
     }
 }

@@ -12,6 +12,8 @@ use super::demand::Demand;
 use super::gauges::LevelGauges;
 use super::limits::{Bounds, Shares, smooth};
 use super::queueset::{Arrival, QueueSet, QueueView, Shape, Ticket};
+use super::retry_after::RetryAfter;
+use super::usage::{Limits, Totals, Usage};
 use crate::ambient::Ambient;
 
 /// Most seats of one request.
@@ -19,6 +21,9 @@ const WIDTH_MAX: u32 = 10;
 
 /// Percent of a level's nominal seats that one request may take.
 const WIDTH_PERCENT_MAX: u32 = 15;
+
+/// Microseconds in a second.
+const SECOND: u64 = 1_000_000;
 
 /// A priority level.
 pub(super) struct Level {
@@ -37,6 +42,8 @@ struct Work {
     smoothed: f64,
     bounds: Bounds,
     current: u32,
+    places: u32,
+    retry_after: RetryAfter,
 }
 
 /// A request that waits, and what a debug page shows of it.
@@ -61,16 +68,19 @@ pub(super) enum Entered {
     /// It has its seats.
     Seated(Ticket),
     /// It waits until the receiver is told.
-    Waiting(Ticket, oneshot::Receiver<()>),
+    Waiting {
+        ticket: Ticket,
+        woken: oneshot::Receiver<()>,
+        /// Requests in its queue, itself among them.
+        queue_length: usize,
+    },
     /// It is refused, for this reason.
     Refused(&'static str),
 }
 
 /// The state of a level, for debug pages and metrics.
 pub(super) struct LevelView {
-    pub waiting: u32,
-    pub executing: u32,
-    pub seats_in_use: u32,
+    pub totals: Totals,
     pub queue_count: u32,
     pub queues: Vec<QueueView>,
     pub r: i64,
@@ -81,7 +91,15 @@ impl Level {
         let shape = Shape { queues: 0, hand_size: 0, queue_length_max: 0 };
         let bounds = Bounds { nominal: 0, lower: 0, upper: 0 };
         let set = QueueSet::new(shape, 0, ambient.now().0);
-        let work = Work { set, waiters: Vec::new(), smoothed: 0.0, bounds, current: 0 };
+        let work = Work {
+            set,
+            waiters: Vec::new(),
+            smoothed: 0.0,
+            bounds,
+            current: 0,
+            places: 0,
+            retry_after: RetryAfter::new(),
+        };
         Level {
             name: name.to_owned(),
             is_exempt,
@@ -97,7 +115,8 @@ impl Level {
         let mut work = self.lock();
         work.set.reshape(shape);
         let is_changed = work.bounds != bounds;
-        work.bounds = bounds;
+        (work.bounds, work.places) = (bounds, shape.places());
+        work.set_limits(self.now());
         self.gauges.set_bounds(bounds);
         let most = bounds.nominal.saturating_mul(WIDTH_PERCENT_MAX).div_ceil(100);
         self.width_max.store(most.clamp(1, WIDTH_MAX), Ordering::Relaxed);
@@ -113,6 +132,7 @@ impl Level {
         work.current = seats;
         let seats_max = if self.is_exempt { u32::MAX } else { seats };
         work.set.set_seats_max(self.now(), seats_max);
+        work.set_limits(self.now());
         self.gauges.set_current(seats);
         work.wake();
     }
@@ -141,7 +161,7 @@ impl Level {
                     work.waiters.resize_with(at + 1, || None);
                 }
                 work.waiters[at] = Some(describe(wake));
-                Entered::Waiting(ticket, woken)
+                Entered::Waiting { ticket, woken, queue_length: work.set.waiting_beside(ticket) }
             }
             Arrival::ConcurrencyLimit => Entered::Refused("concurrency-limit"),
             Arrival::QueueFull => Entered::Refused("queue-full"),
@@ -174,15 +194,22 @@ impl Level {
     /// The state now.
     pub(super) fn view(&self) -> LevelView {
         let work = self.lock();
-        let (waiting, executing) = work.set.counts();
         LevelView {
-            waiting,
-            executing,
-            seats_in_use: work.set.seats_in_use(),
+            totals: work.set.totals(),
             queue_count: work.set.queue_count(),
             queues: work.set.view(),
             r: work.set.r(),
         }
+    }
+
+    /// The use of the level until now.
+    pub(super) fn usage(&self) -> Usage {
+        self.lock().set.usage(self.now())
+    }
+
+    /// A request is refused. Returns the seconds after which its client may come again.
+    pub(super) fn refuse(&self) -> u32 {
+        self.lock().retry_after.refuse(self.now() / SECOND)
     }
 
     /// Calls `show` with each waiting request: its queue, its place in it, its seats.
@@ -208,6 +235,11 @@ impl Level {
 }
 
 impl Work {
+    fn set_limits(&mut self, now: u64) {
+        let limits = Limits { current: self.current, nominal: self.bounds.nominal, places: self.places };
+        self.set.set_limits(now, limits);
+    }
+
     /// Wakes the tasks of requests that were given seats.
     fn wake(&mut self) {
         if !self.set.has_dispatched() {

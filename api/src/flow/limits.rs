@@ -52,7 +52,7 @@ fn percent(seats: u32, percent: u32) -> u32 {
     u32::try_from((u64::from(seats) * u64::from(percent) + 50) / 100).unwrap_or(u32::MAX)
 }
 
-/// A level's demand, as [`current`] divides by it.
+/// A level's demand, as [`divide`] divides by it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub bounds: Bounds,
@@ -69,9 +69,18 @@ pub(super) fn smooth(before: f64, mean: f64, deviation: f64) -> f64 {
     envelope.max(SMOOTHING * before + (1.0 - SMOOTHING) * envelope)
 }
 
-/// The current limits of levels with these demands, in the same order. Their sum is about `total`, more where the lower
-/// limits are.
-pub(super) fn current(total: u32, wanted: &[Wanted]) -> Vec<u32> {
+/// The division of all seats.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Division {
+    /// The current limit of each level.
+    pub limits: Vec<u32>,
+    /// The part of its target that a level gets which neither its lower nor its upper limit decides.
+    pub proportion: f64,
+}
+
+/// The division among levels with these demands, in the same order. The sum of the limits is about `total`, more where
+/// the lower limits are.
+pub(super) fn divide(total: u32, wanted: &[Wanted]) -> Division {
     let least = |level: &Wanted| match level.is_exempt {
         // Exempt requests are not held back. What they use is not there for others.
         true => f64::from(level.bounds.lower).max(level.smoothed),
@@ -90,7 +99,8 @@ pub(super) fn current(total: u32, wanted: &[Wanted]) -> Vec<u32> {
         if sum(middle) > total { high = middle } else { low = middle }
     }
     // A level that lends all it has keeps a seat, so that its next request does not wait for the next division.
-    wanted.iter().map(|level| seats(at(level, low)).max(u32::from(!level.is_exempt))).collect()
+    let limit = |level: &Wanted| seats(at(level, low)).max(u32::from(!level.is_exempt));
+    Division { limits: wanted.iter().map(limit).collect(), proportion: low }
 }
 
 /// A number of seats, rounded up.
@@ -141,7 +151,7 @@ mod tests {
             ([10.0, 10.0], [50, 50]),
         ] {
             let wanted: Vec<_> = bounds.iter().zip(demands).map(|(b, d)| wanted(*b, d)).collect();
-            assert_eq!(current(100, &wanted), expected, "{demands:?}");
+            assert_eq!(divide(100, &wanted).limits, expected, "{demands:?}");
         }
     }
 
@@ -151,10 +161,10 @@ mod tests {
         let bounds = bounds(100, &shares);
         let busy = Wanted { bounds: bounds[0], high: 500.0, smoothed: 500.0, is_exempt: false };
         let idle = Wanted { bounds: bounds[1], high: 0.0, smoothed: 0.0, is_exempt: false };
-        assert_eq!(current(100, &[busy, idle])[0], 60);
+        assert_eq!(divide(100, &[busy, idle]).limits[0], 60);
         let swamped = Wanted { bounds: bounds[0], high: 0.0, smoothed: 0.0, is_exempt: false };
         let other = Wanted { bounds: bounds[1], high: 900.0, smoothed: 900.0, is_exempt: false };
-        assert_eq!(current(100, &[swamped, other]), [50, 50]);
+        assert_eq!(divide(100, &[swamped, other]).limits, [50, 50]);
     }
 
     #[test]

@@ -20,11 +20,13 @@ mod in_flight;
 mod level;
 mod limits;
 mod queueset;
+mod retry_after;
 mod schema;
 mod seat;
 mod shuffle;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod width;
 
 use std::hash::{BuildHasher, RandomState};
@@ -35,6 +37,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures::future::{Either, select};
 use http::{HeaderMap, HeaderName};
+use metrics::{Gauge, gauge};
 use orch_proto::Brand;
 use orch_raft::Store;
 
@@ -42,8 +45,9 @@ pub use self::config::Entry;
 use self::config::{Config, version};
 use self::in_flight::InFlightLimits;
 use self::level::{Entered, Waiter};
-pub(crate) use self::seat::{Seat, hold_while_sent};
-use self::width::width;
+pub use self::seat::Seat;
+pub(crate) use self::seat::hold_while_sent;
+use self::width::estimate;
 use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::authz::Attributes;
@@ -102,6 +106,7 @@ pub struct FlowControl {
     /// Keyed, because clients choose what is hashed.
     hasher: RandomState,
     limits: InFlightLimits,
+    queued: QueuedRequests,
     watchers: width::Watchers,
     /// Headers that name the schema and the level of a response by their uids.
     schema_header: HeaderName,
@@ -124,6 +129,7 @@ impl FlowControl {
             adjusted,
             hasher: RandomState::new(),
             limits: InFlightLimits::new(options.reads_max, options.writes_max),
+            queued: QueuedRequests::new(),
             watchers: width::Watchers::default(),
             schema_header: header("flowschema"),
             level_header: header("prioritylevel"),
@@ -160,30 +166,52 @@ impl FlowControl {
         let Some(entry) = entry else {
             return self.limits.admit(request.user, request.verb).map(Seat::limited);
         };
-        let seats = width(request, entry.level.width_max(), &self.watchers);
+        let estimate = estimate(request, &self.watchers);
+        if let Some(watches) = estimate.watches {
+            entry.gauges.note_watches(watches);
+        }
+        let seats = estimate.seats.clamp(1, entry.level.width_max().max(1));
         let distinguisher = entry.schema.distinguisher(request.user, request.asked);
         let hash = self.hasher.hash_one((entry.schema.name.as_str(), distinguisher));
         let arrived = entry.level.now();
         let describe = |wake| describe(&entry, request, distinguisher, arrived, wake);
-        let (ticket, woken) = match entry.level.enter(hash, seats, describe) {
+        let (ticket, woken, queue_length) = match entry.level.enter(hash, seats, describe) {
             Entered::Seated(ticket) => return Ok(Seat::taken(entry, ticket, seats, arrived)),
             Entered::Refused(reason) => {
                 entry.gauges.refuse(reason, 0);
-                return Err(ApiError::TooManyRequests);
+                return Err(ApiError::TooManyRequests { retry_after_s: entry.level.refuse() });
             }
-            Entered::Waiting(ticket, woken) => (ticket, woken),
+            Entered::Waiting { ticket, woken, queue_length } => (ticket, woken, queue_length),
         };
+        entry.gauges.note_queue(queue_length);
+        let _queued = self.queued.count(request.verb);
         let waiting = Seat::waiting(entry, ticket, seats, arrived);
         let patience = std::pin::pin!(store.sleep(request.limit / WAIT_DIVISOR));
         match select(woken, patience).await {
             Either::Left(_) => Ok(waiting.take()),
             // Its turn may have come at the same moment.
             Either::Right(_) if waiting.is_seated() => Ok(waiting.take()),
-            Either::Right(_) => {
-                waiting.refuse("time-out");
-                Err(ApiError::TooManyRequests)
-            }
+            Either::Right(_) => Err(ApiError::TooManyRequests { retry_after_s: waiting.refuse("time-out") }),
         }
+    }
+
+    /// Waits for a seat for a request of `user` with `verb` for `path`, which is no resource, within the time limit
+    /// `limit`.
+    ///
+    /// # Errors
+    /// As of the resource API: `TooManyRequests`.
+    pub async fn admit_to_path<S: Store>(
+        &self,
+        store: &S,
+        user: &User,
+        (verb, path): (&str, &str),
+        limit: Duration,
+    ) -> Result<Seat, ApiError> {
+        let (applied, query) = (Applied::of(store), Query::default());
+        let asked = Attributes::Path { verb, path };
+        let request =
+            FlowRequest { user, asked, verb: None, query: &query, storage: "", applied: &applied, limit };
+        self.admit(store, self.classify(request), request).await
     }
 
     /// Counts a watch of a collection until the result is dropped: it widens writes of its objects.
@@ -228,6 +256,36 @@ impl FlowControl {
     /// The seats of all levels together.
     fn seats(&self) -> u32 {
         self.options.reads_max.saturating_add(self.options.writes_max).max(1)
+    }
+}
+
+/// The requests that wait, reads and writes.
+struct QueuedRequests {
+    read_only: Gauge,
+    mutating: Gauge,
+}
+
+/// A request that waits, until it is dropped.
+struct Queued<'a>(&'a Gauge);
+
+impl QueuedRequests {
+    fn new() -> QueuedRequests {
+        let of = |kind: &'static str| gauge!("apiserver_current_inqueue_requests", "request_kind" => kind);
+        QueuedRequests { read_only: of("readOnly"), mutating: of("mutating") }
+    }
+
+    /// Counts a request; `verb` is `None` for paths, which are read.
+    fn count(&self, verb: Option<Verb>) -> Queued<'_> {
+        let is_read = verb.is_none_or(Verb::is_read);
+        let gauge = if is_read { &self.read_only } else { &self.mutating };
+        gauge.increment(1.0);
+        Queued(gauge)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::watch::InitialEvents;
 const SENDING_MAX: Duration = Duration::from_secs(1);
 
 /// The seats of one request, or its place among the requests under way.
-pub(crate) struct Seat {
+pub struct Seat {
     holding: Holding,
 }
 
@@ -48,7 +48,7 @@ impl Seat {
 
     /// The ticket of a request that waits.
     pub(super) fn waiting(entry: Arc<Entry>, ticket: Ticket, seats: u32, now: u64) -> Seat {
-        entry.gauges.in_queue.increment(1.0);
+        entry.gauges.enqueue(seats);
         Seat { holding: Holding::AtLevel { entry, ticket, seats, since: now, is_seated: false } }
     }
 
@@ -73,18 +73,18 @@ impl Seat {
     pub(super) fn take(mut self) -> Seat {
         if let Holding::AtLevel { entry, seats, since, is_seated, .. } = &mut self.holding {
             let now = entry.level.now();
-            entry.gauges.in_queue.decrement(1.0);
+            entry.gauges.dequeue(*seats);
             entry.gauges.begin(*seats, now.saturating_sub(*since));
             (*is_seated, *since) = (true, now);
         }
         self
     }
 
-    /// The wait of the request ends without a seat.
-    pub(super) fn refuse(self, reason: &'static str) {
-        if let Holding::AtLevel { entry, since, .. } = &self.holding {
-            entry.gauges.refuse(reason, entry.level.now().saturating_sub(*since));
-        }
+    /// The wait of the request ends without a seat. Returns the seconds after which its client may come again.
+    pub(super) fn refuse(self, reason: &'static str) -> u32 {
+        let Holding::AtLevel { entry, since, .. } = &self.holding else { return 1 };
+        entry.gauges.refuse(reason, entry.level.now().saturating_sub(*since));
+        entry.level.refuse()
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for Seat {
         let Holding::AtLevel { entry, ticket, seats, since, is_seated } = holding else { return };
         match is_seated {
             true => entry.gauges.end(seats, entry.level.now().saturating_sub(since)),
-            false => entry.gauges.in_queue.decrement(1.0),
+            false => entry.gauges.dequeue(seats),
         }
         entry.level.leave(ticket);
     }

@@ -72,13 +72,17 @@ struct Asker<'a> {
 
 impl Asker<'_> {
     async fn admit(&self, user: &User) -> Result<Seat, ApiError> {
+        self.admit_to(user, Verb::Get, "get").await
+    }
+
+    async fn admit_to(&self, user: &User, verb: Verb, name: &str) -> Result<Seat, ApiError> {
         let (applied, query) = (self.fixture.applied(), Query::default());
         let asked =
-            ResourceAttributes { verb: "get", resource: "pods", namespace: "ns", ..Default::default() };
+            ResourceAttributes { verb: name, resource: "pods", namespace: "ns", ..Default::default() };
         let request = FlowRequest {
             user,
             asked: Attributes::Resource(asked),
-            verb: Some(Verb::Get),
+            verb: Some(verb),
             query: &query,
             storage: "pods",
             applied: &applied,
@@ -136,7 +140,7 @@ async fn a_request_waits_for_a_seat_and_no_longer_than_a_quarter_of_its_limit() 
     let ann = user("ann", "devs");
     let seats = [asker.admit(&ann).await.ok().unwrap(), asker.admit(&ann).await.ok().unwrap()];
     let began = tokio::time::Instant::now();
-    assert_eq!(asker.admit(&ann).await.err(), Some(ApiError::TooManyRequests));
+    assert_eq!(asker.admit(&ann).await.err(), Some(ApiError::TooManyRequests { retry_after_s: 1 }));
     assert_eq!(began.elapsed(), Duration::from_secs(15));
     let (waited, ()) = tokio::join!(asker.admit(&ann), async {
         tokio::task::yield_now().await;
@@ -208,10 +212,72 @@ async fn the_exempt_level_has_no_limit_and_the_catch_all_no_queue() {
     for _ in 0..2 {
         seats.push(asker.admit(&ann).await.ok().unwrap());
     }
-    assert_eq!(asker.admit(&ann).await.err(), Some(ApiError::TooManyRequests));
+    assert_eq!(asker.admit(&ann).await.err(), Some(ApiError::TooManyRequests { retry_after_s: 1 }));
     drop(seats);
     assert!(asker.admit(&ann).await.is_ok());
     let text = asker.page("dump_queues");
     assert!(text.starts_with("PriorityLevelName, Index,  PendingRequests,"), "{text}");
     assert_eq!(text.lines().nth(1).unwrap().matches("<none>").count(), 8, "{text}");
+}
+
+/// In `dump_queues`, the seats in use of the level `l`.
+fn seats_in_use(asker: &Asker<'_>) -> u32 {
+    let text = asker.page("dump_queues");
+    let rows = text.lines().filter(|line| line.starts_with("l,"));
+    rows.map(|row| row.split(',').nth(4).unwrap().trim().parse::<u32>().unwrap()).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_many_watch_takes_more_seats_within_the_bounds_of_its_level() {
+    let fixture = fixture().await;
+    // 60 seats for `l`, of which one request takes 9 at most.
+    let flow = flow(120);
+    let asker = Asker { fixture: &fixture, flow: &flow };
+    let ann = user("ann", "devs");
+    let pods: Arc<str> = "pods".into();
+    for (watches, seats) in [(0, 1), (30, 3), (2000, 9)] {
+        let watching: Vec<_> = (0..watches).map(|_| flow.watch(&pods, "")).collect();
+        let seat = asker.admit_to(&ann, Verb::Update, "update").await.ok().unwrap();
+        assert_eq!(seats_in_use(&asker), seats, "{watches} watches");
+        drop((seat, watching));
+        let seat = asker.admit_to(&ann, Verb::Update, "update").await.ok().unwrap();
+        assert_eq!(seats_in_use(&asker), 1, "the watches have ended");
+        drop(seat);
+        assert_eq!(seats_in_use(&asker), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn paths_of_the_node_have_seats_as_other_paths_do() {
+    let fixture = Fixture::new();
+    let flow = flow(2);
+    let (root, ann) = (user("root", GROUP_MASTERS), user("ann", "devs"));
+    let limit = Duration::from_secs(60);
+    let admit = |user| flow.admit_to_path(fixture.store(), user, ("get", "/orch/v1/cluster"), limit);
+    let mut seats = Vec::new();
+    for _ in 0..2 {
+        seats.push(admit(&ann).await.ok().unwrap());
+    }
+    assert_eq!(admit(&ann).await.err(), Some(ApiError::TooManyRequests { retry_after_s: 1 }));
+    for _ in 0..100 {
+        seats.push(admit(&root).await.ok().unwrap());
+    }
+    drop(seats);
+    assert!(admit(&ann).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_have_the_use_of_each_level() {
+    let fixture = fixture().await;
+    let flow = flow(4);
+    let asker = Asker { fixture: &fixture, flow: &flow };
+    let mut text = String::new();
+    flow.write_usage(&mut text);
+    assert_eq!(text, "", "nothing is configured before the first request");
+    drop(asker.admit(&user("ann", "devs")).await.ok().unwrap());
+    flow.write_usage(&mut text);
+    for level in ["catch-all", "exempt", "l"] {
+        let count = format!("_seat_utilization_count{{phase=\"executing\",priority_level=\"{level}\"}} ");
+        assert!(text.contains(&count), "{level}: {text}");
+    }
 }

@@ -22,30 +22,38 @@ const BYTES_MAX: usize = 1_000_000;
 /// Watches of a written object for each seat.
 const WATCHES_PER_SEAT: u32 = 10;
 
-/// Seats of the request, at least 1 and at most `most`.
-pub(super) fn width(request: FlowRequest<'_>, most: u32, watchers: &Watchers) -> u32 {
-    let (Some(verb), Attributes::Resource(asked)) = (request.verb, request.asked) else { return 1 };
-    let seats = match verb {
+/// The estimate for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Estimate {
+    /// Its seats, before the bounds of its level.
+    pub seats: u32,
+    /// For a write: the watches that get its event.
+    pub watches: Option<u32>,
+}
+
+/// Estimates the work of a request.
+pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimate {
+    let seats = |seats| Estimate { seats, watches: None };
+    let (Some(verb), Attributes::Resource(asked)) = (request.verb, request.asked) else { return seats(1) };
+    match verb {
         // Restricted to one name, by path or field selector.
-        Verb::List | Verb::Watch | Verb::DeleteCollection if !asked.name.is_empty() => 1,
-        Verb::Watch if request.query.optional_flag("sendInitialEvents") != Some(true) => 1,
+        Verb::List | Verb::Watch | Verb::DeleteCollection if !asked.name.is_empty() => seats(1),
+        Verb::Watch if request.query.optional_flag("sendInitialEvents") != Some(true) => seats(1),
         Verb::List | Verb::Watch | Verb::DeleteCollection => {
             let collection = request.applied.state.collection(request.storage);
             let all = collection.len();
             let limit = request.query.integer("limit").ok().flatten().filter(|limit| *limit > 0);
             let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(all).min(all);
             let bytes = collection.object_bytes() / all.max(1) * limit;
-            u32::try_from(bytes.min(BYTES_MAX).div_ceil(BYTES_PER_SEAT)).unwrap_or(most)
+            seats(u32::try_from(bytes.min(BYTES_MAX).div_ceil(BYTES_PER_SEAT)).unwrap_or(u32::MAX))
         }
-        Verb::Get => 1,
+        Verb::Get => seats(1),
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
-            match watchers.count(request.storage, asked.namespace) {
-                few if few < WATCHES_PER_SEAT => 1,
-                many => many.div_ceil(WATCHES_PER_SEAT),
-            }
+            let watches = watchers.count(request.storage, asked.namespace);
+            let seats = if watches < WATCHES_PER_SEAT { 1 } else { watches.div_ceil(WATCHES_PER_SEAT) };
+            Estimate { seats, watches: Some(watches) }
         }
-    };
-    seats.clamp(1, most.max(1))
+    }
 }
 
 /// The watches under way, by collection and namespace.
@@ -85,5 +93,107 @@ impl Watchers {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use orch_schema::json;
+
+    use super::*;
+    use crate::authn::User;
+    use crate::authz::ResourceAttributes;
+    use crate::controllers::testing::Fixture;
+    use crate::request::Query;
+
+    const MAPS: &str = "configmaps";
+
+    /// The estimate for a request with `verb` and `query` for config maps, of the name `name` in `namespace` where there
+    /// is one.
+    fn estimated(
+        fixture: &Fixture,
+        watchers: &Watchers,
+        verb: Verb,
+        (namespace, name, query): (&str, &str, &str),
+    ) -> Estimate {
+        let (user, applied, query) = (User::default(), fixture.applied(), Query::parse(query));
+        let asked = ResourceAttributes { resource: MAPS, namespace, name, ..Default::default() };
+        let request = FlowRequest {
+            user: &user,
+            asked: Attributes::Resource(asked),
+            verb: Some(verb),
+            query: &query,
+            storage: MAPS,
+            applied: &applied,
+            limit: Duration::from_secs(60),
+        };
+        estimate(request, watchers)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_takes_a_seat_for_each_ten_watches_that_get_its_event() {
+        let (fixture, watchers) = (Fixture::new(), Watchers::default());
+        let (maps, pods): (Arc<str>, Arc<str>) = (MAPS.into(), "pods".into());
+        let mut under_way = Vec::new();
+        let mut watch = |storage: &Arc<str>, namespace: &str, count: usize| {
+            under_way.extend((0..count).map(|_| watchers.add(storage, namespace)));
+        };
+        let write = |verb| estimated(&fixture, &watchers, verb, ("ns", "a", ""));
+        let writes = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
+        for (storage, namespace, more, seats, watches) in [
+            (&maps, "ns", 0, 1, 0),
+            (&maps, "ns", 9, 1, 9),
+            (&maps, "", 1, 1, 10),
+            (&maps, "", 1, 2, 11),
+            (&maps, "other", 50, 2, 11),
+            (&pods, "ns", 50, 2, 11),
+            (&maps, "ns", 89, 10, 100),
+            (&maps, "", 900, 100, 1000),
+        ] {
+            watch(storage, namespace, more);
+            for verb in writes {
+                let expected = Estimate { seats, watches: Some(watches) };
+                assert_eq!(write(verb), expected, "{verb:?} after {more} more in {namespace:?} of {storage}");
+            }
+        }
+        assert_eq!(
+            estimated(&fixture, &watchers, Verb::Get, ("ns", "a", "")).seats,
+            1,
+            "reads reach no watch"
+        );
+        drop(under_way);
+        assert_eq!(write(Verb::Update), Estimate { seats: 1, watches: Some(0) }, "watches that ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_takes_a_seat_for_each_100_kilobytes_that_it_goes_through() {
+        let (fixture, watchers) = (Fixture::new(), Watchers::default());
+        fixture.namespace("ns").await;
+        for at in 0..5 {
+            let object = json!({"metadata": {"name": format!("m{at}")}, "data": {"k": "x".repeat(60_000)}});
+            fixture.create(MAPS, "ns", object).await;
+        }
+        let seats = |verb, asked| estimated(&fixture, &watchers, verb, asked).seats;
+        for (verb, asked, expected) in [
+            (Verb::List, ("ns", "", ""), 4),
+            (Verb::List, ("", "", "resourceVersion=0"), 4),
+            (Verb::List, ("ns", "", "limit=1"), 1),
+            (Verb::List, ("ns", "", "limit=2"), 2),
+            (Verb::List, ("ns", "", "limit=5000"), 4),
+            (Verb::List, ("ns", "m0", ""), 1),
+            (Verb::DeleteCollection, ("ns", "", ""), 4),
+            (Verb::Watch, ("ns", "", ""), 1),
+            (Verb::Watch, ("ns", "", "sendInitialEvents=true"), 4),
+            (Verb::Watch, ("ns", "m0", "sendInitialEvents=true"), 1),
+        ] {
+            assert_eq!(seats(verb, asked), expected, "{verb:?} {asked:?}");
+        }
+        for at in 5..40 {
+            let object = json!({"metadata": {"name": format!("m{at}")}, "data": {"k": "x".repeat(60_000)}});
+            fixture.create(MAPS, "ns", object).await;
+        }
+        assert_eq!(seats(Verb::List, ("ns", "", "")), 10, "lists are sent piece by piece");
     }
 }

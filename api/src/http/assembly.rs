@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::Ledger;
 use super::pool::Pool;
 use super::served::Served;
-use super::{Api, gzip, handle};
+use super::{Api, gzip, handle, version};
 use crate::audit::Auditor;
 use crate::connect::Connector;
 use crate::flow::{FlowControl, Options as FlowOptions};
@@ -25,6 +25,7 @@ impl<S: Store> Api<S> {
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
+        let flow = Arc::new(flow);
         let (exposition, checks, auditor, connector) = (None, Vec::new(), None, None);
         Api {
             pipeline,
@@ -45,7 +46,12 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn controlled(self, options: FlowOptions) -> Self {
         let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
-        Api { flow, ..self }
+        Api { flow: Arc::new(flow), ..self }
+    }
+
+    /// The flow control of this API, for the node's own paths beside it.
+    pub fn flow(&self) -> Arc<FlowControl> {
+        self.flow.clone()
     }
 
     /// The same API, with its requests audited by `auditor` if there is one.
@@ -70,6 +76,7 @@ impl<S: Store> Api<S> {
     /// The same API, serving the text of `exposition` at `/metrics`.
     #[must_use]
     pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
+        version::report(self.pipeline.registry.brand, self.pipeline.features);
         Api { exposition: Some(exposition), ..self }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the translation of a request into labels. It changes no response.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use http::{Method, Response};
 use orch_raft::Store;
 
@@ -51,7 +51,8 @@ impl<S: Store> Api<S> {
     pub(super) fn measure_end(&self, parts: &Parts, response: &Response<Body>) {
         let measured = parts.measured.get_or_init(|| Measured::of_path(&parts.method));
         let micros = parts.exchange.micros_until(self.pipeline.ambient.now());
-        self.metrics.end(measured, response.status().as_u16(), micros);
+        let bytes = response.body().size_hint().exact();
+        self.metrics.end(measured, response.status().as_u16(), micros, bytes);
     }
 
     /// Counts a watch as under way.
@@ -93,6 +94,8 @@ impl<S: Store> Api<S> {
         }
         self.flow.refresh_gauges();
         self.measure_objects(parts);
-        Some(Ok(respond::bytes(200, TEXT_FORMAT, exposition.render().into())))
+        let mut text = exposition.render();
+        self.flow.write_usage(&mut text);
+        Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
     }
 }

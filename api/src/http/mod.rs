@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
-use crate::authn::{Moment, Peer, User, UserReporter};
+use crate::authn::{Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
 use crate::connect::Connector;
 use crate::connect::headers::asks_for_upgrade;
@@ -84,7 +84,7 @@ pub struct Api<S> {
     pool: Pool,
     ledger: Ledger,
     metrics: RequestMetrics,
-    flow: FlowControl,
+    flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
     checks: Vec<health::AddedCheck>,
@@ -257,8 +257,7 @@ impl<S: Store> Api<S> {
     }
 
     async fn authenticate(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
-        let applied = Applied::of(&self.pipeline.store);
-        let at = Moment { applied: &applied, now: self.pipeline.ambient.now() };
+        let at = (&self.pipeline.store, self.pipeline.ambient.now());
         let (gate, peer) = (&self.pipeline.gate, parts.peer.as_ref());
         gate.authenticate(&parts.exchange, peer, &parts.headers, parts.admission.as_ref(), at).await
     }
@@ -435,8 +434,8 @@ impl<S: Store> Api<S> {
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();
         }
-        if matches!(error, ApiError::TooManyRequests) {
-            return respond::too_many_requests();
+        if let ApiError::TooManyRequests { retry_after_s } = error {
+            return respond::too_many_requests(*retry_after_s);
         }
         let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);

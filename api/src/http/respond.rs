@@ -45,11 +45,11 @@ pub(super) fn no_page() -> Response<Body> {
 }
 
 /// The reference's plain-text 429 of flow control.
-pub(super) fn too_many_requests() -> Response<Body> {
+pub(super) fn too_many_requests(retry_after_s: u32) -> Response<Body> {
     let text = Bytes::from_static(b"Too many requests, please try again later.\n");
     let mut response = bytes(429, "text/plain; charset=utf-8", text);
     put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
-    retry_after(&mut response, 1);
+    retry_after(&mut response, retry_after_s);
     response
 }
 

@@ -180,6 +180,7 @@ struct Series {
     /// The same: no time of a request is spent on webhooks, which the reference leaves out of this one.
     sli_duration: Histogram,
     long_running: OnceLock<Gauge>,
+    response_sizes: OnceLock<Histogram>,
 }
 
 impl Series {
@@ -187,7 +188,15 @@ impl Series {
         let labels = key.labels();
         let duration = histogram!("apiserver_request_duration_seconds", labels.clone());
         let sli_duration = histogram!("apiserver_request_sli_duration_seconds", labels.clone());
-        Series { labels, codes: Default::default(), duration, sli_duration, long_running: OnceLock::new() }
+        let (long_running, response_sizes) = (OnceLock::new(), OnceLock::new());
+        Series { labels, codes: Default::default(), duration, sli_duration, long_running, response_sizes }
+    }
+
+    fn response_sizes(&self) -> &Histogram {
+        // few: the labels of one series.
+        let labels = self.labels.iter().filter(|label| label.key() != "dry_run");
+        self.response_sizes
+            .get_or_init(|| histogram!("apiserver_response_sizes", labels.cloned().collect::<Vec<_>>()))
     }
 
     fn counter(&self, code: u16) -> &Counter {
@@ -242,8 +251,8 @@ impl RequestMetrics {
     }
 
     /// Counts a request that was answered with `code`, `micros` microseconds after it arrived. Of a watch, which lasts,
-    /// no duration is recorded.
-    pub(crate) fn end(&self, measured: &Measured, code: u16, micros: u64) {
+    /// no duration is recorded. `bytes`: the size of the response where it is known, which is recorded of reads.
+    pub(crate) fn end(&self, measured: &Measured, code: u16, micros: u64, bytes: Option<u64>) {
         let series = self.series(measured);
         series.counter(code).increment(1);
         if !measured.is_long_running || code >= 400 {
@@ -251,6 +260,10 @@ impl RequestMetrics {
             let seconds = micros as f64 / 1e6;
             series.duration.record(seconds);
             series.sli_duration.record(seconds);
+        }
+        if let (Some(bytes), "GET" | "LIST") = (bytes, measured.verb) {
+            #[expect(clippy::cast_precision_loss, reason = "a size beyond 2^53 may be rounded")]
+            series.response_sizes().record(bytes as f64);
         }
     }
 

@@ -79,6 +79,12 @@ impl Features {
     /// Names of the gates.
     pub const NAMES: [&str; 2] = ["APIListChunking", "ServerSideFieldValidation"];
 
+    /// The gates by name, and whether each is on.
+    pub(crate) fn all(self) -> [(&'static str, bool); 2] {
+        let [list_chunking, field_validation] = Self::NAMES;
+        [(list_chunking, self.list_chunking), (field_validation, self.field_validation)]
+    }
+
     /// Sets the gate called `name`. `false`: there is no such gate.
     pub fn set(&mut self, name: &str, on: bool) -> bool {
         match name {

@@ -10,7 +10,6 @@ use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::authn::Moment;
 use crate::authz::review::{Question, Review, subject, token_status, user_info};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
@@ -51,11 +50,11 @@ impl<S: Store> Pipeline<S> {
                     let message = "token is required for TokenReview in authentication";
                     return Err(ApiError::BadRequest(message.to_owned()));
                 }
-                let at = Moment { applied: &applied, now: self.ambient.now() };
                 let own = self.gate.audiences();
                 let asked: Vec<String> = spec.texts("audiences").into_iter().map(str::to_owned).collect();
                 let wanted = if asked.is_empty() { &own } else { &asked };
-                let holder = self.gate.review(token.as_bytes(), wanted, at).await;
+                let holder =
+                    self.gate.review(token.as_bytes(), wanted, (&self.store, self.ambient.now())).await;
                 token_status(spec, &own, holder.as_ref().map_err(ToString::to_string))
             }
             Review::SelfSubject => orch_schema::json!({"userInfo": user_info(request.user)}),

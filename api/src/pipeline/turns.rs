@@ -102,7 +102,12 @@ mod tests {
 
     fn store(leads: bool) -> ScriptedStore {
         let leads = Arc::new(AtomicBool::new(leads));
-        ScriptedStore { below: MemoryStore::default(), leads, fate: ProposalOutcome::Applied }
+        ScriptedStore {
+            below: MemoryStore::default(),
+            leads,
+            fate: ProposalOutcome::Applied,
+            lag: Arc::default(),
+        }
     }
 
     fn key(name: &str) -> Key {

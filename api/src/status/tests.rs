@@ -14,7 +14,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         ApiError::NameGenerationExhausted(_)
         | ApiError::RevisionTooLarge { .. }
         | ApiError::NoRoom
-        | ApiError::TooManyRequests
+        | ApiError::TooManyRequests { .. }
         | ApiError::Unavailable(_) => true,
         ApiError::NotFound(_)
         | ApiError::UnknownPath
@@ -80,7 +80,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
         ApiError::NoRoom,
-        ApiError::TooManyRequests,
+        ApiError::TooManyRequests { retry_after_s: 1 },
         ApiError::ObjectTooLarge(text()),
         ApiError::Connect(ConnectError::Failed(text())),
         ApiError::Internal(text()),

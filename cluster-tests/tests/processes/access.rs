@@ -1,4 +1,5 @@
-//! Rights on a cluster of three: how soon a grant and its end are in force on the members that did not make them.
+//! Rights and tokens on a cluster of three: how soon a grant, a token and their ends are in force on the members that did
+//! not make them.
 
 use std::time::{Duration, Instant};
 
@@ -71,5 +72,84 @@ async fn a_grant_and_its_end_are_soon_in_force_everywhere() {
             late[late.len() - 1]
         );
         assert!(late[late.len() / 2] < LATE_MAX, "{what}: {late:?}");
+    }
+}
+
+/// Tokens that are made and used at once, each through another member.
+const TOKENS: usize = 12;
+
+/// How long a member may accept a token whose account is gone: far longer than a follower is behind, for a busy machine.
+const END_MAX: Duration = Duration::from_secs(5);
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const WHO_AM_I: &str = "/apis/authentication.orch.io/v1/selfsubjectreviews";
+
+/// The name of the holder of `token` as `member` answers it; the code of another answer.
+async fn holder(member: &Client, token: &str) -> Result<String, u16> {
+    let answer = member.with_token(token).post(WHO_AM_I, &json!({})).await.unwrap();
+    if answer.status != 201 {
+        return Err(answer.status);
+    }
+    let name = answer.json().unwrap()["status"]["userInfo"]["username"].clone();
+    Ok(name.as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_works_everywhere_at_once_and_ends_everywhere_with_its_account() {
+    let flags = vec!["--enable-bootstrap-token-auth".to_owned()];
+    let cluster = Cluster::start(Options { flags, ..Options::nodes(3) }).await.unwrap();
+    let members = [0, 1, 2].map(|member| cluster.client(member).unwrap());
+    for round in 0..TOKENS {
+        let (maker, remover) = (&members[round % 3], &members[(round + 1) % 3]);
+        let name = format!("robot-{round}");
+        maker.post(ACCOUNTS, &json!({"metadata": {"name": name}})).await.unwrap().success().unwrap();
+        let path = format!("{ACCOUNTS}/{name}/token");
+        let made = maker.post(&path, &json!({"spec": {}})).await.unwrap().success().unwrap();
+        let token = made["status"]["token"].as_str().unwrap().to_owned();
+        let expected = format!("system:serviceaccount:default:{name}");
+        let [first, second, third] = &members;
+        let found = tokio::join!(holder(first, &token), holder(second, &token), holder(third, &token));
+        let all = || Ok(expected.clone());
+        assert_eq!(found, (all(), all(), all()), "made through member {}", round % 3);
+        remover.delete(&format!("{ACCOUNTS}/{name}")).await.unwrap().success().unwrap();
+        assert_eq!(holder(remover, &token).await, Err(401), "ended at once where the account was deleted");
+        let began = Instant::now();
+        for member in &members {
+            while holder(member, &token).await != Err(401) {
+                assert!(began.elapsed() < END_MAX, "a token outlives its account");
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bootstrap_token_works_everywhere_at_once_and_ends_everywhere_with_its_secret() {
+    let flags = vec!["--enable-bootstrap-token-auth".to_owned()];
+    let cluster = Cluster::start(Options { flags, ..Options::nodes(3) }).await.unwrap();
+    let members = [0, 1, 2].map(|member| cluster.client(member).unwrap());
+    let secrets = "/api/v1/namespaces/orch-system/secrets";
+    for (round, maker) in members.iter().enumerate() {
+        let id = format!("abcde{round}");
+        let data = json!({
+            "token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+        });
+        let name = format!("bootstrap-token-{id}");
+        let secret = json!({
+            "metadata": {"name": name}, "type": "bootstrap.orch.io/token", "stringData": data,
+        });
+        maker.post(secrets, &secret).await.unwrap().success().unwrap();
+        let token = format!("{id}.0123456789abcdef");
+        for member in &members {
+            assert_eq!(holder(member, &token).await, Ok(format!("system:bootstrap:{id}")));
+        }
+        maker.delete(&format!("{secrets}/{name}")).await.unwrap().success().unwrap();
+        let began = Instant::now();
+        for member in &members {
+            while holder(member, &token).await != Err(401) {
+                assert!(began.elapsed() < END_MAX, "a token outlives its secret");
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod fields;
 mod hostile;
 mod modules;
+mod panics;
 mod searches;
 mod tree;
 

@@ -8,6 +8,7 @@
 //! Invariant: a request thread never writes: a disk or a webhook that hangs holds the requests that wait for it, and no others.
 
 mod backlog;
+mod legacy;
 mod log;
 mod pacing;
 mod rotation;
@@ -17,7 +18,8 @@ mod webhook;
 mod worker;
 
 pub use backlog::{BatchOptions, Mode};
-pub use log::{LogOptions, LogSink, Target};
+pub use log::{LineFormat, LogOptions, Target, open_log};
 pub use pacing::Throttle;
 pub use rotation::RotationOptions;
-pub use webhook::{WebhookOptions, WebhookSink};
+pub use webhook::{WebhookOptions, start_webhook};
+pub use worker::{SinkOptions, Worker};

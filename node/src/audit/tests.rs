@@ -9,9 +9,9 @@ use futures::FutureExt;
 use orch_api::audit::{NotStored, Sink};
 
 use super::backlog::{BatchOptions, Mode};
-use super::log::{LogOptions, LogSink, Target};
+use super::log::{LineFormat, LogOptions, Target, open_log};
 use super::rotation::RotationOptions;
-use super::worker::{Deliver, STORING_MAX, Worker};
+use super::worker::{Deliver, STORING_MAX, SinkOptions, Worker};
 
 const BATCH: BatchOptions = BatchOptions { buffer: 4, batch: 2, wait: Duration::ZERO, throttle: None };
 
@@ -53,9 +53,14 @@ fn rig_within(mode: Mode, storing_max: Duration) -> Rig {
     let (give, leave) = sync_channel(100);
     let (at, entered) = sync_channel(100);
     let (store, stored) = sync_channel(100);
-    let worker =
-        Worker::start("test", mode, usize::MAX, storing_max, Gated { entered: at, leave, stored: store });
+    let gated = Gated { entered: at, leave, stored: store };
+    let worker = Worker::start("test", sink(mode), storing_max, |_| gated);
     Rig { worker: worker.unwrap(), entered, give, stored }
+}
+
+/// Settings without bounds.
+fn sink(mode: Mode) -> SinkOptions {
+    SinkOptions { mode, event_bytes_max: usize::MAX, batch_bytes_max: usize::MAX }
 }
 
 fn event(number: usize) -> Bytes {
@@ -125,11 +130,10 @@ async fn events_are_lines_of_a_file_that_only_the_owner_reads() {
         RotationOptions { bytes_max: 1 << 20, age_max: Duration::ZERO, backups_max: 0, compresses: false };
     let options = LogOptions {
         target: Target::File(path.clone(), rotation),
-        mode: Mode::Blocking,
-        event_bytes_max: usize::MAX,
-        batch_bytes_max: usize::MAX,
+        format: LineFormat::Json,
+        sink: sink(Mode::Blocking),
     };
-    let sink = LogSink::open(&options).unwrap();
+    let sink = open_log(&options).unwrap();
     let storing: Vec<_> = (0..100).map(|number| sink.store(event(number))).collect();
     for outcome in futures::future::join_all(storing).await {
         assert_eq!(outcome, Ok(()));
@@ -142,5 +146,22 @@ async fn events_are_lines_of_a_file_that_only_the_owner_reads() {
     sink.stop();
     assert!(sink.store(event(0)).await.is_err(), "after the end");
     let missing = Target::File(directory.path().join("none/audit.log"), rotation);
-    assert!(LogSink::open(&LogOptions { target: missing, ..options }).is_err());
+    assert!(open_log(&LogOptions { target: missing, ..options }).is_err());
+}
+
+#[tokio::test]
+async fn lines_of_the_legacy_format_are_text_and_one_that_is_no_event_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let rotation =
+        RotationOptions { bytes_max: 1 << 20, age_max: Duration::ZERO, backups_max: 0, compresses: false };
+    let target = Target::File(path.clone(), rotation);
+    let options = LogOptions { target, format: LineFormat::Legacy, sink: sink(Mode::Blocking) };
+    let sink = open_log(&options).unwrap();
+    assert!(sink.store(event(0)).await.is_err());
+    let json = br#"{"auditID":"an-id","verb":"get","user":{"username":"ann"}}"#;
+    sink.store(Bytes::from_static(json)).await.unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(r#" AUDIT: id="an-id" "#) && text.contains(r#" user="ann" "#), "{text}");
+    assert_eq!(text.lines().count(), 1);
 }

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{Either, select};
-use orch_api::audit::{NotStored, Sink, Storing, event_list};
+use orch_api::audit::{NotStored, event_list};
 use orch_api::egress::{Egress, Outgoing, TIMEOUT_MAX, Url};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::backlog::Mode;
-use super::worker::{Deliver, STORING_MAX, Worker};
+use super::worker::{Deliver, STORING_MAX, SinkOptions, Worker};
 
 /// Attempts to post a batch, as in the reference.
 const ATTEMPTS_MAX: u32 = 5;
@@ -29,65 +28,27 @@ const BATCH_BYTES_MAX: usize = 10 << 20;
 /// The settings of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WebhookOptions {
-    /// What a request waits for.
-    pub mode: Mode,
-    /// Bytes of an event above which it is cut; `usize::MAX` for none.
-    pub event_bytes_max: usize,
-    /// Bytes of a batch above which it is divided; `usize::MAX` for the sink's own bound.
-    pub batch_bytes_max: usize,
+    /// What every sink has.
+    pub sink: SinkOptions,
     /// Pause before the second attempt.
     pub initial_backoff: Duration,
 }
 
-/// The sink of a webhook.
-pub struct WebhookSink {
-    worker: Worker,
-    event_bytes_max: usize,
-    stopping: CancellationToken,
-}
-
-impl WebhookSink {
-    /// Starts the thread that posts batches to `url` through `egress`, whose tasks run on `runtime`.
-    ///
-    /// # Errors
-    /// The system starts no thread.
-    pub fn start(
-        options: WebhookOptions,
-        egress: Arc<dyn Egress>,
-        url: Url,
-        runtime: Handle,
-    ) -> io::Result<WebhookSink> {
-        let stopping = CancellationToken::new();
-        let poster =
-            Poster { egress, url, runtime, stopping: stopping.clone(), pause: options.initial_backoff };
-        let batch_bytes_max = options.batch_bytes_max.min(BATCH_BYTES_MAX);
-        let worker = Worker::start("webhook", options.mode, batch_bytes_max, STORING_MAX, poster)?;
-        Ok(WebhookSink { worker, event_bytes_max: options.event_bytes_max, stopping })
-    }
-
-    /// Posts what is in the buffer, each batch once. Later events are refused.
-    pub fn stop(&self) {
-        self.stopping.cancel();
-        self.worker.stop();
-    }
-}
-
-impl Sink for WebhookSink {
-    fn store(&self, event: Bytes) -> Storing {
-        self.worker.store(event)
-    }
-
-    fn lose(&self, error: NotStored) -> Storing {
-        self.worker.lose(error)
-    }
-
-    fn is_required(&self) -> bool {
-        self.worker.is_required()
-    }
-
-    fn event_bytes_max(&self) -> usize {
-        self.event_bytes_max
-    }
+/// Starts the thread that posts batches to `url` through `egress`, whose tasks run on `runtime`. When the node stops, each
+/// batch that is left is posted once.
+///
+/// # Errors
+/// The system starts no thread.
+pub fn start_webhook(
+    options: WebhookOptions,
+    egress: Arc<dyn Egress>,
+    url: Url,
+    runtime: Handle,
+) -> io::Result<Worker> {
+    let batch_bytes_max = options.sink.batch_bytes_max.min(BATCH_BYTES_MAX);
+    let sink = SinkOptions { batch_bytes_max, ..options.sink };
+    let pause = options.initial_backoff;
+    Worker::start("webhook", sink, STORING_MAX, |stopping| Poster { egress, url, runtime, stopping, pause })
 }
 
 struct Poster {
@@ -140,10 +101,12 @@ mod tests {
 
     use futures::FutureExt;
     use futures::future::BoxFuture;
+    use orch_api::audit::Sink;
     use orch_api::egress::{EgressError, Reply};
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::audit::Mode;
 
     /// A receiver that answers with these codes, the last one for ever.
     #[derive(Default)]
@@ -178,14 +141,11 @@ mod tests {
 
     async fn posted(codes: &[u16]) -> (Result<(), NotStored>, Arc<Receiver>) {
         let receiver = Arc::new(Receiver { codes: Mutex::new(codes.to_vec()), ..Receiver::default() });
-        let options = WebhookOptions {
-            mode: Mode::Blocking,
-            event_bytes_max: usize::MAX,
-            batch_bytes_max: usize::MAX,
-            initial_backoff: Duration::from_secs(10),
-        };
+        let sink =
+            SinkOptions { mode: Mode::Blocking, event_bytes_max: usize::MAX, batch_bytes_max: usize::MAX };
+        let options = WebhookOptions { sink, initial_backoff: Duration::from_secs(10) };
         let url = Url::parse("https://audit.example/events").unwrap();
-        let sink = WebhookSink::start(options, receiver.clone(), url, Handle::current()).unwrap();
+        let sink = start_webhook(options, receiver.clone(), url, Handle::current()).unwrap();
         let event = br#"{"kind":"Event","apiVersion":"audit.orch.io/v1","level":"Metadata","verb":"get"}"#;
         let outcome = sink.store(Bytes::from_static(event)).await;
         (outcome, receiver)

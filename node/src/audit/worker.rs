@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use orch_api::audit::{NotStored, Storing, settled};
+use orch_api::audit::{NotStored, Sink, Storing, settled};
 use orch_raft::warnings::WarningLimit;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::backlog::{Backlog, Mode, Waiting};
 use super::pacing::Pacer;
@@ -36,46 +37,94 @@ pub(super) trait Deliver: Send + 'static {
     fn deliver(&mut self, events: &[Bytes]) -> Result<(), NotStored>;
 }
 
-/// The rim of a sink: its buffer and its thread.
-pub(super) struct Worker {
+/// The settings that every sink has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SinkOptions {
+    /// What a request waits for.
+    pub mode: Mode,
+    /// Bytes of an event above which it is cut; `usize::MAX` for none.
+    pub event_bytes_max: usize,
+    /// Bytes of a batch above which it is divided; `usize::MAX` for none.
+    pub batch_bytes_max: usize,
+}
+
+/// A sink: its buffer and its thread.
+pub struct Worker {
     /// Name of the sink in metrics and logs: `log`.
     name: &'static str,
-    mode: Mode,
+    options: SinkOptions,
     backlog: Arc<Backlog>,
     /// Longest that a request waits.
     storing_max: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
     full: WarningLimit,
+    /// Cancelled when the node stops: the thread tries nothing again.
+    stopping: CancellationToken,
 }
 
 impl Worker {
-    /// Starts the thread, which stores batches by `deliver`.
+    /// Starts the thread, which stores batches by what `deliver` makes. That is given a token that is cancelled when the
+    /// node stops.
     ///
     /// # Errors
     /// The system starts no thread.
-    pub(super) fn start(
+    pub(super) fn start<D: Deliver>(
         name: &'static str,
-        mode: Mode,
-        batch_bytes_max: usize,
+        options: SinkOptions,
         storing_max: Duration,
-        deliver: impl Deliver,
+        deliver: impl FnOnce(CancellationToken) -> D,
     ) -> io::Result<Worker> {
-        let backlog = Arc::new(Backlog::new(mode, batch_bytes_max));
-        let taken = backlog.clone();
+        let mode = options.mode;
+        let backlog = Arc::new(Backlog::new(mode, options.batch_bytes_max));
+        let (taken, stopping) = (backlog.clone(), CancellationToken::new());
+        let deliver = deliver(stopping.clone());
         let thread = std::thread::Builder::new().name(format!("audit-{name}"));
         let thread = thread.spawn(move || run(name, mode, &taken, deliver))?;
         let (thread, full) = (Mutex::new(Some(thread)), WarningLimit::new());
-        Ok(Worker { name, mode, backlog, storing_max, thread, full })
+        Ok(Worker { name, options, backlog, storing_max, thread, full, stopping })
     }
 
-    /// Whether a request must not be carried out without its first event.
-    pub(super) fn is_required(&self) -> bool {
-        self.mode == Mode::BlockingStrict
+    fn put(&self, waiting: Waiting) -> Result<(), NotStored> {
+        self.backlog.push(waiting).inspect_err(|error| self.report_lost(error))
     }
 
-    /// Puts `event` into the buffer. The outcome waits as the mode says.
-    pub(super) fn store(&self, event: Bytes) -> Storing {
-        if let Mode::Batch(_) = self.mode {
+    fn report_lost(&self, error: &NotStored) {
+        count_lost(self.name, 1);
+        if let Some(left_out) = self.full.pass() {
+            tracing::error!(sink = self.name, %error, left_out, "an audit event is lost");
+        }
+    }
+
+    /// Stores what is in the buffer, and ends the thread. Waits for it, but not for ever. Later events are refused.
+    pub fn stop(&self) {
+        self.stopping.cancel();
+        self.backlog.close();
+        let Some(thread) = self.thread.lock().take() else { return };
+        let until = Instant::now() + STOPPING_MAX;
+        while !thread.is_finished() {
+            if Instant::now() >= until {
+                tracing::error!(
+                    sink = self.name,
+                    "audit events are lost: the sink did not take them in time"
+                );
+                return;
+            }
+            std::thread::sleep(STOPPING_LOOK_EVERY);
+        }
+    }
+}
+
+impl Sink for Worker {
+    fn is_required(&self) -> bool {
+        self.options.mode == Mode::BlockingStrict
+    }
+
+    fn event_bytes_max(&self) -> usize {
+        self.options.event_bytes_max
+    }
+
+    fn store(&self, event: Bytes) -> Storing {
+        if let Mode::Batch(_) = self.options.mode {
             return settled(self.put(Waiting { event, stored: None }));
         }
         let (sender, outcome) = oneshot::channel();
@@ -93,38 +142,9 @@ impl Worker {
         futures::future::Either::Right(waiting.boxed())
     }
 
-    /// An event that does not come into the buffer is lost.
-    pub(super) fn lose(&self, error: NotStored) -> Storing {
+    fn lose(&self, error: NotStored) -> Storing {
         self.report_lost(&error);
         settled(Err(error))
-    }
-
-    fn put(&self, waiting: Waiting) -> Result<(), NotStored> {
-        self.backlog.push(waiting).inspect_err(|error| self.report_lost(error))
-    }
-
-    fn report_lost(&self, error: &NotStored) {
-        count_lost(self.name, 1);
-        if let Some(left_out) = self.full.pass() {
-            tracing::error!(sink = self.name, %error, left_out, "an audit event is lost");
-        }
-    }
-
-    /// Stores what is in the buffer, and ends the thread. Waits for it, but not for ever.
-    pub(super) fn stop(&self) {
-        self.backlog.close();
-        let Some(thread) = self.thread.lock().take() else { return };
-        let until = Instant::now() + STOPPING_MAX;
-        while !thread.is_finished() {
-            if Instant::now() >= until {
-                tracing::error!(
-                    sink = self.name,
-                    "audit events are lost: the sink did not take them in time"
-                );
-                return;
-            }
-            std::thread::sleep(STOPPING_LOOK_EVERY);
-        }
     }
 }
 

@@ -114,6 +114,8 @@ pub struct AuditArgs {
 pub enum AuditFormat {
     /// One JSON document a line.
     Json,
+    /// Some members of each event as text, without any object.
+    Legacy,
 }
 
 /// What a request waits for.

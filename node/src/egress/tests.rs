@@ -226,6 +226,14 @@ async fn a_host_from_an_answer_reaches_nothing_on_this_machine() {
     let target = Target::new(Reach::of([&issuer]), &trust, Credentials::None);
     let refused = target.send(server.request()).await.unwrap_err();
     assert!(matches!(refused, EgressError::Forbidden { .. }), "{refused}");
+    // Resolvers read some of these as 127.0.0.1, and refuse others: what counts is the address that would be dialled.
+    let port = server.request().url.port;
+    for host in ["0177.0.0.1", "127.1", "2130706433", "0x7f000001", "127.000.000.001", "[::ffff:7f00:1]", "0"]
+    {
+        let url = Url::parse(&format!("https://{host}:{port}/")).unwrap();
+        let sent = target.send(Outgoing { url, ..server.request() }).await;
+        assert!(sent.is_err(), "{host}: {sent:?}");
+    }
     assert_eq!(server.connections.load(Ordering::SeqCst), 0);
 }
 

@@ -35,8 +35,8 @@ const LIVES: &[f64] = &[
     31_104_000.0,
 ];
 
-/// Shares of a limit.
-const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+/// Bytes of responses: a kilobyte to a gigabyte.
+const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// Everything else: durations from half a millisecond to eight seconds.
 const DEFAULT: &[f64] = &[
@@ -56,9 +56,7 @@ const BY_NAME: &[(&str, &[f64])] = &[
     ("apiserver_client_certificate_expiration_seconds", LIVES),
     ("apiserver_flowcontrol_work_estimated_seats", SEATS),
     ("apiserver_flowcontrol_watch_count_samples", WATCHERS),
-    ("apiserver_flowcontrol_demand_seats", SHARES),
-    ("apiserver_flowcontrol_priority_level_seat_utilization", SHARES),
-    ("apiserver_flowcontrol_priority_level_request_utilization", SHARES),
+    ("apiserver_response_sizes", SIZES),
 ];
 
 /// `builder` with the buckets of every histogram. Without buckets the exporter would write quantiles.

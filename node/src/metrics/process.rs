@@ -24,6 +24,13 @@ pub(super) fn write(text: &mut String) {
     series(text, "process_start_time_seconds", "gauge", sum(boot_seconds(), seconds(field(22))));
     series(text, "process_virtual_memory_bytes", "gauge", field(23));
     series(text, "process_resident_memory_bytes", "gauge", resident_bytes());
+    // As in the reference, without a limit the largest number.
+    #[expect(clippy::cast_precision_loss, reason = "a limit may be rounded")]
+    let memory_max = getrlimit(Resource::As).current.unwrap_or(u64::MAX) as f64;
+    series(text, "process_virtual_memory_max_bytes", "gauge", Some(memory_max));
+    let (received, transmitted) = network_bytes();
+    series(text, "process_network_receive_bytes_total", "counter", received);
+    series(text, "process_network_transmit_bytes_total", "counter", transmitted);
     #[expect(clippy::cast_precision_loss, reason = "a count of files is small")]
     let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
     series(text, "process_open_fds", "gauge", open);
@@ -45,8 +52,39 @@ fn boot_seconds() -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
+/// Bytes that the network namespace of the process has received and sent.
+fn network_bytes() -> (Option<f64>, Option<f64>) {
+    let text = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+    network_bytes_in(&text)
+}
+
+/// The same of the content of that file: for each group a line of names, and one of their values.
+fn network_bytes_in(text: &str) -> (Option<f64>, Option<f64>) {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let named: Vec<_> = names.split(' ').zip(values.split(' ')).collect();
+    let value = |wanted: &str| {
+        let (_, text) = named.iter().find(|(name, _)| *name == wanted)?;
+        text.parse::<f64>().ok()
+    };
+    (value("InOctets"), value("OutOctets"))
+}
+
 fn resident_bytes() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kib| kib * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_their_names() {
+        let text = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 12 7\n";
+        assert_eq!(network_bytes_in(text), (Some(12.0), Some(7.0)));
+        assert_eq!(network_bytes_in("IpExt: InOctets\n"), (None, None));
+        assert_eq!(network_bytes_in(""), (None, None));
+    }
 }

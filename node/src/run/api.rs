@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::front_proxy;
 use super::plan::{Plan, host_port};
-use super::root_ca::PublishedAuthority;
 use super::store::Handle;
 use super::trust::Trust;
 use super::{authentication, authorization, cluster, encryption, token_file};
@@ -69,7 +68,7 @@ impl Api {
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
-            root_ca: Some(PublishedAuthority::follow(&plan.service_accounts, stopping.clone())),
+            root_ca: Some(plan.service_accounts.follow_root_ca(stopping.clone())),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
         };
@@ -78,16 +77,10 @@ impl Api {
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.connecting(plan.connector.clone());
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
-        let resources = match &plan.keys {
-            Some(keys) if keys.has_plugins() || plan.reloads_keys => {
-                let keys = Arc::clone(keys);
-                resources.with_check(encryption::KMS_CHECK, move || keys.plugins_are_healthy())
-            }
-            _ => resources,
-        };
-        let rewrites = encryption::router(&plan.name, rewriter);
-        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone(), auditor.clone());
-        let router = cluster::router(handle, gate, auditor).merge(rewrites).merge(resources.router());
+        let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
+        let own = cluster::router(handle.clone()).merge(encryption::router(&plan.name, rewriter));
+        let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
+        let router = guard.before(own).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use crate::audit::{
-    BatchOptions, LogOptions, LogSink, Mode, RotationOptions, Target, Throttle, WebhookOptions, WebhookSink,
+    BatchOptions, LineFormat, LogOptions, Mode, RotationOptions, SinkOptions, Target, Throttle,
+    WebhookOptions, Worker, open_log, start_webhook,
 };
-use crate::cli::{AuditArgs, AuditMode};
+use crate::cli::{AuditArgs, AuditFormat, AuditMode};
 use crate::egress::{TargetFile, read_target};
 use crate::tls;
 
@@ -61,7 +62,7 @@ struct Plan {
     log: Option<LogOptions>,
     webhook: Option<WebhookPlan>,
     /// Empty until they are opened, and again when the node has stopped.
-    sinks: Mutex<Vec<Opened>>,
+    sinks: Mutex<Vec<Arc<Worker>>>,
 }
 
 /// A webhook, with the server to ask.
@@ -69,12 +70,6 @@ struct WebhookPlan {
     options: WebhookOptions,
     egress: Arc<dyn Egress>,
     url: Url,
-}
-
-#[derive(Clone)]
-enum Opened {
-    Log(Arc<LogSink>),
-    Webhook(Arc<WebhookSink>),
 }
 
 impl fmt::Debug for Plan {
@@ -108,19 +103,19 @@ impl Audit {
         let Some(plan) = &self.0 else { return Ok(()) };
         let mut opened = Vec::new();
         if let Some(log) = &plan.log {
-            let sink = LogSink::open(log).map_err(|source| {
+            let sink = open_log(log).map_err(|source| {
                 let path = match &log.target {
                     Target::File(path, _) => path.clone(),
                     Target::Stdout => PathBuf::from("-"),
                 };
                 RunError::AuditLog { path, source }
             })?;
-            opened.push(Opened::Log(Arc::new(sink)));
+            opened.push(Arc::new(sink));
         }
         if let Some(WebhookPlan { options, egress, url }) = &plan.webhook {
-            let sink = WebhookSink::start(*options, egress.clone(), url.clone(), Handle::current());
+            let sink = start_webhook(*options, egress.clone(), url.clone(), Handle::current());
             let sink = sink.map_err(|source| RunError::System { action: "start threads", source })?;
-            opened.push(Opened::Webhook(Arc::new(sink)));
+            opened.push(Arc::new(sink));
         }
         *plan.sinks() = opened;
         Ok(())
@@ -129,13 +124,7 @@ impl Audit {
     /// The auditor of a cluster of `brand`, with the sinks that are open; `None` where nothing is audited.
     pub(super) fn auditor(&self, brand: &'static Brand) -> Option<Arc<Auditor>> {
         let plan = self.0.as_ref()?;
-        let share = |sink: &Opened| -> Arc<dyn Sink> {
-            match sink {
-                Opened::Log(sink) => sink.clone(),
-                Opened::Webhook(sink) => sink.clone(),
-            }
-        };
-        let sinks = plan.sinks().iter().map(share).collect();
+        let sinks = plan.sinks().iter().cloned().map(|sink| sink as Arc<dyn Sink>).collect();
         Some(Auditor::new(brand, plan.policy.clone(), sinks, Arc::new(SystemAmbient)))
     }
 
@@ -156,10 +145,7 @@ impl Audit {
         let Some(plan) = &self.0 else { return };
         let sinks = std::mem::take(&mut *plan.sinks());
         for sink in sinks {
-            let stopped = tokio::task::spawn_blocking(move || match sink {
-                Opened::Log(sink) => sink.stop(),
-                Opened::Webhook(sink) => sink.stop(),
-            });
+            let stopped = tokio::task::spawn_blocking(move || sink.stop());
             if let Err(error) = stopped.await {
                 tracing::warn!(%error, "the audit was not brought to its end");
             }
@@ -168,7 +154,7 @@ impl Audit {
 }
 
 impl Plan {
-    fn sinks(&self) -> MutexGuard<'_, Vec<Opened>> {
+    fn sinks(&self) -> MutexGuard<'_, Vec<Arc<Worker>>> {
         self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -208,8 +194,11 @@ fn log_options(flags: &AuditArgs) -> Result<Option<LogOptions>, RunError> {
         event_bytes_max: flags.audit_log_truncate_max_event_size,
         batch_bytes_max: flags.audit_log_truncate_max_batch_size,
     };
-    let (mode, (event_bytes_max, batch_bytes_max)) = (given.mode()?, given.bounds()?);
-    Ok(Some(LogOptions { target, mode, event_bytes_max, batch_bytes_max }))
+    let format = match flags.audit_log_format {
+        AuditFormat::Json => LineFormat::Json,
+        AuditFormat::Legacy => LineFormat::Legacy,
+    };
+    Ok(Some(LogOptions { target, format, sink: given.options()? }))
 }
 
 /// The settings of `--audit-webhook-config-file`; `None` without the flag.
@@ -228,10 +217,9 @@ fn webhook_plan(flags: &AuditArgs) -> Result<Option<WebhookPlan>, RunError> {
         event_bytes_max: flags.audit_webhook_truncate_max_event_size,
         batch_bytes_max: flags.audit_webhook_truncate_max_batch_size,
     };
-    let (mode, (event_bytes_max, batch_bytes_max)) = (given.mode()?, given.bounds()?);
+    let sink = given.options()?;
     let TargetFile { target, url } = read_target(path).map_err(RunError::AuditWebhook)?;
-    let initial_backoff = flags.audit_webhook_initial_backoff;
-    let options = WebhookOptions { mode, event_bytes_max, batch_bytes_max, initial_backoff };
+    let options = WebhookOptions { sink, initial_backoff: flags.audit_webhook_initial_backoff };
     Ok(Some(WebhookPlan { options, egress: Arc::new(target), url }))
 }
 
@@ -252,6 +240,12 @@ struct SinkFlags {
 }
 
 impl SinkFlags {
+    /// The settings that the flags ask for.
+    fn options(&self) -> Result<SinkOptions, RunError> {
+        let (mode, (event_bytes_max, batch_bytes_max)) = (self.mode()?, self.bounds()?);
+        Ok(SinkOptions { mode, event_bytes_max, batch_bytes_max })
+    }
+
     fn mode(&self) -> Result<Mode, RunError> {
         match self.mode {
             AuditMode::Blocking => return Ok(Mode::Blocking),

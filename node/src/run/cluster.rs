@@ -20,14 +20,15 @@ use axum::extract::{Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_api::audit::{self, Auditor};
-use orch_api::authn::{Moment, Peer as Connection, UserReporter};
+use orch_api::authn::{Peer as Connection, User, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
+use orch_api::flow::{FlowControl, Seat};
 use orch_api::follow::Applied;
 use orch_api::gate::Gate;
 use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
@@ -130,14 +131,13 @@ pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
 
 /// The path that founds a cluster, behind the authentication and authorization of `gate`.
 pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
-    Router::new()
-        .route(FOUND_PATH, post(found))
-        .layer(from_fn_with_state(Guard { gate, handle: handle.clone(), auditor }, let_in))
-        .with_state(handle)
+    let router = Router::new().route(FOUND_PATH, post(found)).with_state(handle.clone());
+    // There is no other request that could have to wait.
+    Guard { gate, handle, auditor, flow: None }.before(router)
 }
 
-/// All paths, behind the authentication and authorization of `gate`.
-pub(super) fn router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
+/// All paths.
+pub(super) fn router(handle: Handle) -> Router {
     Router::new()
         .route("/orch/v1/cluster", get(status))
         .route("/orch/v1/cluster/members", post(add))
@@ -146,27 +146,40 @@ pub(super) fn router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Audito
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
-        .layer(from_fn_with_state(Guard { gate, handle: handle.clone(), auditor }, let_in))
         .with_state(handle)
 }
 
-/// Puts paths of the node behind the authentication and authorization of `gate`.
-pub(super) fn guarded(
-    router: Router,
-    handle: Handle,
-    gate: Arc<Gate>,
-    auditor: Option<Arc<Auditor>>,
-) -> Router {
-    router.layer(from_fn_with_state(Guard { gate, handle, auditor }, let_in))
+/// Lets users in to the node's own paths: authentication, authorization, flow control and audit.
+///
+/// Flow control treats these paths as all paths that are no resource. Administrators are of the level `exempt`, so that no
+/// flood keeps them from repairing the cluster; whoever else has a right to a path is held to the seats of their level.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) gate: Arc<Gate>,
+    pub(super) handle: Handle,
+    pub(super) auditor: Option<Arc<Auditor>>,
+    /// `None` before the cluster is founded.
+    pub(super) flow: Option<Arc<FlowControl>>,
 }
 
-/// Lets users in to the node's own paths.
-#[derive(Clone)]
-struct Guard {
-    gate: Arc<Gate>,
-    handle: Handle,
-    auditor: Option<Arc<Auditor>>,
+impl Guard {
+    /// `router` behind this guard.
+    pub(super) fn before(self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self, let_in))
+    }
+
+    /// Waits for a seat for a request of `user`.
+    ///
+    /// # Errors
+    /// `TooManyRequests`: there is none, or not in time.
+    async fn seat(&self, user: &User, verb: &str, path: &str) -> Result<Option<Seat>, ApiError> {
+        let Some(flow) = &self.flow else { return Ok(None) };
+        flow.admit_to_path(&self.handle, user, (verb, path), REQUEST_MAX).await.map(Some)
+    }
 }
+
+/// The time limit of a request, of which a part may be spent on waiting for a seat: that of the resource API.
+const REQUEST_MAX: Duration = Duration::from_secs(60);
 
 async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
@@ -180,24 +193,43 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
     let exchange = Arc::new(exchange.audited(guard.auditor.as_ref(), request.uri(), address));
     let audited = exchange.trail().map(|_| request.headers().clone());
     let (gate, headers) = (&guard.gate, request.headers());
-    let applied = Applied::of(&guard.handle);
-    let at = Moment { applied: &applied, now: SystemAmbient.now() };
-    let refused = match gate.authenticate(&exchange, peer, headers, admission, at).await {
-        Ok(user) => gate.admit(&exchange, user, headers, attributes, &applied).await.err(),
-        Err(refused) => Some(refused),
-    };
-    let mut response = match refused {
-        None => next.run(request).await,
-        Some(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
-        Some(error @ ApiError::Internal(_)) => {
-            failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &error.to_string())
+    let at = (&guard.handle, SystemAmbient.now());
+    let admitted = match gate.authenticate(&exchange, peer, headers, admission, at).await {
+        Ok(user) => {
+            let applied = Applied::of(&guard.handle);
+            gate.admit(&exchange, user, headers, attributes, &applied).await
         }
-        Some(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
+        Err(refused) => Err(refused),
+    };
+    let seated = match admitted {
+        Ok(user) => guard.seat(&user, &verb, request.uri().path()).await,
+        Err(refused) => Err(refused),
+    };
+    let mut response = match seated {
+        Ok(_seat) => next.run(request).await,
+        Err(error) => refusal(&error),
     };
     exchange.close(&mut response, SystemAmbient.now());
     match audited {
         Some(headers) => audit::finish(&exchange, &headers, response).await,
         None => response,
+    }
+}
+
+/// The response to a request that is not let in.
+fn refusal(error: &ApiError) -> Response {
+    match error {
+        ApiError::Unauthorized => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+        ApiError::Internal(_) => {
+            failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &error.to_string())
+        }
+        ApiError::TooManyRequests { retry_after_s } => {
+            let message = "too many requests, please try again later";
+            let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
+            response
+        }
+        error => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
     }
 }
 

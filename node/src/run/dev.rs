@@ -17,11 +17,10 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
-use super::audit::Audit;
 use super::brand::brand_of_data;
+use super::capacity;
 use super::error::RunError;
-use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
-use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use super::plan::{Kind, Plan, Resolved, host_port, tokens};
 use crate::access::authorization::Strictness;
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
@@ -46,20 +45,16 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let tokens = tokens(shared)?;
     let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
     require_ours(&data_dir)?;
-    let asked = shared.brand.map(|brand| brand.0);
-    let brand = brand_of_data(&data_dir, asked)?;
+    let brand = brand_of_data(&data_dir, shared.brand.map(|brand| brand.0))?;
     let socket = socket(&data_dir)?;
     let layout = layout(&data_dir);
     let bind = shared.bind_address.unwrap_or(LOOPBACK);
     let hosts: Vec<String> = if bind.is_unspecified() { Vec::new() } else { vec![bind.to_string()] };
     prepare(&layout, &hosts, brand.unwrap_or(&ORCH), OffsetDateTime::now_utc())?;
-    let files = layout.member(NAME);
-    let tls =
-        tls_files(shared, (files.server_certificate, files.server_key), layout.authority_certificate())?;
     let peer_listen = arguments.peer_port.map(|port| host_port("127.0.0.1", port));
     let peer = peer_listen.clone().unwrap_or_else(|| NO_PEER_ADDRESS.to_owned());
     let plain = arguments.insecure_port.map(|port| SocketAddr::new(LOOPBACK, port));
-    Ok(Plan {
+    let resolved = Resolved {
         kind: Kind::Dev { socket, plain },
         data_dir,
         name: NAME.to_owned(),
@@ -70,41 +65,12 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         peer_flag: "peer-port",
         founders: vec![ClusterMember { name: NAME.to_owned(), address: peer }],
         join: None,
-        tls,
-        peer_tls: PeerFiles {
-            authority: layout.peer_authority_certificate(),
-            certificate: files.peer_certificate,
-            key: files.peer_key,
-            revocations: shared.revocation.peer_crl_file.clone(),
-        },
+        layout,
         tokens,
-        keys: encryption::keys(&shared.encryption)?,
-        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
-        token_file: shared.token_auth_file.clone(),
-        front_proxy: shared.front_proxy.clone(),
-        service_accounts: service_accounts::plan(
-            &shared.service_accounts,
-            layout.token_key(),
-            &layout.authority_certificate(),
-        )?,
-        admission: admission::plan(&shared.admission)?,
-        anonymous: shared.anonymous(),
-        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
-        authorization: authorization::plan(&shared.authorization, Strictness::Dev, asked.unwrap_or(&ORCH))?,
-        brand: asked,
-        watch_history: shared.watch_history,
-        watch_history_memory: shared.watch_history_memory,
-        watch_history_disk: shared.watch_history_disk,
-        state_quota: shared.state_quota,
         space,
-        event_ttl: shared.event_ttl,
-        controllers: shared.controllers.clone(),
-        signer: super::signing::signer(&shared.signing, &layout)?,
-        features: features(shared),
-        flow: super::flow::options(shared),
-        audit: Audit::plan(&shared.audit)?,
-        connector: super::connect::connector(&shared.connect)?,
-    })
+        strictness: Strictness::Dev,
+    };
+    resolved.plan(shared)
 }
 
 /// Path of the client configuration in `data_dir`.

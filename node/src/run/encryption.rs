@@ -13,6 +13,8 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
+use orch_api::http::Api as ResourceApi;
+use orch_raft::Store;
 use orch_raft::disk::rocks::RocksDisk;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,7 +28,7 @@ use crate::encryption::{Keyring, Reload, Rewriter, View};
 use crate::report::Causes;
 
 /// Name of the health check of KMS plugins: the reference's.
-pub(super) const KMS_CHECK: &str = "kms-providers";
+const KMS_CHECK: &str = "kms-providers";
 
 /// Interval of looks at the file. The reference looks every minute; SIGHUP looks at once.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -47,6 +49,21 @@ pub(super) fn keys(arguments: &EncryptionArgs) -> Result<Option<Arc<Keyring>>, R
     let loaded = Keyring::load(path);
     let loaded = loaded.map_err(|source| RunError::Encryption { path: path.clone(), source })?;
     Ok(Some(Arc::new(loaded)))
+}
+
+/// `api` with the health check of KMS plugins where `keys` have some or, as in the reference, may get some by a reload.
+pub(crate) fn with_kms_check<S: Store>(
+    api: ResourceApi<S>,
+    keys: Option<&Arc<Keyring>>,
+    reloads_keys: bool,
+) -> ResourceApi<S> {
+    match keys.filter(|keys| keys.has_plugins() || reloads_keys) {
+        Some(keys) => {
+            let keys = Arc::clone(keys);
+            api.with_check(KMS_CHECK, move || keys.plugins_are_healthy())
+        }
+        None => api,
+    }
 }
 
 /// Starts the task that takes up a changed configuration, until `stop`.

@@ -25,7 +25,6 @@ mod identity;
 mod lifetime;
 mod occupancy;
 mod plan;
-mod root_ca;
 mod serve;
 mod service_accounts;
 mod signals;
@@ -38,6 +37,8 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+#[cfg(test)]
+pub(crate) use encryption::with_kms_check;
 pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;

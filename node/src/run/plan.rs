@@ -13,6 +13,7 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_api::signing::CertificateSigner;
 use orch_proto::Brand;
+use orch_proto::brand::ORCH;
 use orch_raft::member::SpaceOptions;
 
 use super::audit::Audit;
@@ -20,6 +21,9 @@ use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
 use super::service_accounts::ServiceAccountPlan;
+use super::{admission, authentication, authorization, encryption, service_accounts};
+use crate::access::authorization::Strictness;
+use crate::certs::Layout;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
 use crate::tls::TlsFiles;
@@ -110,6 +114,79 @@ impl Plan {
     }
 }
 
+/// What `orch dev` and `orch serve` resolve each in its own way. The rest of a plan is the same for both.
+pub(super) struct Resolved {
+    pub(super) kind: Kind,
+    pub(super) data_dir: PathBuf,
+    pub(super) name: String,
+    pub(super) secure: SocketAddr,
+    pub(super) advertise: String,
+    pub(super) peer_listen: Option<String>,
+    pub(super) peer_advertise: String,
+    pub(super) peer_flag: &'static str,
+    pub(super) founders: Vec<ClusterMember>,
+    pub(super) join: Option<String>,
+    /// The certificate directory, which has the files of `name`.
+    pub(super) layout: Layout,
+    pub(super) tokens: TokenTable,
+    pub(super) space: SpaceOptions,
+    pub(super) strictness: Strictness,
+}
+
+impl Resolved {
+    /// The plan with the flags that both kinds of nodes share. Reads the files that they name, and writes nothing.
+    pub(super) fn plan(self, shared: &SharedArgs) -> Result<Plan, RunError> {
+        let (layout, asked) = (self.layout, shared.brand.map(|brand| brand.0));
+        let brand = asked.unwrap_or(&ORCH);
+        let files = layout.member(&self.name);
+        let own = (files.server_certificate, files.server_key);
+        let authority = layout.authority_certificate();
+        let accounts = service_accounts::plan(&shared.service_accounts, layout.token_key(), &authority)?;
+        Ok(Plan {
+            kind: self.kind,
+            data_dir: self.data_dir,
+            name: self.name,
+            secure: self.secure,
+            advertise: self.advertise,
+            peer_listen: self.peer_listen,
+            peer_advertise: self.peer_advertise,
+            peer_flag: self.peer_flag,
+            founders: self.founders,
+            join: self.join,
+            tls: tls_files(shared, own, authority)?,
+            peer_tls: PeerFiles {
+                authority: layout.peer_authority_certificate(),
+                certificate: files.peer_certificate,
+                key: files.peer_key,
+                revocations: shared.revocation.peer_crl_file.clone(),
+            },
+            tokens: self.tokens,
+            keys: encryption::keys(&shared.encryption)?,
+            reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+            token_file: shared.token_auth_file.clone(),
+            front_proxy: shared.front_proxy.clone(),
+            service_accounts: accounts,
+            admission: admission::plan(&shared.admission)?,
+            anonymous: shared.anonymous(),
+            authentication: authentication::plan(shared, brand)?,
+            authorization: authorization::plan(&shared.authorization, self.strictness, brand)?,
+            brand: asked,
+            watch_history: shared.watch_history,
+            watch_history_memory: shared.watch_history_memory,
+            watch_history_disk: shared.watch_history_disk,
+            state_quota: shared.state_quota,
+            space: self.space,
+            event_ttl: shared.event_ttl,
+            controllers: shared.controllers.clone(),
+            signer: super::signing::signer(&shared.signing, &layout)?,
+            features: features(shared),
+            flow: super::flow::options(shared),
+            audit: Audit::plan(&shared.audit)?,
+            connector: super::connect::connector(&shared.connect)?,
+        })
+    }
+}
+
 /// Kind of node, with the listeners that only it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -155,7 +232,7 @@ pub(super) fn read_tokens(path: &Path) -> Result<TokenTable, RunError> {
 }
 
 /// The feature gates of `--feature-gates`. The flag's parser has refused unknown names.
-pub(super) fn features(shared: &SharedArgs) -> Features {
+fn features(shared: &SharedArgs) -> Features {
     let mut features = Features::default();
     for (name, &on) in &shared.feature_gates.0 {
         let is_known = features.set(name, on);
@@ -166,11 +243,7 @@ pub(super) fn features(shared: &SharedArgs) -> Features {
 
 /// The files of the API port: certificate and key from the flags, or else the node's `own`, which `authority` has
 /// signed.
-pub(super) fn tls_files(
-    shared: &SharedArgs,
-    own: (PathBuf, PathBuf),
-    authority: PathBuf,
-) -> Result<TlsFiles, RunError> {
+fn tls_files(shared: &SharedArgs, own: (PathBuf, PathBuf), authority: PathBuf) -> Result<TlsFiles, RunError> {
     let (certificate, key, server_authority) = match (&shared.tls_cert_file, &shared.tls_private_key_file) {
         (Some(certificate), Some(key)) => (certificate.clone(), key.clone(), None),
         (None, None) => (own.0, own.1, Some(authority.clone())),

@@ -3,15 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use orch_proto::brand::ORCH;
-
-use super::audit::Audit;
 use super::brand::brand_of_data;
+use super::capacity;
 use super::error::RunError;
-use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
-use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use super::plan::{Kind, Plan, Resolved, host_of, host_port, tokens};
 use crate::access::authorization::Strictness;
-use crate::certs::{Layout, MemberFiles};
+use crate::certs::Layout;
 use crate::cli::{ClusterMember, ServeArgs};
 
 /// Default of `--data-dir`.
@@ -23,61 +20,29 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     let certs = arguments.certs_dir.as_ref();
     let certs = certs.ok_or_else(|| missing("certs-dir", "the directory made by `orch certs init`"))?;
     let peers = peers(arguments, &name)?;
-    let (layout, files) = member_files(certs, &name)?;
-    let own = (files.server_certificate, files.server_key);
-    let tls = tls_files(shared, own, layout.authority_certificate())?;
+    let layout = certificate_directory(certs, &name)?;
     let bind = shared.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let advertise = arguments.advertise_address.clone();
     let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
     let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
-    let asked = shared.brand.map(|brand| brand.0);
-    brand_of_data(&data_dir, asked)?;
-    Ok(Plan {
+    brand_of_data(&data_dir, shared.brand.map(|brand| brand.0))?;
+    let resolved = Resolved {
         kind: Kind::Serve,
         data_dir,
+        name,
         secure: SocketAddr::new(bind, shared.secure_port),
         advertise: advertise.unwrap_or_else(|| host_of(&peers.advertise).to_owned()),
-        name,
         peer_listen: Some(peers.listen),
         peer_advertise: peers.advertise,
         peer_flag: "peer-address",
         founders: peers.founders,
         join: arguments.join.clone(),
-        tls,
-        peer_tls: PeerFiles {
-            authority: layout.peer_authority_certificate(),
-            certificate: files.peer_certificate,
-            key: files.peer_key,
-            revocations: shared.revocation.peer_crl_file.clone(),
-        },
+        layout,
         tokens: tokens(shared)?,
-        keys: encryption::keys(&shared.encryption)?,
-        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
-        token_file: shared.token_auth_file.clone(),
-        front_proxy: shared.front_proxy.clone(),
-        service_accounts: service_accounts::plan(
-            &shared.service_accounts,
-            layout.token_key(),
-            &layout.authority_certificate(),
-        )?,
-        admission: admission::plan(&shared.admission)?,
-        anonymous: shared.anonymous(),
-        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
-        authorization: authorization::plan(&shared.authorization, Strictness::Serve, asked.unwrap_or(&ORCH))?,
-        brand: asked,
-        watch_history: shared.watch_history,
-        watch_history_memory: shared.watch_history_memory,
-        watch_history_disk: shared.watch_history_disk,
-        state_quota: shared.state_quota,
         space,
-        event_ttl: shared.event_ttl,
-        controllers: shared.controllers.clone(),
-        signer: super::signing::signer(&shared.signing, &layout)?,
-        features: features(shared),
-        flow: super::flow::options(shared),
-        audit: Audit::plan(&shared.audit)?,
-        connector: super::connect::connector(&shared.connect)?,
-    })
+        strictness: Strictness::Serve,
+    };
+    resolved.plan(shared)
 }
 
 /// Peer addresses of this member and of the founders.
@@ -125,10 +90,9 @@ fn advertised(arguments: &ServeArgs, listen: &str) -> Result<String, RunError> {
     Ok(host_port(host, port))
 }
 
-/// The files of this member. Checks that the directory, and the member in it, exist.
-fn member_files(certs: &std::path::Path, name: &str) -> Result<(Layout, MemberFiles), RunError> {
+/// The certificate directory. Checks that it, and the member in it, exist.
+fn certificate_directory(certs: &std::path::Path, name: &str) -> Result<Layout, RunError> {
     let layout = Layout::new(certs);
-    let files = layout.member(name);
     if !certs.is_dir() {
         return Err(RunError::Flags(format!("--certs-dir: there is no directory {}", certs.display())));
     }
@@ -136,7 +100,7 @@ fn member_files(certs: &std::path::Path, name: &str) -> Result<(Layout, MemberFi
         let reason = format!("--certs-dir: {} holds no member {name}", layout.members().display());
         return Err(RunError::Flags(reason));
     }
-    Ok((layout, files))
+    Ok(layout)
 }
 
 fn missing(flag: &str, what: &str) -> RunError {

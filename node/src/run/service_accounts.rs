@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use orch_api::authn::service_account::{KEYS_PATH, Keys, ServiceAccounts, Settings};
 use orch_proto::Brand;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
@@ -38,10 +41,10 @@ pub struct ServiceAccountPlan {
     pub extends_mounted: bool,
     /// Whether bootstrap tokens are accepted.
     pub accepts_bootstrap_tokens: bool,
-    /// File of the authority of the servers' certificates, which pods get.
-    pub root_ca_file: PathBuf,
-    /// The file, as first read.
+    /// Authority of the servers' certificates, PEM, that pods get, as first read.
     pub root_ca: String,
+    /// The file that it is read from.
+    pub root_ca_file: PathBuf,
 }
 
 /// Checks the flags and reads the keys. `own` is the signing key, and `authority` the authority of the servers, of the
@@ -70,8 +73,8 @@ pub(super) fn plan(
         // Directories made by earlier versions may lack it.
         None => Some(own).filter(|path| path.exists()),
     };
+    let root_ca_file = arguments.root_ca_file.clone().unwrap_or_else(|| authority.to_owned());
     let files = KeyFiles { signing, verifying: arguments.service_account_key_file.clone() };
-    let root_ca_file = arguments.root_ca_file.as_deref().unwrap_or(authority).to_owned();
     let audiences = match arguments.api_audiences.is_empty() {
         true => issuers.iter().take(1).cloned().collect(),
         false => arguments.api_audiences.clone(),
@@ -85,17 +88,21 @@ pub(super) fn plan(
         life_s_max: life_s_max(arguments.service_account_max_token_expiration)?,
         extends_mounted: arguments.service_account_extend_token_expiration,
         accepts_bootstrap_tokens: arguments.enable_bootstrap_token_auth,
-        root_ca: root_ca(&root_ca_file)?,
+        root_ca: read_root_ca(&root_ca_file)?,
         root_ca_file,
     })
 }
 
-fn root_ca(path: &Path) -> Result<String, RunError> {
-    std::fs::read_to_string(path).map_err(|source| RunError::File {
-        flag: "root-ca-file",
-        path: path.to_owned(),
-        source,
-    })
+/// Reads the authority of the servers. A file without a certificate is refused: it may be half written.
+fn read_root_ca(path: &Path) -> Result<String, RunError> {
+    let unreadable = |source| RunError::File { flag: "root-ca-file", path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let mut found = CertificateDer::pem_slice_iter(text.as_bytes()).peekable();
+    if found.peek().is_none() || !found.all(|certificate| certificate.is_ok()) {
+        let path = path.display().to_string();
+        return Err(flag("root-ca-file", &path, "no file of certificates"));
+    }
+    Ok(text)
 }
 
 fn life_s_max(life: Duration) -> Result<Option<u64>, RunError> {
@@ -140,6 +147,31 @@ impl ServiceAccountPlan {
         }
         follow(self.files.clone(), accounts.clone(), stopped);
         accounts
+    }
+}
+
+impl ServiceAccountPlan {
+    /// The authority of the servers, read again when its file changes, until `stopped`: authorities are replaced while
+    /// nodes run.
+    pub(super) fn follow_root_ca(&self, stopped: CancellationToken) -> watch::Receiver<String> {
+        let (sender, receiver) = watch::channel(self.root_ca.clone());
+        let path = self.root_ca_file.clone();
+        let files = vec![path.clone()];
+        let reload = move || -> Result<(), RunError> {
+            let found = read_root_ca(&path)?;
+            sender.send_if_modified(|known| {
+                let is_new = *known != found;
+                *known = found;
+                is_new
+            });
+            Ok(())
+        };
+        tokio::spawn(async move {
+            if let Err(error) = tls::follow("authority of the servers", files, reload, stopped).await {
+                tracing::warn!(%error, "a changed authority of the servers is not published by itself");
+            }
+        });
+        receiver
     }
 }
 

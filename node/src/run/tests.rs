@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::certs;
 use crate::cli::{Cli, Command, parse};
@@ -291,6 +293,7 @@ fn flags_of_tokens_and_plugins_are_checked() {
         ("--service-account-max-token-expiration 30m", "--service-account-max-token-expiration"),
         ("--service-account-key-file /nonesuch", "cannot read /nonesuch"),
         ("--root-ca-file /nonesuch", "--root-ca-file"),
+        ("--root-ca-file /dev/null", "--root-ca-file: \"/dev/null\" is no file of certificates"),
         ("--disable-admission-plugins Nonesuch", "there is no admission plugin \"Nonesuch\""),
     ] {
         refused(plan(flags), expected);
@@ -333,4 +336,35 @@ fn configurations_of_access_are_checked_before_anything_is_opened() {
         )),
         "a member of a cluster never allows every request",
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_authority_of_the_servers_is_published_and_a_broken_file_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let planned = |name: &str| {
+        let data = directory.path().join(name);
+        dev(&format!("--data-dir {} --secure-port 0", data.display())).unwrap().service_accounts
+    };
+    let (own, other) = (planned("own"), planned("other"));
+    let path = own.root_ca_file.clone();
+    let write = |text: &str, second: u64| {
+        std::fs::write(&path, text).unwrap();
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        // Virtual time passes without the clock of the disk.
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(second)).unwrap();
+    };
+    let mut authority = own.follow_root_ca(CancellationToken::new());
+    assert_eq!(*authority.borrow_and_update(), own.root_ca);
+    let minute = || tokio::time::sleep(std::time::Duration::from_secs(60));
+    minute().await;
+    let both = format!("{}{}", own.root_ca, other.root_ca);
+    write(&both, 1);
+    minute().await;
+    assert_eq!(*authority.borrow_and_update(), both, "two authorities, side by side");
+    write("-----BEGIN CERTIFICATE-----\nAAAA", 2);
+    minute().await;
+    assert!(!authority.has_changed().unwrap(), "a half-written file");
+    write(&other.root_ca, 3);
+    minute().await;
+    assert_eq!(*authority.borrow_and_update(), other.root_ca);
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use metrics::counter;
 use orch_api::authn::{ClientCertificate, GROUP_MASTERS, Peer, USER_ADMIN};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -100,8 +101,11 @@ pub(super) async fn serve_tls<S: Answers>(
         shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
         () = terms.place.evicted() => return Err(ConnectionError::Evicted),
     };
-    let stream =
-        stream.map_err(|_| ConnectionError::HandshakeTimeout)?.map_err(ConnectionError::Handshake)?;
+    let stream = match stream {
+        Ok(stream) => stream.map_err(ConnectionError::Handshake),
+        Err(_) => Err(ConnectionError::HandshakeTimeout),
+    };
+    let stream = stream.inspect_err(|_| counter!("apiserver_tls_handshake_errors_total").increment(1))?;
     let session = stream.get_ref().1;
     let version = if session.alpn_protocol() == Some(b"h2") { Version::Two } else { Version::One };
     let identified = settings.clients.identify(session.peer_certificates(), SystemTime::now());

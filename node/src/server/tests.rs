@@ -2,6 +2,7 @@
 
 mod identity;
 mod pace;
+mod panics;
 mod smuggling;
 mod strangers;
 
@@ -39,7 +40,7 @@ struct Meeting {
     go_on: tokio::sync::Notify,
 }
 
-/// Answers with the connection's identity. `/slow` waits for the test; `/endless` and `/watch` never end;
+/// Answers with the connection's identity. `/slow` waits for the test; `/panic` breaks; `/endless` and `/watch` never end;
 /// `/watch-of-much` sends initial events for ever. The header `user` authenticates a request as that user.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
@@ -58,6 +59,10 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
                     response.extensions_mut().insert(WatchResponse { initial_events });
                 }
                 return Ok(response);
+            }
+            if request.uri().path() == "/panic" {
+                assert!(request.headers().contains_key("authorization"), "the handler holds a token");
+                panic!("the handler broke");
             }
             if request.uri().path() == "/slow" {
                 meeting.arrived.notify_one();

@@ -81,7 +81,7 @@ impl Seen {
 fn absent(resource: &str, name: &str) -> TokenFault {
     match resource {
         ACCOUNTS => TokenFault::Object(format!("{resource} {} not found", quoted(name))),
-        _ => TokenFault::Invalidated,
+        _ => TokenFault::Unbound,
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod token;
+mod uses;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -127,6 +128,7 @@ impl ServiceAccounts {
         let (meant, wanted) = (&found.claims.audiences, &self.settings.audiences);
         // few: the audiences of this server.
         if meant.iter().any(|audience| wanted.contains(audience)) {
+            uses::count(&found.claims, now);
             return Ok(Some(found.user.clone()));
         }
         Err(TokenFault::audience(meant, wanted))

@@ -86,12 +86,30 @@ pub enum TokenFault {
     /// Its account is gone, or an object is another of the same name, as the message tells.
     #[error("{0}")]
     Object(String),
-    /// The object that it is bound to is gone, or an object has been deleted for a while.
+    /// The object that it is bound to is gone.
+    #[error("service account token has been invalidated")]
+    Unbound,
+    /// An object has been deleted for a while, or cannot be read.
     #[error("service account token has been invalidated")]
     Invalidated,
 }
 
 impl TokenFault {
+    /// Whether the signature and the claims are good, and an object is missing or another: a member that has not applied
+    /// the newest writes may lack the object.
+    pub fn is_of_an_object(&self) -> bool {
+        match self {
+            TokenFault::Object(_) | TokenFault::Unbound => true,
+            TokenFault::Malformed
+            | TokenFault::Signature
+            | TokenFault::Claim(_)
+            | TokenFault::Expired
+            | TokenFault::NotYet
+            | TokenFault::Audience { .. }
+            | TokenFault::Invalidated => false,
+        }
+    }
+
     /// The fault of a token for `found` where `wanted` is asked for.
     pub fn audience(found: &[String], wanted: &[String]) -> TokenFault {
         TokenFault::Audience { found: shown(found), wanted: shown(wanted) }

@@ -65,7 +65,7 @@ fn what_leaves_the_queue_is_not_dispatched() {
     set.leave(2, first);
     assert_eq!(set.take_dispatched().collect::<Vec<_>>(), [next]);
     set.leave(3, next);
-    assert_eq!((set.counts(), set.seats_in_use(), set.view()), ((0, 0), 0, vec![]));
+    assert_eq!((set.totals(), set.view()), (Totals::default(), vec![]));
 }
 
 #[test]
@@ -186,7 +186,7 @@ proptest! {
                 0 | 1 => match set.arrive(now, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15), seats) {
                     Arrival::Dispatched(ticket) => executing.push(ticket),
                     Arrival::Queued(ticket) => waiting.push(ticket),
-                    Arrival::QueueFull => prop_assert!(set.counts().0 >= 5, "no queue is full"),
+                    Arrival::QueueFull => prop_assert!(set.totals().waiting >= 5, "no queue is full"),
                     Arrival::ConcurrencyLimit => prop_assert!(false, "there are queues"),
                 },
                 2 => if let Some(ticket) = executing.pop() { set.leave(now, ticket) },
@@ -198,13 +198,14 @@ proptest! {
                 executing.push(waiting.remove(at.unwrap()));
             }
             prop_assert!(set.view().iter().all(|queue| queue.waiting.len() <= 5), "a queue is too long");
-            let (waits, executes) = set.counts();
-            prop_assert_eq!((waits as usize, executes as usize), (waiting.len(), executing.len()));
+            let totals = set.totals();
+            let counts = (totals.waiting as usize, totals.executing as usize);
+            prop_assert_eq!(counts, (waiting.len(), executing.len()));
             let in_use: u32 = executing.iter().map(|ticket| set.seats_of(*ticket)).sum();
-            prop_assert_eq!(in_use, set.seats_in_use());
+            prop_assert_eq!(in_use, totals.seats_in_use);
             prop_assert!(in_use <= seats_max || executing.len() == 1);
-            let next = set.turns.first().map(|(_, _, index)| set.queues[index].waiting[0]);
-            prop_assert_eq!(next.is_some(), waits > 0);
+            let next = set.queues.next_in_turn().map(|(_, ticket)| ticket);
+            prop_assert_eq!(next.is_some(), totals.waiting > 0);
             prop_assert!(next.is_none_or(|ticket| !set.fits(set.seats_of(ticket))), "it fits and waits");
         }
     }

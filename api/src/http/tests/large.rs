@@ -61,6 +61,7 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
             below: server.store.clone(),
             leads: Arc::new(AtomicBool::new(true)),
             fate: ProposalOutcome::Silence,
+            lag: Arc::default(),
         };
         let router = server.api_over(store).router();
         // As many requests as the pool takes wait for the outcome of their proposals.

@@ -8,6 +8,7 @@ mod described;
 mod dry_runs;
 mod flow;
 mod gone;
+mod health;
 mod large;
 mod matrix;
 mod passing;

@@ -1,10 +1,12 @@
 //! Service account tokens over HTTP: requested, used, limited, and ended with the objects that they are bound to.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use http::Method;
 use orch_proto::brand::ORCH;
+use orch_raft::Store;
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -19,6 +21,7 @@ use crate::http::Api;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
+use crate::testing::{Lag, ProposalOutcome, ScriptedStore};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/ns/serviceaccounts";
 
@@ -37,18 +40,28 @@ impl Server {
         let mut settings = accounts(elliptic()).settings().clone();
         change(&mut settings);
         let tokens = ServiceAccounts::new(&ORCH, settings, Keys::new(Some(elliptic()), Vec::new()));
-        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused)
-            .with(Box::new(BootstrapTokens::new(&ORCH)));
-        let gate = Gate::with_service_accounts(&ORCH, authenticator, Arc::new(tokens));
-        let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
-        let features = Features::default();
-        let pipeline =
-            Pipeline::new(server.store.clone(), registry, key, server.clock.clone(), features, gate);
-        let api = Api::new(Arc::new(pipeline), server.stopping.clone());
-        let router = api.audited_by(auditor).router();
-        let server = Server { router, ..server };
+        let server = server.with_tokens_over(server.store.clone(), &Arc::new(tokens), auditor);
         server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
         server
+    }
+
+    /// A member over `store` of the same cluster, with these tokens and with bootstrap tokens.
+    fn with_tokens_over<S: Store>(
+        &self,
+        store: S,
+        tokens: &Arc<ServiceAccounts>,
+        auditor: Option<Arc<Auditor>>,
+    ) -> Server {
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused)
+            .with(Box::new(BootstrapTokens::new(&ORCH)));
+        let gate = Gate::with_service_accounts(&ORCH, authenticator, tokens.clone());
+        let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
+        let features = Features::default();
+        let pipeline = Pipeline::new(store, registry, key, self.clock.clone(), features, gate);
+        let api = Api::new(Arc::new(pipeline), self.stopping.clone());
+        let router = api.audited_by(auditor).router();
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        Server { router, store, clock, stopping: self.stopping.clone(), peer: self.peer.clone() }
     }
 
     pub(super) async fn request_token(&self, spec: Value) -> Answered {
@@ -208,4 +221,89 @@ async fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
         let error = status["error"].as_str().unwrap_or_default();
         assert_eq!(error.contains("[invalid bearer token, token audiences"), expected.is_null(), "{status}");
     }
+}
+
+/// Two members of a cluster: one has applied everything, the other what `lag` says.
+async fn leader_and_laggard() -> (Server, Server, Arc<Lag>) {
+    let (server, lag) = (Server::new().await, Arc::new(Lag::default()));
+    let tokens = Arc::new(accounts(elliptic()));
+    let store = ScriptedStore {
+        below: server.store.clone(),
+        leads: Arc::new(AtomicBool::new(false)),
+        fate: ProposalOutcome::Applied,
+        lag: lag.clone(),
+    };
+    let laggard = server.with_tokens_over(store, &tokens, None);
+    (server.with_tokens_over(server.store.clone(), &tokens, None), laggard, lag)
+}
+
+const SYSTEM_SECRETS: &str = "/api/v1/namespaces/orch-system/secrets";
+const BOOTSTRAP_TOKEN: &str = "abcdef.0123456789abcdef";
+
+fn bootstrap_secret() -> Value {
+    let data = json!({
+        "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+    });
+    json!({"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.orch.io/token", "stringData": data})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_good_on_a_member_that_has_not_applied_its_making() {
+    let (leader, laggard, lag) = leader_and_laggard().await;
+    leader.create("/api/v1/namespaces", json!({"metadata": {"name": "orch-system"}})).await;
+    let before = leader.store.state();
+    let fall_behind = || *lag.behind.lock() = Some(before.clone());
+    leader.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    leader.create(SYSTEM_SECRETS, bootstrap_secret()).await;
+    let token = token_in(&leader.request_token(json!({})).await);
+    fall_behind();
+    assert_eq!(laggard.holder(&token).await, Ok("system:serviceaccount:ns:robot".to_owned()));
+    fall_behind();
+    assert_eq!(laggard.holder(BOOTSTRAP_TOKEN).await, Ok("system:bootstrap:abcdef".to_owned()));
+    fall_behind();
+    let review = json!({"spec": {"token": token.as_str()}});
+    let reviewed = laggard.create("/apis/authentication.orch.io/v1/tokenreviews", review).await;
+    assert_eq!(reviewed["status"]["authenticated"], true, "{reviewed}");
+    assert_eq!(lag.barriers.load(Ordering::Relaxed), 3, "one each");
+    leader.delete(&format!("{ACCOUNTS}/robot")).await;
+    leader.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    let token = token_in(&leader.request_token(json!({})).await);
+    fall_behind();
+    assert!(laggard.holder(&token).await.is_ok(), "another account of the same name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_cost_no_read_barrier() {
+    let (leader, laggard, lag) = leader_and_laggard().await;
+    leader.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    let token = token_in(&leader.request_token(json!({})).await);
+    let foreign = token_in(&leader.request_token(json!({"audiences": ["others"]})).await);
+    leader.delete(&format!("{ACCOUNTS}/robot")).await;
+    let (message, _) = token.rsplit_once('.').unwrap();
+    let (head, _) = token.split_once('.').unwrap();
+    let barriers = || lag.barriers.load(Ordering::Relaxed);
+    for junk in [
+        format!("{message}.{}", "A".repeat(86)),
+        format!("{message}."),
+        format!("{head}.e30.AAAA"),
+        "junk".to_owned(),
+        "abcdef.0123456789abcdeF".to_owned(),
+        "a.b.c".to_owned(),
+    ] {
+        assert_eq!(laggard.holder(&junk).await, Err(401), "{junk}");
+        assert_eq!(barriers(), 0, "{junk}");
+    }
+    assert_eq!(laggard.holder(&token).await, Err(401), "its account is gone");
+    assert_eq!(barriers(), 1, "which a newer state might have said otherwise");
+    assert_eq!(laggard.holder(&foreign).await, Err(401));
+    for round in 0..100 {
+        assert_eq!(laggard.holder(&format!("ab{round:04}.0123456789abcdef")).await, Err(401));
+    }
+    let before = barriers();
+    assert!(before <= 3, "one for all that have the form of a bootstrap token: {before}");
+    laggard.clock.micros.fetch_add(100_000, Ordering::Relaxed);
+    for round in 0..100 {
+        assert_eq!(laggard.holder(&format!("ab{round:04}.0123456789abcdef")).await, Err(401));
+    }
+    assert_eq!(barriers(), before + 1, "one in a tenth of a second");
 }

@@ -19,7 +19,12 @@ async fn answered(
     path: &str,
     body: &str,
 ) -> (StatusCode, Option<String>, Value) {
-    let store = ScriptedStore { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate };
+    let store = ScriptedStore {
+        below: server.store.clone(),
+        leads: Arc::new(AtomicBool::new(true)),
+        fate,
+        lag: Arc::default(),
+    };
     let router = server.api_over(store).router();
     let request = Request::builder().method(&method).uri(path);
     let request = if method == Method::PATCH {

@@ -4,9 +4,8 @@ use orch_schema::budget::Numbered;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::{CATCH_ALL, EXEMPT, prepare_update, validate_status};
-use crate::Action;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use super::{CATCH_ALL, EXEMPT, prepare_update, validate_create, validate_update};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::names::{dns1123_label, dns1123_subdomain};
 use crate::validate::tree::{Tree, existing_mut, same, set_default_int, shown};
@@ -77,18 +76,11 @@ impl Strategy for FlowSchema {
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate(new));
-        errors
+        validate_create(context, new, validate_spec)
     }
 
     fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
-        if context.action == Action::Status {
-            return validate_status(new.at("status"), &Path::new("status"));
-        }
-        let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
-        errors.extend(validate(new));
-        errors
+        validate_update(context, new, validate_spec)
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -111,19 +103,17 @@ impl Strategy for FlowSchema {
     }
 }
 
-fn validate(schema: &Value) -> FieldErrors {
-    let (spec, path) = (schema.at("spec"), Path::new("spec"));
-    let name = schema.at("metadata").text("name");
-    let mut errors = validate_spec(name, spec, &path);
+/// Rules for the spec of the schema `name`, and its fixed value where it has one.
+fn validate_spec(name: &str, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_fields(name, spec, path);
     if mandatory_flow_schema(name).is_some_and(|fixed| !same(spec, &fixed)) {
         let detail = format!("spec of '{name}' must equal the fixed value");
-        errors.push(FieldError::invalid(path, &shown(spec), &detail));
+        errors.push(FieldError::invalid(path.clone(), &shown(spec), &detail));
     }
-    errors.extend(validate_status(schema.at("status"), &Path::new("status")));
     errors
 }
 
-fn validate_spec(name: &str, spec: &Value, path: &Path) -> FieldErrors {
+fn validate_fields(name: &str, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let precedence = spec.int("matchingPrecedence").unwrap_or(0);
     let mut misplaced = |detail: &str| {
@@ -322,6 +312,7 @@ fn has_all(values: &[Value]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Action;
     use crate::kinds::testing::{check_create, check_hostile, created, updated};
 
     fn schema(name: &str, spec: Value) -> Value {

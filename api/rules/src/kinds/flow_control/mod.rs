@@ -13,7 +13,7 @@ use orch_schema::value::Value;
 pub use self::flow_schema::{FlowSchema, mandatory_flow_schema};
 pub use self::priority_level::{PriorityLevelConfiguration, mandatory_priority_level};
 use crate::Action;
-use crate::kinds::{Context, object_meta};
+use crate::kinds::{Context, NameRule, object_meta};
 use crate::validate::tree::{Tree, carry, child_mut};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
@@ -34,6 +34,32 @@ fn prepare_update(context: &Context<'_>, old: &Value, new: &mut Value) {
         }
     }
     object_meta::update_spec_or_status(context, old, new);
+}
+
+/// Rules for the spec of the object of a name, at a path.
+type SpecRules = fn(name: &str, spec: &Value, path: &Path) -> FieldErrors;
+
+/// Rules for a new object whose spec follows `rules`.
+fn validate_create(context: &Context<'_>, new: &Value, rules: SpecRules) -> FieldErrors {
+    let mut errors = object_meta::on_create(context, new);
+    errors.extend(validate_whole(new, rules));
+    errors
+}
+
+/// Rules for an update: of a write of the status, for the status alone.
+fn validate_update(context: &Context<'_>, new: &Value, rules: SpecRules) -> FieldErrors {
+    if context.action == Action::Status {
+        return validate_status(new.at("status"), &Path::new("status"));
+    }
+    let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
+    errors.extend(validate_whole(new, rules));
+    errors
+}
+
+fn validate_whole(new: &Value, rules: SpecRules) -> FieldErrors {
+    let mut errors = rules(new.at("metadata").text("name"), new.at("spec"), &Path::new("spec"));
+    errors.extend(validate_status(new.at("status"), &Path::new("status")));
+    errors
 }
 
 /// Rules for the conditions in a status.

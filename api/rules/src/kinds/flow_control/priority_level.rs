@@ -3,9 +3,8 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::{CATCH_ALL, EXEMPT, prepare_update, validate_status};
-use crate::Action;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use super::{CATCH_ALL, EXEMPT, prepare_update, validate_create, validate_update};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, existing_mut, same, set, set_default, set_default_int, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
@@ -70,18 +69,11 @@ impl Strategy for PriorityLevelConfiguration {
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate(new));
-        errors
+        validate_create(context, new, validate_spec)
     }
 
     fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
-        if context.action == Action::Status {
-            return validate_status(new.at("status"), &Path::new("status"));
-        }
-        let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
-        errors.extend(validate(new));
-        errors
+        validate_update(context, new, validate_spec)
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -103,12 +95,10 @@ impl Strategy for PriorityLevelConfiguration {
     }
 }
 
-fn validate(level: &Value) -> FieldErrors {
-    let (spec, path) = (level.at("spec"), Path::new("spec"));
-    let name = level.at("metadata").text("name");
-    let mut errors = validate_spec(name, spec, &path);
-    errors.extend(validate_fixed(name, spec, path));
-    errors.extend(validate_status(level.at("status"), &Path::new("status")));
+/// Rules for the spec of the level `name`, and its fixed value where it has one.
+fn validate_spec(name: &str, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_fields(name, spec, path);
+    errors.extend(validate_fixed(name, spec, path.clone()));
     errors
 }
 
@@ -123,7 +113,7 @@ fn validate_fixed(name: &str, spec: &Value, path: Path) -> Option<FieldError> {
     (!same(spec, &fixed)).then(|| FieldError::invalid(path, &shown(spec), &detail))
 }
 
-fn validate_spec(name: &str, spec: &Value, path: &Path) -> FieldErrors {
+fn validate_fields(name: &str, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (kind, limited, exempt) = (spec.text("type"), spec.at("limited"), spec.at("exempt"));
     if (name == EXEMPT) != (kind == "Exempt") {

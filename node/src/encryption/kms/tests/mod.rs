@@ -10,17 +10,32 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::body::Body;
 use bytes::Bytes;
+use http::Request;
+use orch_api::ambient::SystemAmbient;
+use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use orch_api::gate::Gate;
+use orch_api::http::Api;
+use orch_api::paging::TokenKey;
+use orch_api::pipeline::{Features, Pipeline};
+use orch_api::registry::Registry;
+use orch_proto::brand::ORCH;
 use orch_proto::kms::v2::EncryptResponse;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::{DataDirectory, OpenError, RocksDisk};
 use orch_raft::disk::{Disk, StateBatch, StateWrite};
+use orch_raft::memory::MemoryStore;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 use self::pretend::{Behaviour, Pretend, healthy};
 use super::Pace;
 use crate::encryption::{EncryptionError, Keyring, Reload};
 use crate::report::Causes;
+use crate::run::with_kms_check;
 
 /// Longer than anything takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -199,6 +214,43 @@ fn a_running_node_goes_on_without_its_plugin() {
     let plugin = Pretend::start_as(place.path(), behaviour);
     wait_until("a healthy plugin", || keys.plugins_are_healthy());
     assert_eq!(plugin.stop().encrypts, 1, "the data key stays");
+}
+
+/// The code of a health check over HTTP.
+fn check(router: &Router, path: &str) -> u16 {
+    let address = ([127, 0, 0, 1], 1).into();
+    let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
+    let request = Request::builder().uri(path).extension(peer).body(Body::empty()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(router.clone().oneshot(request)).unwrap().status().as_u16()
+}
+
+#[test]
+fn a_failing_plugin_makes_its_node_unready_and_keeps_it_alive() {
+    let place = Place::new();
+    let plugin = Pretend::start(place.path(), "one");
+    let (keys, _disk) = place.open().unwrap();
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    let pipeline = Pipeline::new(
+        MemoryStore::default(),
+        Registry::builtin(&ORCH),
+        TokenKey::new([0; 32]),
+        Arc::new(SystemAmbient),
+        Features::default(),
+        Gate::builtin(&ORCH, authenticator),
+    );
+    let api = Api::new(Arc::new(pipeline), CancellationToken::new());
+    let router = with_kms_check(api, Some(&keys), false).router();
+    let code = |endpoint: &str| check(&router, &format!("/{endpoint}/kms-providers"));
+    wait_until("ready", || code("readyz") == 200);
+    let behaviour = plugin.stop();
+    wait_until("unready", || code("readyz") == 500);
+    assert_eq!((code("healthz"), code("livez")), (500, 404), "a restart mends no plugin");
+    let rest = "exclude=poststarthook/rbac/bootstrap-roles";
+    assert_eq!(check(&router, &format!("/readyz?{rest}")), 500);
+    assert_eq!(check(&router, &format!("/livez?{rest}")), 200);
+    let _plugin = Pretend::start_as(place.path(), behaviour);
+    wait_until("ready again", || check(&router, &format!("/readyz?{rest}")) == 200);
 }
 
 #[test]
