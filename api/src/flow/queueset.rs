@@ -13,9 +13,16 @@
 //! `next_r` is the R at which its next request would begin in that ideal. The request that would end first in the ideal
 //! is dispatched first. When a request begins, its duration is a guess, corrected when it ends.
 //!
+//! Turns are fair among requests that wait, and long lists keep their seats for long: without more, one flow's lists would
+//! hold every seat while a get of another waits for the first of them to end. So a flow's wide requests have a share of
+//! the seats ([`QueueSet::is_within_share`]), and those beyond it let other flows by.
+//!
 //! Invariant: seats in use <= the limit, but for one request alone that is wider than the limit.
-//! Invariant: a request waits only while the next one in turn does not fit into the free seats.
+//! Invariant: a request waits only while the next one in turn, of those within their share, does not fit into the free
+//! seats.
 //! Invariant: `queues` holds exactly the queues with a request; an idle queue has no claim to past R.
+
+use hashbrown::HashMap;
 
 mod queues;
 mod requests;
@@ -35,6 +42,9 @@ use super::usage::{Limits, Totals, Usage};
 /// Most microseconds between two calls, and of one request, that count: the longest deadline. A clock that jumps costs no
 /// queue more than that.
 const SPAN_MAX: u64 = 60_000_000;
+
+/// Fewest seats of a flow's share of wide requests: two long lists, so that small levels go without shares.
+const WIDE_SEATS_MIN: u32 = 20;
 
 /// How a level queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +84,8 @@ pub(super) struct QueueSet {
     seats_max: u32,
     requests: Requests,
     queues: Queues,
+    /// Seats that each flow's wide requests use. Flows without one are absent.
+    wide: HashMap<u64, u32>,
     dispatched: Vec<Ticket>,
     virtual_time: VirtualTime,
     /// Time of the last call.
@@ -91,6 +103,7 @@ impl QueueSet {
             seats_max,
             requests: Requests::default(),
             queues: Queues::default(),
+            wide: HashMap::new(),
             dispatched: Vec::new(),
             virtual_time: VirtualTime::default(),
             last: now,
@@ -126,7 +139,9 @@ impl QueueSet {
             if !self.fits(seats) {
                 return Arrival::ConcurrencyLimit;
             }
-            let request = Request { queue: None, seats, arrival_r, phase: Phase::Executing(now) };
+            let phase = Phase::Executing(now);
+            let request = Request { queue: None, flow: hash, seats, arrival_r, phase };
+            self.count_wide(&request, true);
             self.totals.executing += 1;
             self.totals.seats_in_use += seats;
             return Arrival::Dispatched(self.requests.insert(request));
@@ -137,7 +152,7 @@ impl QueueSet {
         if waiting >= self.shape.queue_length_max && (waiting > 0 || !self.fits(seats)) {
             return Arrival::QueueFull;
         }
-        let request = Request { queue: Some(index), seats, arrival_r, phase: Phase::Waiting };
+        let request = Request { queue: Some(index), flow: hash, seats, arrival_r, phase: Phase::Waiting };
         let ticket = self.requests.insert(request);
         self.queues.enqueue(index, ticket, seats, arrival_r, &self.requests);
         self.totals.waiting += 1;
@@ -160,9 +175,11 @@ impl QueueSet {
     /// A request ends, or stops waiting.
     pub(super) fn leave(&mut self, now: u64, ticket: Ticket) {
         self.advance(now);
-        let Some(Request { queue, seats, phase, .. }) = self.requests.take(ticket) else { return };
+        let Some(request) = self.requests.take(ticket) else { return };
+        let Request { queue, seats, phase, .. } = request;
         match phase {
             Phase::Executing(since) => {
+                self.count_wide(&request, false);
                 self.totals.executing -= 1;
                 self.totals.seats_in_use -= seats;
                 let lasted = i64::try_from(now.saturating_sub(since).min(SPAN_MAX)).unwrap_or(i64::MAX);
@@ -264,13 +281,42 @@ impl QueueSet {
         hand.into_iter().min_by_key(|index| self.queues.load_of(*index)).unwrap_or(0)
     }
 
+    /// Whether `request` may begin beside those of its flow: wide ones use half of the seats together, or one is alone.
+    fn is_within_share(&self, request: &Request) -> bool {
+        let in_use = self.wide.get(&request.flow).copied().unwrap_or(0);
+        let share = (self.seats_max / 2).max(WIDE_SEATS_MIN);
+        !request.is_wide() || in_use == 0 || in_use + request.seats <= share
+    }
+
+    /// Counts a request that begins, or one that ends.
+    fn count_wide(&mut self, request: &Request, begins: bool) {
+        if !request.is_wide() {
+            return;
+        }
+        let seats = self.wide.entry(request.flow).or_insert(0);
+        *seats = if begins { *seats + request.seats } else { seats.saturating_sub(request.seats) };
+        if *seats == 0 {
+            self.wide.remove(&request.flow);
+        }
+    }
+
+    /// The queue whose turn is next, of those whose oldest request is within its flow's share, and that request.
+    fn next_in_turn(&self) -> Option<(u32, Ticket)> {
+        // few: the queues of a level.
+        self.queues.in_turn().find(|(_, ticket)| {
+            self.requests.find(*ticket).is_some_and(|request| self.is_within_share(request))
+        })
+    }
+
     /// Dispatches waiting requests in turn while they fit.
     fn dispatch(&mut self, now: u64) {
-        while let Some((index, ticket)) = self.queues.next_in_turn() {
-            let seats = self.seats_of(ticket);
+        while let Some((index, ticket)) = self.next_in_turn() {
+            let Some(request) = self.requests.find(ticket).copied() else { return };
+            let seats = request.seats;
             if !self.fits(seats) {
                 return;
             }
+            self.count_wide(&request, true);
             self.requests.begin(ticket, now);
             self.queues.begin_oldest(index, seats, &self.requests);
             self.totals.waiting -= 1;

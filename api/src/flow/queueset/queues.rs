@@ -70,10 +70,10 @@ impl Queues {
         self.by_index.get(&index).map_or(0, |queue| queue.seats_waiting + queue.seats_in_use)
     }
 
-    /// The queue whose turn is next, and its oldest request.
-    pub(super) fn next_in_turn(&self) -> Option<(u32, Ticket)> {
-        let &(_, _, index) = self.turns.first()?;
-        Some((index, *self.by_index.get(&index)?.waiting.front()?))
+    /// The queues with a waiting request in the order of their turns, each with its oldest request.
+    pub(super) fn in_turn(&self) -> impl Iterator<Item = (u32, Ticket)> + '_ {
+        let oldest = |index: u32| Some((index, *self.by_index.get(&index)?.waiting.front()?));
+        self.turns.iter().filter_map(move |&(_, _, index)| oldest(index))
     }
 
     /// A request with `seats` waits in the queue, behind the others, at virtual time `r`.

@@ -23,10 +23,19 @@ pub(super) enum Phase {
 pub(super) struct Request {
     /// `None`: the level has no queues.
     pub(super) queue: Option<u32>,
+    /// Hash of its flow.
+    pub(super) flow: u64,
     pub(super) seats: u32,
     /// Virtual time of its arrival.
     pub(super) arrival_r: i64,
     pub(super) phase: Phase,
+}
+
+impl Request {
+    /// Whether it takes more than one seat, as long lists do.
+    pub(super) fn is_wide(&self) -> bool {
+        self.seats > 1
+    }
 }
 
 /// All requests of a level.

@@ -82,6 +82,35 @@ fn more_seats_dispatch_what_waits() {
     assert_eq!(set.take_dispatched().collect::<Vec<_>>(), tickets[3..]);
 }
 
+#[test]
+fn the_lists_of_one_flow_leave_seats_for_others() {
+    let mut set = QueueSet::new(OWN_QUEUES, 48, 0);
+    let lists: Vec<_> = (0..5).map(|_| set.arrive(0, 1, 10)).collect();
+    assert!(matches!(
+        lists[..],
+        [
+            Arrival::Dispatched(_),
+            Arrival::Dispatched(_),
+            Arrival::Queued(_),
+            Arrival::Queued(_),
+            Arrival::Queued(_)
+        ]
+    ));
+    assert!(matches!(set.arrive(1, 2, 10), Arrival::Dispatched(_)), "another flow has a share of its own");
+    assert!(matches!(set.arrive(1, 3, 1), Arrival::Dispatched(_)), "and the next one finds seats");
+    set.leave(2, ticket(lists[0]));
+    assert_eq!(set.take_dispatched().collect::<Vec<_>>(), [ticket(lists[2])]);
+    set.leave(3, ticket(lists[3]));
+    set.leave(4, ticket(lists[1]));
+    assert_eq!(set.take_dispatched().collect::<Vec<_>>(), [ticket(lists[4])]);
+    let narrow: Vec<_> = (0..17).map(|_| set.arrive(5, 1, 1)).collect();
+    assert!(
+        narrow.iter().all(|arrival| matches!(arrival, Arrival::Dispatched(_))),
+        "requests of one seat have no share"
+    );
+    assert!(matches!(set.arrive(6, 1, 1), Arrival::Queued(_)));
+}
+
 /// A flow that always has `backlog` requests here, each of `seats` for `duration`.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
@@ -204,7 +233,7 @@ proptest! {
             let in_use: u32 = executing.iter().map(|ticket| set.seats_of(*ticket)).sum();
             prop_assert_eq!(in_use, totals.seats_in_use);
             prop_assert!(in_use <= seats_max || executing.len() == 1);
-            let next = set.queues.next_in_turn().map(|(_, ticket)| ticket);
+            let next = set.next_in_turn().map(|(_, ticket)| ticket);
             prop_assert_eq!(next.is_some(), totals.waiting > 0);
             prop_assert!(next.is_none_or(|ticket| !set.fits(set.seats_of(ticket))), "it fits and waits");
         }
