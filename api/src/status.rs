@@ -157,6 +157,10 @@ impl Status {
                 "TooManyRequests",
                 "too many requests: the answers that are under way must be taken first".to_owned(),
             ),
+            // Without `Retry-After`, as in the reference: clients drop such events.
+            ApiError::LimitReached(reason) => {
+                plain(429, "TooManyRequests", &format!("Too many requests: {reason}"))
+            }
             ApiError::TooManyRequests => with_retry_after(
                 429,
                 "TooManyRequests",

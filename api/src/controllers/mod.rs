@@ -27,6 +27,7 @@ mod each_namespace;
 mod expiry;
 mod garbage;
 mod namespaces;
+mod provision;
 mod queue;
 pub(crate) mod root_ca;
 mod selection;
@@ -47,6 +48,7 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
+pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;

@@ -230,6 +230,7 @@ impl<S: Store> Pipeline<S> {
         Attributes {
             brand: request.registry.brand,
             operation,
+            registry: request.registry,
             resource: request.resource,
             action: request.action,
             namespace: &request.target.namespace,
@@ -237,6 +238,7 @@ impl<S: Store> Pipeline<S> {
             old: None,
             user: request.user,
             gate: &self.gate,
+            exchange: request.exchange,
             dry_run: false,
         }
     }

@@ -18,6 +18,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         ApiError::NotFound(_)
         | ApiError::UnknownPath
         | ApiError::NoPage
+        | ApiError::LimitReached(_)
         | ApiError::AlreadyExists(_)
         | ApiError::BeingDeleted(_)
         | ApiError::Conflict { .. }
@@ -76,6 +77,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::Unavailable(text()),
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
+        ApiError::LimitReached(text()),
         ApiError::NoRoom,
         ApiError::TooManyRequests,
         ApiError::ObjectTooLarge(text()),
@@ -87,7 +89,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (32, 32), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (33, 33), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");

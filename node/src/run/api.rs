@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use orch_api::admission::Chain;
+use orch_api::admission::{Chain, NamespaceMaker};
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::bootstrap_token::BootstrapTokens;
 use orch_api::authn::front_proxy::FrontProxy;
@@ -60,8 +60,10 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.admission = Chain::selected(&plan.admission);
+        let maker = NamespaceMaker::default();
+        pipeline.admission = Chain::configured(plan.admission.clone(), &pipeline.ambient, &maker);
         let pipeline = Arc::new(pipeline);
+        controllers::provide_namespaces(&pipeline, &maker);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),

@@ -41,7 +41,7 @@ pub enum RunError {
     /// The keys of service account tokens cannot be loaded.
     #[error("service account tokens")]
     TokenKeys(#[from] KeyFileError),
-    /// A configuration of authentication or authorization cannot be used.
+    /// A configuration of authentication, authorization or admission cannot be used.
     #[error("--{flag}")]
     Access {
         /// The flag.

@@ -19,6 +19,7 @@ pub mod pod;
 pub mod priority_class;
 pub mod rbac;
 pub mod review;
+pub mod runtime_class;
 pub mod secret;
 pub mod service_account;
 pub mod storage;
@@ -69,6 +70,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
+        "runtimeclasses.node" => Arc::new(runtime_class::RuntimeClass),
         "secrets" => Arc::new(secret::Secret),
         "selfsubjectaccessreviews.authorization" => Arc::new(review::SelfSubjectAccessReview),
         "selfsubjectreviews.authentication"
@@ -117,6 +119,7 @@ mod tests {
         "replicasets.apps",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
+        "runtimeclasses.node",
         "secrets",
         "selfsubjectaccessreviews.authorization",
         "selfsubjectreviews.authentication",
