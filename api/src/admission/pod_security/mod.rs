@@ -49,8 +49,9 @@ impl Plugin for PodSecurity {
             return false;
         }
         match &*attributes.resource.storage {
-            // Sub-resources that write the pod itself may change its containers, but for its status.
-            PODS => attributes.action != Action::Status,
+            // Sub-resources that write the pod itself may change its containers, but for its status. Others have documents
+            // of their own kind, such as bindings.
+            PODS => attributes.action != Action::Status && attributes.resource.kind == "Pod",
             NAMESPACES => attributes.action == Action::Object,
             other => attributes.action == Action::Object && has_template(other),
         }
