@@ -33,6 +33,11 @@ impl Action {
         }
     }
 
+    /// Whether the action changes the resources of a pod's containers.
+    pub fn is_resize(self) -> bool {
+        self.subresource() == "resize"
+    }
+
     /// The action of the sub-resource called `name`; empty for the object itself. `None`: it is not served.
     pub fn of(name: &str) -> Option<Action> {
         // few: the actions.

@@ -25,6 +25,7 @@ mod deny_service_external_ips;
 mod event_rate_limit;
 mod extended_resource_toleration;
 mod limit_pod_hard_anti_affinity_topology;
+mod limit_ranger;
 mod namespace_auto_provision;
 mod namespace_exists;
 mod namespace_lifecycle;
@@ -37,6 +38,7 @@ mod pod_toleration_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
+pub(crate) mod resource_quota;
 mod role_escalation;
 mod runtime_class;
 mod selection;
@@ -179,6 +181,7 @@ impl Chain {
             Box::new(namespace_lifecycle::NamespaceLifecycle),
             Box::new(namespace_exists::NamespaceExists),
             Box::new(limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology),
+            Box::new(limit_ranger::LimitRanger),
             Box::new(service_account::ServiceAccount),
             Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
@@ -201,9 +204,22 @@ impl Chain {
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(deny_service_external_ips::DenyServiceExternalIps),
             Box::new(role_escalation::RoleEscalation),
+            Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];
         Chain::new(all.into_iter().filter(|plugin| selection.has(plugin.name())).collect())
+    }
+
+    /// The same plugins, where a program beside the cluster's loops recomputes the usage of quotas: writes are charged, and
+    /// give nothing back.
+    #[must_use]
+    pub fn with_usage_recomputed_elsewhere(mut self) -> Chain {
+        for plugin in &mut self.0 {
+            if plugin.name() == resource_quota::NAME {
+                *plugin = Box::new(resource_quota::ResourceQuota(resource_quota::Release::Elsewhere));
+            }
+        }
+        self
     }
 
     /// Names of the plugins, in order.

@@ -8,15 +8,13 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 8] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
-    "LimitRanger",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
     "PodTopologyLabels",
-    "ResourceQuota",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];

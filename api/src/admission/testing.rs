@@ -11,6 +11,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Chain, Operation, View};
+use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -38,6 +39,8 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         gate: &GATE,
         exchange: &EXCHANGE,
         dry_run: false,
+        is_removal: false,
+        now: Timestamp::default(),
     }
 }
 

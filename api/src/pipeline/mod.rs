@@ -56,6 +56,7 @@ use crate::selector::Selector;
 use crate::status::Status;
 
 pub use list::ListAnswer;
+pub(crate) use modify::CHANGED_TOGETHER;
 pub use turns::Turns;
 
 /// Feature gates.
@@ -240,6 +241,8 @@ impl<S: Store> Pipeline<S> {
             gate: &self.gate,
             exchange: request.exchange,
             dry_run: false,
+            is_removal: false,
+            now: self.ambient.now(),
         }
     }
 

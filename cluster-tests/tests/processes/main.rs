@@ -27,6 +27,7 @@ mod paused_leader;
 mod quorum;
 mod quota;
 mod replacement;
+mod resource_quotas;
 mod restart;
 mod rust_client;
 mod secrets;

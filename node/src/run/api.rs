@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use orch_api::admission::{Chain, NamespaceMaker};
-use orch_api::ambient::SystemAmbient;
+use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_api::authn::bootstrap_token::BootstrapTokens;
 use orch_api::authn::front_proxy::FrontProxy;
 use orch_api::authn::{Authenticator, LiveTokens};
@@ -21,11 +21,15 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::front_proxy;
 use super::plan::{Plan, host_port};
+use super::root_ca::PublishedAuthority;
 use super::store::Handle;
 use super::trust::Trust;
 use super::{authentication, authorization, cluster, encryption, token_file};
 use crate::encryption::Rewriter;
 use crate::tls::Reloader;
+
+/// Name of the loop that recomputes the usage of quotas.
+const QUOTA_LOOP: &str = "resourcequota-controller";
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -61,13 +65,13 @@ impl Api {
             gate.clone(),
         );
         let maker = NamespaceMaker::default();
-        pipeline.admission = Chain::configured(plan.admission.clone(), &pipeline.ambient, &maker);
+        pipeline.admission = admission(plan, &pipeline.ambient, &maker);
         let pipeline = Arc::new(pipeline);
         controllers::provide_namespaces(&pipeline, &maker);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
-            root_ca: Some(plan.service_accounts.root_ca.clone()),
+            root_ca: Some(PublishedAuthority::follow(&plan.service_accounts, stopping.clone())),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
         };
@@ -101,6 +105,15 @@ impl Api {
     /// Makes the node unready, and ends watches and controllers.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
+    }
+}
+
+/// The admission plugins of the plan. Usage of quotas is given back where the loop runs that would do it in the reference.
+fn admission(plan: &Plan, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
+    let chain = Chain::configured(plan.admission.clone(), ambient, maker);
+    match plan.controllers.runs(QUOTA_LOOP) {
+        true => chain,
+        false => chain.with_usage_recomputed_elsewhere(),
     }
 }
 

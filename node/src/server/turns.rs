@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of a turn. A turn ends with the write that reaches them, of up to [`super::limits::TLS_BUFFER`]: a tenth of a
-/// millisecond with its encryption. With two hundred lists under way on two cores, a request waits for a hundred turns.
+/// Bytes of a turn: those of one write ([`super::limits::TLS_BUFFER`]), which takes 25 us with its encryption. With two
+/// hundred lists under way on two cores, a request waits for a hundred turns.
 const TURN_BYTES: usize = 64 << 10;
 
 /// A stream whose writes are pending once after each [`TURN_BYTES`].

@@ -10,6 +10,7 @@ pub mod disruption_budget;
 pub mod event;
 pub mod flow_control;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod networking;
 pub mod node;
@@ -18,6 +19,7 @@ pub mod persistent_volume;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+pub mod resource_quota;
 pub mod review;
 pub mod runtime_class;
 pub mod secret;
@@ -55,6 +57,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "ingresses.networking" => Arc::new(networking::Ingress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
+        "limitranges" => Arc::new(limit_range::LimitRange),
         "localsubjectaccessreviews.authorization" => Arc::new(review::LocalSubjectAccessReview),
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
@@ -68,6 +71,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "resourcequotas" => Arc::new(resource_quota::ResourceQuota),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
         "runtimeclasses.node" => Arc::new(runtime_class::RuntimeClass),
@@ -106,6 +110,7 @@ mod tests {
         "ingresses.networking",
         "jobs.batch",
         "leases.coordination",
+        "limitranges",
         "localsubjectaccessreviews.authorization",
         "namespaces",
         "networkpolicies.networking",
@@ -117,6 +122,7 @@ mod tests {
         "priorityclasses.scheduling",
         "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
+        "resourcequotas",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "runtimeclasses.node",

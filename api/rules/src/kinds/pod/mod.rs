@@ -9,7 +9,7 @@ pub(crate) mod environment;
 mod image;
 mod mount;
 pub(crate) mod probe;
-mod qos;
+pub(crate) mod qos;
 pub(crate) mod resources;
 mod row;
 pub(crate) mod scheduling;
