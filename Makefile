@@ -76,7 +76,7 @@ bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside th
 failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
 	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)
 
-microbench: setup ## Measure what changing one object costs, without a server; the largest bodies with BENCH=bodies, decisions with BENCH=authorization
+microbench: setup ## Measure what changing one object costs, without a server; the largest bodies with BENCH=bodies, decisions with BENCH=authorization, creates with BENCH=admission
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'

@@ -137,6 +137,9 @@ pub enum ApiError {
     /// No room for the response: this user, or all users together, hold as many bytes on this node as they may.
     #[error("too much waits for this user to send or to take it")]
     NoRoom,
+    /// A limit of an administrator is reached for now. The message says which.
+    #[error("too many requests: {0}")]
+    LimitReached(String),
     /// Flow control has no seat for the request. Answered in plain text, as by the reference.
     #[error("too many requests")]
     TooManyRequests {

@@ -30,8 +30,12 @@ const AUDITED_ID_BYTES_MAX: usize = 256;
 /// rules.
 const WARNINGS_MAX: usize = 128;
 
-/// Bytes of one warning.
-const WARNING_BYTES_MAX: usize = 512;
+/// Characters of all warnings of a response that are written whole, as in the reference: a pod may break seven rules, and
+/// the warning about it names them all.
+const WARNINGS_CHARS_MAX: usize = 4096;
+
+/// Characters of each warning where all together are longer, as in the reference.
+const WARNING_CHARS_MAX: usize = 256;
 
 /// The context of one request.
 #[derive(Debug)]
@@ -220,7 +224,7 @@ impl Exchange {
         const WARNING: HeaderName = HeaderName::from_static("warning");
         self.is_closed.store(true, Ordering::Relaxed);
         let headers = response.headers_mut();
-        for text in &*self.all_warnings() {
+        for text in fitting(&self.all_warnings()) {
             // In the form of RFC 7234, which clients of the reference parse.
             if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", quotable(text))) {
                 headers.append(WARNING, value);
@@ -260,13 +264,26 @@ impl Drop for Exchange {
     }
 }
 
-/// `text` for a quoted string in a header: escaped, without control characters, cut at [`WARNING_BYTES_MAX`].
+/// The warnings that a response has room for: all of them whole, or the beginnings of the first ones.
+fn fitting(warnings: &[String]) -> impl Iterator<Item = &str> {
+    let chars = warnings.iter().map(|text| text.chars().count()).sum::<usize>();
+    let each_max = if chars <= WARNINGS_CHARS_MAX { WARNINGS_CHARS_MAX } else { WARNING_CHARS_MAX };
+    let beginning = move |text| match str::char_indices(text).nth(each_max) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    };
+    let mut written = 0;
+    warnings.iter().map(move |text| beginning(text.as_str())).take_while(move |text| {
+        let has_room = written < WARNINGS_CHARS_MAX;
+        written += text.chars().count();
+        has_room
+    })
+}
+
+/// `text` for a quoted string in a header: escaped, without control characters.
 fn quotable(text: &str) -> String {
-    let mut quotable = String::with_capacity(text.len().min(WARNING_BYTES_MAX));
+    let mut quotable = String::with_capacity(text.len());
     for character in text.chars() {
-        if quotable.len() >= WARNING_BYTES_MAX {
-            break;
-        }
         match character {
             '"' | '\\' => quotable.extend(['\\', character]),
             control if control.is_control() => quotable.push(' '),
@@ -307,6 +324,14 @@ mod tests {
         assert_eq!((texts.len(), texts[3]), (WARNINGS_MAX, "299 - \"0\""));
         exchange.withhold_warnings();
         assert!(!closed(&exchange).contains_key("warning"));
+        let lengths = |texts: &[&str]| {
+            fitting(&texts.iter().map(|text| text.repeat(1000)).collect::<Vec<_>>())
+                .map(|text| text.chars().count())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&["a", "ü", "c", "d"]), [1000; 4], "whole where they fit");
+        assert_eq!(lengths(&["ab", "ü", "c", "d"]), [WARNING_CHARS_MAX; 4]);
+        assert_eq!(lengths(&["a"; 100]).len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
     }
 
     #[test]

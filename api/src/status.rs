@@ -158,6 +158,10 @@ impl Status {
                 "TooManyRequests",
                 "too many requests: the answers that are under way must be taken first".to_owned(),
             ),
+            // Without `Retry-After`, as in the reference: clients drop such events.
+            ApiError::LimitReached(reason) => {
+                plain(429, "TooManyRequests", &format!("Too many requests: {reason}"))
+            }
             ApiError::TooManyRequests { retry_after_s } => with_retry_after_of(
                 429,
                 "TooManyRequests",

@@ -6,6 +6,7 @@
 pub mod action;
 pub mod certificates;
 pub mod kinds;
+pub mod pod_security;
 pub mod quota;
 pub mod selector;
 pub mod validate;

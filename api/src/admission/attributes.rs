@@ -7,8 +7,9 @@ use orch_schema::value::Value;
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::Subject;
+use crate::exchange::Exchange;
 use crate::gate::Gate;
-use crate::registry::Resource;
+use crate::registry::{Registry, Resource};
 
 /// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Attributes<'a> {
     pub brand: &'static Brand,
     /// Kind of the write.
     pub operation: Operation,
+    /// The served resources.
+    pub registry: &'a Registry,
     /// Resource of the object.
     pub resource: &'a Resource,
     /// Action of the request: on the object itself or through a sub-resource.
@@ -42,6 +45,8 @@ pub struct Attributes<'a> {
     pub user: &'a User,
     /// Decides on rights.
     pub gate: &'a Gate,
+    /// Takes warnings for the client and annotations of audit events.
+    pub exchange: &'a Exchange,
     /// The write is admitted and validated but not stored.
     pub dry_run: bool,
     /// The object is gone after the write: a deletion that nothing holds up, or an update that ends the last hold. Known
@@ -58,6 +63,17 @@ impl Attributes<'_> {
             && self.action == Action::Object
             // few: three operations.
             && operations.contains(&self.operation)
+    }
+
+    /// Warns the client. The warning is kept even if the write is tried again.
+    pub fn warn(&self, text: String) {
+        self.exchange.warn([text]);
+    }
+
+    /// Adds an annotation to the audit events of the request; the first one of a name counts. Both functions are called
+    /// only where the request is audited.
+    pub fn annotate(&self, name: impl FnOnce() -> String, text: impl FnOnce() -> String) {
+        self.exchange.annotate(name, text);
     }
 
     /// The object as refusals name it.

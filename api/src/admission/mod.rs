@@ -12,6 +12,8 @@
 //! the removal of events that have ended (`controllers::expiry`).
 
 mod additions;
+mod always;
+mod always_pull_images;
 mod attributes;
 mod certificate_approval;
 mod certificate_signing;
@@ -19,32 +21,58 @@ mod certificate_subject_restriction;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
+mod event_rate_limit;
+mod extended_resource_toleration;
+mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod namespace_auto_provision;
+mod namespace_exists;
 mod namespace_lifecycle;
 mod node_restriction;
+mod owner_references_permission_enforcement;
+mod persistent_volume_claim_resize;
+mod pod_node_selector;
+mod pod_security;
+mod pod_toleration_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
 pub(crate) mod resource_quota;
 mod role_escalation;
+mod runtime_class;
 mod selection;
 mod service_account;
+mod settings;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tolerations;
 mod view;
 
+use std::sync::Arc;
+
 use futures::future::{BoxFuture, Either, Ready, ready};
+// Names and rules in configurations of plugins.
+pub use orch_rules::pod_security as standards;
+pub use orch_rules::validate::names::{dns1123_label, dns1123_subdomain};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
+use crate::ambient::{Ambient, SystemAmbient};
 use crate::error::{ApiError, Subject};
 
 pub use additions::Additions;
 pub use attributes::{Attributes, Operation};
+pub use event_rate_limit::{CACHE_SIZE, EventLimit, LimitType};
+pub use namespace_auto_provision::{MakeNamespace, NamespaceMaker};
+pub use pod_node_selector::{NodeLabels, NodeSelectors, parse_node_labels};
+pub use pod_security::PodSecuritySettings;
+pub use pod_toleration_restriction::{Toleration, TolerationLists};
 pub use selection::PluginSelection;
-pub use view::View;
+pub use settings::{Settings, TolerationSeconds};
+pub use view::{Labels, View};
 
 /// Why a plugin refuses a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,22 +159,53 @@ impl Chain {
 
     /// The built-in plugins of `selection` in the reference's order.
     pub fn selected(selection: &PluginSelection) -> Chain {
+        let settings = Settings { selection: selection.clone(), ..Settings::default() };
+        let ambient: Arc<dyn Ambient> = Arc::new(SystemAmbient);
+        Chain::configured(settings, &ambient, &NamespaceMaker::default())
+    }
+
+    /// The plugins that `settings` select, with their configurations, in the reference's order. `maker` makes namespaces
+    /// for `NamespaceAutoProvision`.
+    pub fn configured(settings: Settings, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
+        let Settings {
+            selection,
+            pod_security,
+            node_selectors,
+            tolerations,
+            event_limits,
+            toleration_seconds,
+        } = settings;
         let all: Vec<Box<dyn Plugin>> = vec![
+            Box::new(always::AlwaysAdmit),
+            Box::new(namespace_auto_provision::NamespaceAutoProvision { maker: maker.clone() }),
             Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(namespace_exists::NamespaceExists),
+            Box::new(limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology),
             Box::new(limit_ranger::LimitRanger),
             Box::new(service_account::ServiceAccount),
             Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+            Box::new(always_pull_images::AlwaysPullImages),
+            Box::new(pod_security::PodSecurity { settings: pod_security }),
+            Box::new(pod_node_selector::PodNodeSelector { selectors: node_selectors }),
             Box::<priority::Priority>::default(),
-            Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+            Box::new(default_toleration_seconds::DefaultTolerationSeconds { seconds: toleration_seconds }),
+            Box::new(pod_toleration_restriction::PodTolerationRestriction::new(tolerations)),
+            Box::new(event_rate_limit::EventRateLimit::new(&event_limits, ambient.clone())),
+            Box::new(extended_resource_toleration::ExtendedResourceToleration),
             Box::new(default_storage_class::DefaultStorageClass),
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+            Box::new(owner_references_permission_enforcement::OwnerReferencesPermissionEnforcement),
+            Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
+            Box::new(runtime_class::RuntimeClass),
             Box::new(certificate_approval::CertificateApproval),
             Box::new(certificate_signing::CertificateSigning),
             Box::new(certificate_subject_restriction::CertificateSubjectRestriction),
             Box::new(default_ingress_class::DefaultIngressClass),
+            Box::new(deny_service_external_ips::DenyServiceExternalIps),
             Box::new(role_escalation::RoleEscalation),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
+            Box::new(always::AlwaysDeny),
         ];
         Chain::new(all.into_iter().filter(|plugin| selection.has(plugin.name())).collect())
     }

@@ -1,55 +1,70 @@
 //! `--enable-admission-plugins` and `--disable-admission-plugins`: the plugins that a node asks.
 //!
-//! Owns the names that the flags know. Every plugin of this server is on by default; rules that guard rights are not named
-//! and cannot be turned off.
+//! Owns the names that the flags know, and which plugins are on by default: those of the reference. Rules that guard
+//! rights are not named and cannot be turned off.
 
 use std::collections::BTreeSet;
 
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 23] = [
-    "AlwaysAdmit",
-    "AlwaysDeny",
-    "AlwaysPullImages",
+const ELSEWHERE: [&str; 8] = [
     "ClusterTrustBundleAttest",
-    "DenyServiceExternalIPs",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
     "ImagePolicyWebhook",
-    "LimitPodHardAntiAffinityTopology",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
-    "NamespaceAutoProvision",
-    "NamespaceExists",
     "NodeDeclaredFeatureValidator",
-    "OwnerReferencesPermissionEnforcement",
-    "PersistentVolumeClaimResize",
-    "PodNodeSelector",
-    "PodSecurity",
-    "PodTolerationRestriction",
     "PodTopologyLabels",
-    "RuntimeClass",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
 
-/// The plugins that are left out. By default none is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Plugins that are off unless a flag turns them on, as in the reference.
+const OFF: [&str; 12] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+];
+
+/// The plugins that are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSelection(BTreeSet<String>);
+
+impl Default for PluginSelection {
+    /// The plugins that the reference has on by default.
+    fn default() -> Self {
+        PluginSelection(OFF.map(str::to_owned).into())
+    }
+}
 
 impl PluginSelection {
     /// All plugins but those that wait for objects which only background loops make.
     pub(super) fn without_loops() -> PluginSelection {
-        PluginSelection(BTreeSet::from([service_account::NAME.to_owned()]))
+        let mut selection = PluginSelection::default();
+        selection.0.insert(service_account::NAME.to_owned());
+        selection
     }
 
-    /// The plugins without those of `off`. Those of `on` are on by default.
+    /// Every plugin of this server.
+    fn all() -> PluginSelection {
+        PluginSelection(BTreeSet::new())
+    }
+
+    /// The plugins that are on by default and those of `on`, without those of `off`.
     ///
     /// # Errors
     /// A name is unknown, stands in both lists, or is turned on and no part of this server.
     pub fn parse(on: &[String], off: &[String]) -> Result<PluginSelection, String> {
-        let chain = Chain::selected(&PluginSelection::default());
+        let chain = Chain::selected(&PluginSelection::all());
         let own: BTreeSet<&str> = chain.names().filter(|name| *name != role_escalation::NAME).collect();
         let off: BTreeSet<String> = off.iter().filter(|name| !name.is_empty()).cloned().collect();
         for name in on.iter().filter(|name| !name.is_empty()) {
@@ -62,9 +77,13 @@ impl PluginSelection {
             }
         }
         let known = |name: &&String| own.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
-        // few: names in two flags.
+        // few: names in two flags, here and below.
         match on.iter().filter(|name| !name.is_empty()).chain(&off).find(|name| !known(name)) {
-            None => Ok(PluginSelection(off)),
+            None => {
+                // few: names in a flag.
+                let default = OFF.iter().filter(|name| !on.iter().any(|on| on == *name));
+                Ok(PluginSelection(default.map(|name| (*name).to_owned()).chain(off).collect()))
+            }
             Some(name) => {
                 let names: Vec<_> = own.into_iter().collect();
                 Err(format!("there is no admission plugin {name:?}; there are {}", names.join(", ")))
@@ -97,17 +116,21 @@ mod tests {
             all.iter().copied().filter(|name| !["ServiceAccount", "Priority"].contains(name)).collect();
         assert_eq!(names(&selected), expected);
         assert_eq!(names(&parse("Priority", "AlwaysDeny").unwrap()), all);
-        assert!(ELSEWHERE.is_sorted());
+        assert!(ELSEWHERE.is_sorted() && OFF.is_sorted());
+        assert!(OFF.iter().all(|name| !all.contains(name) && !ELSEWHERE.contains(name)));
+        let more = names(&parse("AlwaysPullImages,EventRateLimit", "").unwrap());
+        assert_eq!(more.len(), all.len() + 2);
+        assert_eq!(names(&PluginSelection::all()).len(), all.len() + OFF.len(), "each has a plugin");
     }
 
     #[test]
     fn names_that_mean_nothing_are_refused() {
         for (on, off, expected) in [
-            ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are CertificateApproval,"),
+            ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are AlwaysAdmit,"),
             ("Nonesuch", "", "there is no admission plugin"),
             ("", "RoleEscalation", "there is no admission plugin"),
             ("Priority", "Priority", "both turned on and turned off"),
-            ("AlwaysDeny", "", "no part of this server"),
+            ("ImagePolicyWebhook", "", "no part of this server"),
         ] {
             let refused = parse(on, off).unwrap_err();
             assert!(refused.contains(expected), "{on} {off}: {refused}");

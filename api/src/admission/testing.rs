@@ -7,17 +7,20 @@ use orch_proto::brand::ORCH;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Index, Key, Operation as Write, Put, Revision, State, Transaction};
 use orch_rules::Action;
+use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Chain, Operation, View};
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::registry::Registry;
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 static GATE: LazyLock<Arc<Gate>> = LazyLock::new(crate::testing::gate);
+static EXCHANGE: LazyLock<Exchange> = LazyLock::new(Exchange::internal);
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);
 
 /// A write of the administrator to an object of the resource that is stored under `storage`.
@@ -26,6 +29,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
     Attributes {
         brand: &ORCH,
         operation,
+        registry: &REGISTRY,
         resource: resource.expect("a resource that is served"),
         action: Action::Object,
         namespace: "ns",
@@ -33,6 +37,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         old: None,
         user: &USER,
         gate: &GATE,
+        exchange: &EXCHANGE,
         dry_run: false,
         is_removal: false,
         now: Timestamp::default(),
@@ -59,7 +64,7 @@ impl Objects {
             let Ok(key) = Key::new(&resource.as_str().into(), namespace, name) else { continue };
             let json = format!(r#"{{"resourceVersion":"",{}"#, &object.to_string()[1..]);
             let json = if object.is_object() { json } else { r#"{"resourceVersion":""}"#.to_owned() };
-            let put = Put { key, json: json.into(), revision_at: 20, index: Index::default() };
+            let put = Put { key, json: json.into(), revision_at: 20, index: index_of(object) };
             let operations = vec![Write::Put(put)];
             state.apply(
                 Revision(revision),
@@ -68,6 +73,15 @@ impl Objects {
         }
         View::certain(state)
     }
+}
+
+/// The index entry of an object: its labels and owners.
+fn index_of(object: &Value) -> Index {
+    let labels = object.at("metadata").entries("labels").into_iter();
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()));
+    let owners = object.at("metadata").items("ownerReferences").iter();
+    let owners = owners.map(|owner| owner.text("uid").to_owned());
+    Index { labels: labels.collect(), owners: owners.collect(), ..Index::default() }
 }
 
 /// The validating phase of the built-in plugins, all of which rule at once.

@@ -3,6 +3,7 @@
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Key, Store};
+use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use crate::follow::{Applied, Derived, Prepared};
@@ -54,6 +55,18 @@ impl View {
         namespaces.get(namespace).map(|found| found.index.terminating)
     }
 
+    /// The labels of a namespace. `None`: there is no such namespace.
+    pub fn labels_of(&self, namespace: &str) -> Option<Labels> {
+        let namespaces = self.0.state.collection(NAMESPACES);
+        namespaces.get(namespace).map(|found| Labels(found.clone()))
+    }
+
+    /// The annotation `name` of a namespace; `None` where it has none.
+    pub fn annotation_of(&self, namespace: &str, name: &str) -> Option<String> {
+        let namespace = self.find(NAMESPACES, "", namespace)?;
+        namespace.at("metadata").at("annotations").at(name).as_str().map(str::to_owned)
+    }
+
     /// The derived value `value`, as of this view or of a later state.
     pub fn prepared<T: Derived + Clone + Default>(&self, value: &Prepared<T>) -> std::sync::Arc<T> {
         value.at_least(&self.0)
@@ -62,5 +75,18 @@ impl View {
     #[cfg(test)]
     pub(crate) fn certain(state: orch_raft::State) -> Self {
         View(Applied::certain(state.into()))
+    }
+}
+
+/// The labels of a stored object.
+#[derive(Clone, Debug)]
+pub struct Labels(SharedObject);
+
+impl Labels {
+    /// The value of the label `key`; `None` where there is none.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let labels = &self.0.index.labels;
+        let at = labels.binary_search_by(|(name, _)| name.as_str().cmp(key)).ok()?;
+        Some(&labels[at].1)
     }
 }

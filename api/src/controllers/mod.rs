@@ -28,6 +28,7 @@ mod each_namespace;
 mod expiry;
 mod garbage;
 mod namespaces;
+mod provision;
 mod queue;
 mod quota_usage;
 pub(crate) mod root_ca;
@@ -50,6 +51,7 @@ use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 use self::client::{Client, Moment};
+pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;

@@ -15,6 +15,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::client::Client;
+use crate::admission::Chain;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::error::ApiError;
@@ -55,6 +56,13 @@ impl Fixture {
         let micros = AtomicU64::new(1_767_322_145_000_000);
         let ambient = Arc::new(HandMoved { micros, count: AtomicU64::new(1) });
         Fixture { pipeline: pipeline(MemoryStore::default(), ambient.clone()), ambient }
+    }
+
+    /// The same with these admission plugins.
+    pub(super) fn with_plugins(admission: Chain) -> Self {
+        let mut fixture = Fixture::new();
+        Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").admission = admission;
+        fixture
     }
 
     /// The same server over a store of its own.

@@ -238,6 +238,7 @@ impl<S: Store> Pipeline<S> {
         Attributes {
             brand: request.registry.brand,
             operation,
+            registry: request.registry,
             resource: request.resource,
             action: request.action,
             namespace: &request.target.namespace,
@@ -245,6 +246,7 @@ impl<S: Store> Pipeline<S> {
             old: None,
             user: request.user,
             gate: &self.gate,
+            exchange: request.exchange,
             dry_run: false,
             is_removal: false,
             now: self.ambient.now(),

@@ -19,6 +19,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         ApiError::NotFound(_)
         | ApiError::UnknownPath
         | ApiError::NoPage
+        | ApiError::LimitReached(_)
         | ApiError::AlreadyExists(_)
         | ApiError::BeingDeleted(_)
         | ApiError::Conflict { .. }
@@ -79,6 +80,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::Unavailable(text()),
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
+        ApiError::LimitReached(text()),
         ApiError::NoRoom,
         ApiError::TooManyRequests { retry_after_s: 1 },
         ApiError::ObjectTooLarge(text()),

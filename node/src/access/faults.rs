@@ -118,12 +118,20 @@ pub enum FileFault {
 /// # Errors
 /// It cannot be read, or is another document.
 pub(super) fn read<T: DeserializeOwned>(path: &Path, kind: &str, versions: &[&str]) -> Result<T, FileFault> {
+    let text = read_text(path)?;
+    parse(&text, kind, versions).map_err(|reason| FileFault::Form { path: path.to_owned(), reason })
+}
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub(super) fn read_text(path: &Path) -> Result<String, FileFault> {
     let unreadable = |source| FileFault::Unreadable { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(FileFault::TooLarge { path: path.to_owned() });
     }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    parse(&text, kind, versions).map_err(|reason| FileFault::Form { path: path.to_owned(), reason })
+    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// The head of a document.
@@ -137,10 +145,20 @@ struct Head {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str, kind: &str, versions: &[&str]) -> Result<T, String> {
+    parse_in("apiserver.config.", text, kind, versions)
+}
+
+/// The same for a document of a group that begins with `stem`, under the domain of any brand.
+pub(super) fn parse_in<T: DeserializeOwned>(
+    stem: &str,
+    text: &str,
+    kind: &str,
+    versions: &[&str],
+) -> Result<T, String> {
     let head: Head = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let is_known = head.api_version.rsplit_once('/').is_some_and(|(group, version)| {
         // few: the versions of a file.
-        group.starts_with("apiserver.config.") && versions.contains(&version)
+        group.starts_with(stem) && versions.contains(&version)
     });
     if head.kind != kind || !is_known {
         return Err(format!("a document of kind {kind} and version {} is expected", versions.join(" or ")));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use orch_api::admission::Chain;
-use orch_api::ambient::SystemAmbient;
+use orch_api::admission::{Chain, NamespaceMaker};
+use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_api::authn::bootstrap_token::BootstrapTokens;
 use orch_api::authn::front_proxy::FrontProxy;
 use orch_api::authn::{Authenticator, LiveTokens};
@@ -63,8 +63,10 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.admission = admission(plan);
+        let maker = NamespaceMaker::default();
+        pipeline.admission = admission(plan, &pipeline.ambient, &maker);
         let pipeline = Arc::new(pipeline);
+        controllers::provide_namespaces(&pipeline, &maker);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
@@ -101,8 +103,8 @@ impl Api {
 }
 
 /// The admission plugins of the plan. Usage of quotas is given back where the loop runs that would do it in the reference.
-fn admission(plan: &Plan) -> Chain {
-    let chain = Chain::selected(&plan.admission);
+fn admission(plan: &Plan, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
+    let chain = Chain::configured(plan.admission.clone(), ambient, maker);
     match plan.controllers.runs(QUOTA_LOOP) {
         true => chain,
         false => chain.with_usage_recomputed_elsewhere(),

@@ -45,7 +45,7 @@ pub enum RunError {
     /// The certificates for kubelets cannot be loaded.
     #[error("certificates for kubelets")]
     Kubelets(#[from] KubeletTrustError),
-    /// A configuration of authentication or authorization cannot be used.
+    /// A configuration of authentication, authorization or admission cannot be used.
     #[error("--{flag}")]
     Access {
         /// The flag.

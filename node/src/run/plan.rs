@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_api::admission::PluginSelection;
+use orch_api::admission::Settings;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::connect::Connector;
 use orch_api::controllers::Selection;
@@ -63,8 +63,8 @@ pub struct Plan {
     pub tokens: TokenTable,
     /// Service account tokens and bootstrap tokens.
     pub service_accounts: ServiceAccountPlan,
-    /// The admission plugins that are asked.
-    pub admission: PluginSelection,
+    /// The admission plugins that are asked, and their configurations.
+    pub admission: Settings,
     /// The file of those tokens.
     pub token_file: Option<PathBuf>,
     /// Flags of front proxies; `run::front_proxy` resolves them.

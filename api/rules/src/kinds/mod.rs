@@ -21,6 +21,7 @@ pub mod priority_class;
 pub mod rbac;
 pub mod resource_quota;
 pub mod review;
+pub mod runtime_class;
 pub mod secret;
 pub mod service_account;
 pub mod storage;
@@ -73,6 +74,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "resourcequotas" => Arc::new(resource_quota::ResourceQuota),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
+        "runtimeclasses.node" => Arc::new(runtime_class::RuntimeClass),
         "secrets" => Arc::new(secret::Secret),
         "selfsubjectaccessreviews.authorization" => Arc::new(review::SelfSubjectAccessReview),
         "selfsubjectreviews.authentication"
@@ -123,6 +125,7 @@ mod tests {
         "resourcequotas",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
+        "runtimeclasses.node",
         "secrets",
         "selfsubjectaccessreviews.authorization",
         "selfsubjectreviews.authentication",

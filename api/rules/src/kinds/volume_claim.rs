@@ -1,5 +1,6 @@
 //! core/v1 PersistentVolumeClaim: access modes, size and classes; a spec that is immutable but for a few fields.
 
+use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
@@ -61,6 +62,30 @@ impl Strategy for PersistentVolumeClaim {
 
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("metadata").text("name").to_owned()]
+    }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
+        let annotation = format!("volume.beta.{}", context.brand.label("storage-class"));
+        let mut warnings = Vec::new();
+        if new.at("metadata").at("annotations").has(&annotation) {
+            warnings.push(format!(
+                "metadata.annotations[{annotation}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+            ));
+        }
+        for field in ["requests", "limits"] {
+            let size = new.at("spec").at("resources").at(field).text("storage");
+            if Quantity::parse(size).is_some_and(|size| !size.is_whole()) {
+                let path = Path::new("spec").child("resources").child(field).key("storage");
+                warnings.push(format!(
+                    "{path}: fractional byte value {} is invalid, must be an integer",
+                    quoted(size)
+                ));
+            }
+        }
+        warnings
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -210,6 +235,22 @@ mod tests {
 
     fn claim(size: &str) -> Value {
         json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
+    }
+
+    #[test]
+    fn old_annotations_and_parts_of_bytes_are_warned_of() {
+        let claim = json!({
+            "metadata": {"annotations": {"volume.beta.orch.io/storage-class": "x"}},
+            "spec": {"resources": {"requests": {"storage": "1500m"}, "limits": {"storage": "1Gi"}}},
+        });
+        assert_eq!(
+            PersistentVolumeClaim.warnings(&CONTEXT, None, &claim),
+            [
+                "metadata.annotations[volume.beta.orch.io/storage-class]: deprecated since v1.8; use \"storageClassName\" \
+                 attribute instead",
+                "spec.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
+            ]
+        );
     }
 
     #[test]

@@ -517,3 +517,34 @@ async fn an_issued_token_is_named_by_its_id_and_not_shown() {
     assert!(id.starts_with("JTI="), "{id}");
     assert_eq!(outline(event), "create - serviceaccounts token ns robot 201");
 }
+
+#[tokio::test(start_paused = true)]
+async fn admission_annotates_the_events_of_writes() {
+    let audited = Audited::at("Metadata").await;
+    let merge = [("content-type", "application/merge-patch+json")];
+    let pods = "/api/v1/namespaces/ns/pods";
+    let pod = |name: &str, network: bool| {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}], "hostNetwork": network});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let annotation = |event: &Value, name: &str| {
+        event["annotations"][format!("pod-security.orch.io/{name}").as_str()]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let event = audited.last(Method::POST, pods, &[], pod("a", true)).await;
+    assert_eq!(annotation(&event, "enforce-policy"), "privileged:latest", "{event}");
+    let labels =
+        json!({"pod-security.orch.io/enforce": "baseline", "pod-security.orch.io/audit": "restricted"});
+    let labelled = json!({"metadata": {"labels": labels}});
+    audited.last(Method::PATCH, "/api/v1/namespaces/ns", &merge, labelled).await;
+    let event = audited.last(Method::POST, pods, &[], pod("b", false)).await;
+    assert_eq!(annotation(&event, "enforce-policy"), "baseline:latest", "{event}");
+    let violations = "would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (";
+    assert!(annotation(&event, "audit-violations").starts_with(violations), "{event}");
+    let event = audited.last(Method::POST, pods, &[], pod("c", true)).await;
+    assert_eq!(event["responseStatus"]["code"], json!(403), "{event}");
+    let violations = "would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true), ";
+    assert!(annotation(&event, "audit-violations").starts_with(violations), "{event}");
+}

@@ -23,6 +23,8 @@ use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+pub use self::qos::qos_class;
+pub use self::resources::is_extended;
 use self::spec::{Place, validate_only_pod, validate_pod_spec};
 use crate::Action;
 use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};

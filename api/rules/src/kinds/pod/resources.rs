@@ -46,7 +46,7 @@ const COUNTS: [&str; 9] = [
 const HUGE_PAGES: &str = "hugepages-";
 
 /// The resource claims of a pod, which those of its containers refer to.
-pub(super) struct Claims<'a> {
+pub(crate) struct Claims<'a> {
     names: Distinct<&'a str>,
     /// The claims as an error shows them.
     listed: String,
@@ -54,7 +54,7 @@ pub(super) struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// Those of `spec.resourceClaims`.
-    pub(super) fn new(claims: &'a [Value]) -> Self {
+    pub(crate) fn new(claims: &'a [Value]) -> Self {
         let names = || claims.iter().map(|claim| claim.text("name"));
         let listed = match names().next() {
             None => " which is empty".to_owned(),
@@ -65,7 +65,7 @@ impl<'a> Claims<'a> {
 }
 
 /// Rules for `requests` and `limits` of a container.
-pub(super) fn validate_requirements(
+pub(crate) fn validate_requirements(
     brand: &Brand,
     resources: &Value,
     claims: &Claims<'_>,
@@ -208,8 +208,8 @@ pub(crate) fn is_native(brand: &Brand, name: &str) -> bool {
     !name.contains('/') || name.contains(&format!("{}/", brand.label_domain))
 }
 
-/// Whether the name is of a resource that devices of a node offer, such as `example.com/gpu`.
-pub(crate) fn is_extended(brand: &Brand, name: &str) -> bool {
+/// Whether `name` is a resource that devices of nodes provide.
+pub fn is_extended(brand: &Brand, name: &str) -> bool {
     !is_native(brand, name)
         && !name.starts_with("requests.")
         && names::qualified_name(&format!("requests.{name}")).is_empty()

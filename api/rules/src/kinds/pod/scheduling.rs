@@ -35,7 +35,7 @@ pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> FieldErrors {
 }
 
 /// Rules for `tolerations`.
-pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> FieldErrors {
+pub(crate) fn validate_tolerations(tolerations: &[Value], path: &Path) -> FieldErrors {
     let items = tolerations.iter().numbered();
     items.flat_map(|(at, toleration)| validate_toleration(toleration, &path.index(at))).collect()
 }

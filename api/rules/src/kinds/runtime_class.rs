@@ -1,0 +1,123 @@
+//! node/v1 RuntimeClass: the handler of a runtime, and what its pods cost and need.
+
+use orch_proto::Brand;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use crate::kinds::pod::resources::{Claims, validate_requirements};
+use crate::kinds::pod::scheduling::validate_tolerations;
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::validate::metadata::{immutable, invalid_each, validate_labels};
+use crate::validate::tree::Tree;
+use crate::validate::{FieldErrors, Path, names};
+
+/// The rules of runtime classes.
+#[derive(Debug)]
+pub struct RuntimeClass;
+
+impl Strategy for RuntimeClass {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        let handler = new.text("handler");
+        errors.extend(invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)));
+        if new.has("overhead") {
+            // As in the reference, the amounts are checked as the limits of a container.
+            let limits = json!({"limits": new.at("overhead").at("podFixed").clone()});
+            let path = Path::new("overhead");
+            errors.extend(validate_requirements(context.brand, &limits, &Claims::new(&[]), &path));
+        }
+        let (scheduling, path) = (new.at("scheduling"), Path::new("scheduling"));
+        errors.extend(validate_labels(scheduling.at("nodeSelector"), &path.child("nodeSelector")));
+        let tolerations = scheduling.items("tolerations");
+        errors.extend(validate_tolerations(tolerations, &path.child("tolerations")));
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        errors.extend(immutable(new.at("handler"), old.at("handler"), Path::new("handler")));
+        errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        let selector = new.at("scheduling").entries("nodeSelector").into_iter();
+        let told = selector.filter_map(|(key, _)| Some((key, replacement(context.brand, key)?)));
+        told.map(|(key, told)| format!("scheduling.nodeSelector[{key}]: {told}")).collect()
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(object.text("handler")),
+            json!(age::age(object, now)),
+        ])
+    }
+}
+
+/// The message about a label of nodes that another label has replaced.
+fn replacement(brand: &Brand, key: &str) -> Option<String> {
+    let (domain, name) = key.split_once('/')?;
+    let (since, by) = match (domain.strip_suffix(brand.label_domain)?, name) {
+        ("beta.", "arch" | "os") => ("v1.14", brand.label(name)),
+        ("beta.", "instance-type") => ("v1.17", format!("node.{}", brand.label(name))),
+        ("failure-domain.beta.", "region" | "zone") => ("v1.17", format!("topology.{}", brand.label(name))),
+        _ => return None,
+    };
+    Some(format!("deprecated since {since}; use \"{by}\" instead"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update};
+
+    #[test]
+    fn handlers_amounts_and_nodes_are_checked() {
+        let good = json!({
+            "handler": "h",
+            "overhead": {"podFixed": {"cpu": "100m"}},
+            "scheduling": {"nodeSelector": {"k": "v"}, "tolerations": [{"key": "t", "operator": "Exists"}]},
+        });
+        check_create(&RuntimeClass, good, &[]);
+        let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+            and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+            '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+        check_create(
+            &RuntimeClass,
+            json!({"handler": "Bad_", "overhead": {"podFixed": {"cpu": "-1"}}, "scheduling": {
+                "tolerations": [{"operator": "Odd", "key": "k"}],
+            }}),
+            &[
+                &format!("handler: Invalid value: \"Bad_\": {label}"),
+                "overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+                "scheduling.tolerations[0].operator: Unsupported value: \"Odd\": supported values: \"Equal\", \"Exists\"",
+            ],
+        );
+        check_hostile(&RuntimeClass);
+    }
+
+    #[test]
+    fn the_handler_stays() {
+        check_update(
+            &RuntimeClass,
+            json!({"handler": "a"}),
+            json!({"handler": "b", "overhead": {"podFixed": {"cpu": "1"}}}),
+            &["handler: Invalid value: \"b\": field is immutable"],
+        );
+    }
+
+    #[test]
+    fn labels_that_were_replaced_are_warned_of() {
+        let class = json!({"handler": "h", "scheduling": {"nodeSelector": {
+            "beta.orch.io/os": "x", "failure-domain.beta.orch.io/zone": "z", "beta.orch.io/other": "o", "orch.io/os": "x",
+        }}});
+        assert_eq!(
+            RuntimeClass.warnings(&CONTEXT, None, &class),
+            [
+                "scheduling.nodeSelector[beta.orch.io/os]: deprecated since v1.14; use \"orch.io/os\" instead",
+                "scheduling.nodeSelector[failure-domain.beta.orch.io/zone]: deprecated since v1.17; use \
+                 \"topology.orch.io/zone\" instead",
+            ]
+        );
+    }
+}
