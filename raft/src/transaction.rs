@@ -11,7 +11,8 @@ use crate::key::{Key, Revision};
 use crate::object::{Index, SharedObject};
 
 /// The writes of one log entry. At most one operation touches a resource's key, and a transaction changes at most one
-/// key of any one resource, so that a watch can resume from any revision without splitting it.
+/// key of any one resource that clients watch one object at a time, so that a watch can resume from any revision without
+/// splitting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Proposer's clock in milliseconds since 1970: the time from which the age of history and of expiring objects

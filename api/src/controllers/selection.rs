@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 9] = [
+pub(super) const OWN: [&str; 10] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
+    "ipallocator-repair-controller",
     "namespace-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
@@ -101,9 +102,9 @@ mod tests {
     fn loops_are_named_one_by_one_or_all_but_some() {
         for (text, expected) in [
             ("*", &OWN[..]),
-            ("*,-token-cleaner-controller", &OWN[..8]),
-            ("token-cleaner-controller", &OWN[8..]),
-            ("*,-token-cleaner-controller,-deployment-controller", &OWN[..8]),
+            ("*,-token-cleaner-controller", &OWN[..9]),
+            ("token-cleaner-controller", &OWN[9..]),
+            ("*,-token-cleaner-controller,-deployment-controller", &OWN[..9]),
             ("", &[]),
         ] {
             let selection: Selection = text.parse().unwrap();

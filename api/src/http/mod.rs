@@ -201,6 +201,7 @@ impl<S: Store> Api<S> {
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
+        exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
         let representation = parts.representation()?;
         let limit = deadline(verb, &parts.query)?;
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;

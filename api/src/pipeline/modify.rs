@@ -15,6 +15,7 @@ use orch_schema::value::Value;
 use super::stored::{is_same, tree_of, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, View};
+use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::ApiError;
 
 /// A version of an object that is to be changed.
@@ -228,13 +229,19 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// A resource of which `operations` change two objects. A watch that resumes behind a revision would miss the second.
+/// Resources of which one transaction may change several objects: nobody watches claims, and a service of two families
+/// has two addresses, whose events are sent in one frame.
+const SEVERAL: [&str; 2] = [CLAIMS, ADDRESSES];
+
+/// Another resource of which `operations` change two objects. A watch that resumes behind a revision would miss the
+/// second.
 fn repeated_resource(operations: &[Operation]) -> Option<&Arc<str>> {
     let mut seen = BTreeSet::new();
-    let mut resources = operations.iter().map(|operation| match operation {
+    let resources = operations.iter().map(|operation| match operation {
         Operation::Put(put) => put.key.resource(),
         Operation::Delete(key) => key.resource(),
     });
+    let mut resources = resources.filter(|resource| !SEVERAL.contains(&&***resource));
     // set: `seen` is one.
     resources.find(|resource| !seen.insert(*resource))
 }

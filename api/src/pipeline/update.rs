@@ -14,12 +14,14 @@ use orch_schema::apply_defaults;
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
+use super::allotment::Transfer;
 use super::create::Origin;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
 use crate::admission::{Additions, Attributes, Operation};
+use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 
@@ -101,6 +103,7 @@ impl<S: Store> Pipeline<S> {
         };
         let mutated = self.admission.mutate(&attributes, &mut new, &view, &mut additions, 0).await;
         mutated.map_err(|refused| refused.error)?;
+        self.allot(&attributes, &mut new, &view).map_err(|unallotted| unallotted.error)?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
@@ -108,7 +111,14 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
-        Ok(Change { write: self.settle(request, new)?, additions })
+        let holdings = self.allots(request).then(|| (Holdings::of(&old), Holdings::of(&new)));
+        let write = self.settle(request, new)?;
+        if let Some((before, after)) = holdings {
+            let after = if matches!(write, Write::Put(_)) { after } else { Holdings::default() };
+            let transfer = Transfer { before, after };
+            self.transfer(request, request.key()?.path(), &transfer, &view, &mut additions)?;
+        }
+        Ok(Change { write, additions })
     }
 
     /// Stores the object, or removes it if it is being deleted and nothing holds it any more.

@@ -30,6 +30,7 @@ mod replacement;
 mod restart;
 mod rust_client;
 mod secrets;
+mod services;
 mod snapshot;
 mod space;
 mod vectors;

@@ -21,7 +21,7 @@ use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
-use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use super::{admission, authentication, authorization, capacity, encryption, service_accounts, services};
 use crate::access::authorization::Strictness;
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
@@ -98,6 +98,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         state_quota: shared.state_quota,
         space,
         event_ttl: shared.event_ttl,
+        services: services::plan(&shared.services)?,
         controllers: shared.controllers.clone(),
         signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),

@@ -19,6 +19,7 @@ use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
 use super::service_accounts::ServiceAccountPlan;
+use super::services::ServicePlan;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
 use crate::tls::TlsFiles;
@@ -84,6 +85,8 @@ pub struct Plan {
     pub space: SpaceOptions,
     /// How long events are kept.
     pub event_ttl: Duration,
+    /// Ranges of services.
+    pub services: ServicePlan,
     /// The background loops that run.
     pub controllers: Selection,
     /// The authority of the built-in signers; `None` where this node has no key to sign with.

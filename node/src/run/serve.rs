@@ -9,7 +9,7 @@ use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
-use super::{admission, authentication, authorization, capacity, encryption, service_accounts};
+use super::{admission, authentication, authorization, capacity, encryption, service_accounts, services};
 use crate::access::authorization::Strictness;
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
@@ -71,6 +71,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         state_quota: shared.state_quota,
         space,
         event_ttl: shared.event_ttl,
+        services: services::plan(&shared.services)?,
         controllers: shared.controllers.clone(),
         signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
