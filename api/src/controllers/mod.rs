@@ -54,6 +54,7 @@ use orch_raft::warnings::WarningLimit;
 pub use self::api_endpoints::Members;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
+pub use self::root_ca::RootAuthority;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;
@@ -69,8 +70,8 @@ pub struct Options {
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
-    pub root_ca: Option<String>,
+    /// Authority of the servers' certificates, which `root_ca` publishes. `None`: nothing is published.
+    pub root_ca: Option<Arc<dyn RootAuthority>>,
     /// The cluster's default ranges and service; `None`: neither is made.
     pub service: Option<ServiceDefaults>,
     /// The members of the cluster; `None`: the default service has no endpoints.
@@ -97,8 +98,9 @@ impl Default for Options {
 /// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
 
-/// Period of the check whether this node leads, which costs one load: a new leader's loops start within it.
-const LEADERSHIP_PACE: Duration = Duration::from_millis(500);
+/// Period of the check whether this node leads, which costs one load: a new leader's loops start within it, and a new
+/// cluster is ready only once they have made its roles.
+const LEADERSHIP_PACE: Duration = Duration::from_millis(50);
 
 /// The wait after a loop's first failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(500);
@@ -154,7 +156,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let token_cleaner = client("token-cleaner-controller");
     let publish = || async {
         match &options.root_ca {
-            Some(authority) => root_ca::run(&publisher, authority).await,
+            Some(authority) => root_ca::run(&publisher, &**authority).await,
             None => std::future::pending().await,
         }
     };

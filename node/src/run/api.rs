@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::front_proxy;
 use super::plan::{Plan, host_port};
+use super::root_ca::PublishedAuthority;
 use super::services::ApiMembers;
 use super::store::Handle;
 use super::trust::Trust;
@@ -68,7 +69,7 @@ impl Api {
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
-            root_ca: Some(plan.service_accounts.root_ca.clone()),
+            root_ca: Some(PublishedAuthority::follow(&plan.service_accounts, stopping.clone())),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
             service: Some(plan.services.defaults(secure_port)),

@@ -24,6 +24,7 @@ mod identity;
 mod lifetime;
 mod occupancy;
 mod plan;
+mod root_ca;
 mod serve;
 mod service_accounts;
 mod services;
