@@ -34,7 +34,7 @@ pub fn complete(old: Option<&Value>, new: &mut Value) {
 }
 
 fn keep_allotted(old: &Value, new: &mut Value) {
-    if [&*old, &*new].iter().all(|spec| spec.text("type") != EXTERNAL_NAME) {
+    if [old, &*new].iter().all(|spec| spec.text("type") != EXTERNAL_NAME) {
         if new.text("clusterIP").is_empty() {
             adopt(old, new, "clusterIP");
         }
