@@ -14,6 +14,7 @@ HOURS ?=
 NODES ?= 1
 WORKS ?= all
 KILLS ?= 200
+SERVICES ?= 5000
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
@@ -23,7 +24,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants power bench failover microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants power bench failover services microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -75,6 +76,9 @@ bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside th
 
 failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
 	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)
+
+services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
+	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture
 
 microbench: setup ## Measure what changing one object costs, without a server; the largest bodies with BENCH=bodies, decisions with BENCH=authorization, creates with BENCH=admission
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)

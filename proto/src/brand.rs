@@ -9,6 +9,8 @@
 pub struct Brand {
     /// The value of `--brand`: `orch` or `kubernetes`.
     pub name: &'static str,
+    /// The product's name in sentences.
+    pub product: &'static str,
     /// Domain of the built-in API groups: `rbac.authorization.` + this.
     pub group_domain: &'static str,
     /// Domain of well-known labels, annotations and finalizers.
@@ -36,6 +38,7 @@ pub struct Brand {
 /// The default brand of a new cluster.
 pub static ORCH: Brand = Brand {
     name: "orch",
+    product: "Orch",
     group_domain: "orch.io",
     label_domain: "orch.io",
     protobuf_media_type: "application/vnd.orch.protobuf",
@@ -52,6 +55,7 @@ pub static ORCH: Brand = Brand {
 /// The brand for unmodified Kubernetes clients.
 pub static KUBERNETES: Brand = Brand {
     name: "kubernetes",
+    product: "Kubernetes",
     group_domain: "k8s.io",
     label_domain: "kubernetes.io",
     protobuf_media_type: "application/vnd.kubernetes.protobuf",

@@ -3,7 +3,10 @@
 use orch_raft::{Condition, Key, Operation, Revision};
 use orch_schema::value::Value;
 
-/// Conditions and operations of plugins, which are applied with the write or not at all.
+/// The author of the allocator's additions: no position in a chain.
+const ALLOCATOR: usize = usize::MAX;
+
+/// Conditions and operations of plugins and of the allocator, which are applied with the write or not at all.
 #[derive(Debug, Default)]
 pub struct Additions {
     /// The plugin that is being called, by its position in the chain.
@@ -29,7 +32,8 @@ impl Additions {
     }
 
     /// Adds `operation` to the transaction of the write. Its resource must differ from those of the write and of all
-    /// other operations: a watch resumes behind a revision, and would miss a second change of its resource there.
+    /// other operations, unless a transaction may change several of its objects (`pipeline::modify`): a watch resumes
+    /// behind a revision, and would miss a second change of its resource there.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push(operation);
     }
@@ -54,6 +58,17 @@ impl Additions {
     /// Records the plugin at this position of the chain as the author of the additions from now on.
     pub(super) fn begin(&mut self, plugin: usize) {
         self.plugin = plugin;
+    }
+
+    /// Records the allocator as the author of the additions from now on. A write whose condition of these does not hold is
+    /// given other values.
+    pub(crate) fn begin_allotment(&mut self) {
+        self.plugin = ALLOCATOR;
+    }
+
+    /// Whether condition number `at` is one of the allocator.
+    pub(crate) fn is_allotment(&self, at: usize) -> bool {
+        self.author(at) == Some(ALLOCATOR)
     }
 
     /// Position in the chain of the plugin that added condition number `at`.

@@ -14,6 +14,8 @@
 //!     token_cleaner  removal of expired bootstrap tokens
 //!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
+//!     default_service, api_endpoints  the service of the API, its ranges, and where the members serve it
+//!     allocation_repair  claims and addresses that no longer agree with services
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -21,9 +23,12 @@
 //! Invariant: an idle loop waits for a change and uses no CPU.
 
 mod aggregation;
+mod allocation_repair;
+mod api_endpoints;
 pub(crate) mod bootstrap;
 mod certificates;
 mod client;
+mod default_service;
 mod each_namespace;
 mod expiry;
 mod garbage;
@@ -50,7 +55,9 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
+pub use self::api_endpoints::Members;
 use self::client::{Client, Moment};
+pub use self::default_service::ServiceDefaults;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
@@ -70,6 +77,10 @@ pub struct Options {
     /// Authority of the servers' certificates, PEM, which `root_ca` publishes, and its later versions. `None`: nothing is
     /// published.
     pub root_ca: Option<watch::Receiver<String>>,
+    /// The cluster's default ranges and service; `None`: neither is made.
+    pub service: Option<ServiceDefaults>,
+    /// The members of the cluster; `None`: the default service has no endpoints.
+    pub members: Option<Arc<dyn Members>>,
     /// What the node announces of its authorities; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
@@ -77,7 +88,15 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (event_ttl, selection) = (Duration::from_secs(3600), Selection::default());
-        Options { event_ttl, selection, signer: None, root_ca: None, announcement: None }
+        Options {
+            event_ttl,
+            selection,
+            signer: None,
+            root_ca: None,
+            service: None,
+            members: None,
+            announcement: None,
+        }
     }
 }
 
@@ -96,7 +115,18 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Runs every loop while this node leads, until `stopping` completes. Failures are logged and tried again.
 pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stopping: impl Future<Output = ()>) {
-    select(Box::pin(follow_leadership(pipeline, options)), pin!(stopping)).await;
+    let own = Box::pin(announce(pipeline.clone(), options.members.clone()));
+    let leading = Box::pin(follow_leadership(pipeline, options));
+    select(select(leading, own), pin!(stopping)).await;
+}
+
+/// Keeps the note of where this node serves the API, whoever leads.
+async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: Option<Arc<dyn Members>>) -> Infallible {
+    let client = Client::new(pipeline, "apiserver");
+    match members {
+        Some(members) => keep("own address", &client, || api_endpoints::announce(&client, &*members)).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) -> Infallible {
@@ -140,7 +170,13 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
         None => Box::pin(std::future::pending()),
     };
-    let loops: [BoxFuture<'_, Infallible>; 13] = [
+    let allocator = client("ipallocator-repair-controller");
+    let loops: [BoxFuture<'_, Infallible>; 15] = [
+        selected(
+            "ipallocator-repair-controller",
+            Box::pin(keep("allocation", &allocator, || allocation_repair::run(&allocator))),
+        ),
+        Box::pin(keep_service(&starter, options)),
         selected(
             "certificatesigningrequest-approving-controller",
             Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
@@ -183,6 +219,25 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Keeps the default service with its ranges, and its endpoints.
+async fn keep_service<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    let service = async {
+        match &options.service {
+            Some(defaults) => {
+                keep("default service", client, || default_service::run(client, defaults)).await
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let endpoints = async {
+        match &options.members {
+            Some(members) => keep("endpoints", client, || api_endpoints::run(client, &**members)).await,
+            None => std::future::pending().await,
+        }
+    };
+    select(Box::pin(service), Box::pin(endpoints)).await.factor_first().0
 }
 
 /// The loop called `name`, or one that only waits where it is left out.

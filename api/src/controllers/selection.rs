@@ -13,6 +13,7 @@ pub(super) const OWN: [&str; 10] = [
     "certificatesigningrequest-signing-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
+    "ipallocator-repair-controller",
     "namespace-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",

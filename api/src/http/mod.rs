@@ -217,6 +217,7 @@ impl<S: Store> Api<S> {
         }
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
+        exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
         let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let pace = Pace::of(&seat);

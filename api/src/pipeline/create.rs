@@ -14,11 +14,14 @@ use orch_rules::validate::{Path, WriteKind, validate_object_meta};
 use orch_schema::apply_defaults;
 use orch_schema::value::Value;
 
-use super::modify::ATTEMPTS_MAX;
+use super::allotment::Transfer;
+use super::modify::{ATTEMPTS_MAX, changing_too_fast};
 use super::options::Options;
 use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, Refused, View};
+use crate::allocation::Unallotted;
+use crate::allocation::claims::Holdings;
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::authz::ResourceAttributes;
 use crate::error::{ApiError, Subject};
@@ -62,6 +65,8 @@ enum Stored {
     Done(Bytes, Option<SharedObject>),
     /// Number of the admission condition that did not hold, where its plugin gave no refusal.
     Broken(usize),
+    /// Another object has got a value that this one was allotted.
+    Taken,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -94,14 +99,20 @@ impl<S: Store> Pipeline<S> {
         request.exchange.warn(owners::deduplicate(&mut value, applied));
         let generated = value.at("metadata").text("name").is_empty()
             && !value.at("metadata").text("generateName").is_empty();
-        let attempts = if generated { NAME_ATTEMPTS } else { 1 };
-        for _ in 1..attempts {
-            match self.try_create(request, options, value.clone(), origin).await {
-                Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) => {}
-                result => return result,
+        let mut names_left = if generated { NAME_ATTEMPTS } else { 1 };
+        let is_kept = generated || self.allots(request);
+        for _ in 0..ATTEMPTS_MAX {
+            let tried = if is_kept { value.clone() } else { value.take() };
+            match self.try_create(request, options, tried, origin).await {
+                Ok(Some(written)) => return Ok(written),
+                Ok(None) => {}
+                Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) if names_left > 1 => {
+                    names_left -= 1;
+                }
+                Err(error) => return Err(error),
             }
         }
-        self.try_create(request, options, value, origin).await
+        Err(changing_too_fast())
     }
 
     /// Checks that the user of a PUT or an apply, which asked for `update` or `patch`, may create the object, too.
@@ -120,13 +131,14 @@ impl<S: Store> Pipeline<S> {
         self.gate.check(request.user, asked, &Applied::of(&self.store)).await
     }
 
+    /// Creates `incoming`. `None`: another object has got a value that this one was allotted.
     async fn try_create(
         &self,
         request: Request<'_>,
         options: &Options,
         incoming: Value,
         origin: Origin,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Option<Written>, ApiError> {
         let mut value = incoming;
         let resource = request.resource;
         let now = self.ambient.now().seconds_text();
@@ -145,6 +157,7 @@ impl<S: Store> Pipeline<S> {
         let size = self.default_new(request, options, &mut value, &context, origin);
         let (view, additions) = self.admit_new(&attributes, &mut value).await?;
         size?;
+        let view = self.allot_new(&attributes, &mut value, view).await?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
         self.validate_new(request, &value, &now)?;
@@ -153,8 +166,32 @@ impl<S: Store> Pipeline<S> {
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         let draft = Draft { request, attributes, key, is_generated };
-        let (json, stored) = self.create_validated(draft, value, view, additions).await?;
-        Ok(Written { json, stored, outcome: WriteOutcome::Created })
+        let created = self.create_validated(draft, value, view, additions).await?;
+        Ok(created.map(|(json, stored)| Written { json, stored, outcome: WriteOutcome::Created }))
+    }
+
+    /// Allots what a new object needs: the view in which that was free.
+    async fn allot_new(
+        &self,
+        attributes: &Attributes<'_>,
+        value: &mut Value,
+        view: View,
+    ) -> Result<View, ApiError> {
+        let mut view = view;
+        if attributes.dry_run && self.allocator.handles(attributes.resource, attributes.action) {
+            // No condition will show that the view lacks a write.
+            view = self.newest_view().await?;
+        }
+        let mut waits = 0..AWAIT_TURNS;
+        while let Err(Unallotted { is_awaited, error }) = self.allot(attributes, value, &view) {
+            match waits.next() {
+                Some(0) => {}
+                Some(_) if is_awaited => self.store.sleep(AWAIT_PACE).await,
+                _ => return Err(error),
+            }
+            view = self.newest_view().await?;
+        }
+        Ok(view)
     }
 
     /// Mutating admission of a new object: the view that it was admitted in, and the additions.
@@ -186,10 +223,11 @@ impl<S: Store> Pipeline<S> {
         mut value: Value,
         mut view: View,
         mut additions: Additions,
-    ) -> Result<(Bytes, Option<SharedObject>), ApiError> {
+    ) -> Result<Option<(Bytes, Option<SharedObject>)>, ApiError> {
         let Draft { request, attributes, .. } = &draft;
         let mutated = additions.extent();
         let mut turn = None;
+        let holdings = self.allots(*request).then(|| Holdings::of(&value));
         for _ in 0..ATTEMPTS_MAX {
             let validated = self.admission.validate(attributes, Some(&value), &view, &mut additions).await;
             if validated.is_err() {
@@ -216,9 +254,14 @@ impl<S: Store> Pipeline<S> {
             } else {
                 unset(child_mut(&mut value, "metadata"), "resourceVersion");
             }
+            if let Some(after) = &holdings {
+                let transfer = Transfer { before: Holdings::default(), after: after.clone() };
+                self.transfer(*request, draft.key.path(), &transfer, &view, &mut additions)?;
+            }
             request.budget.check()?;
             match self.store_new(&draft, put, &additions).await? {
-                Stored::Done(json, stored) => return Ok((json, stored)),
+                Stored::Done(json, stored) => return Ok(Some((json, stored))),
+                Stored::Taken => return Ok(None),
                 Stored::Broken(condition) if condition < mutated.conditions => break,
                 Stored::Broken(_) => {
                     if turn.is_none()
@@ -262,6 +305,9 @@ impl<S: Store> Pipeline<S> {
             Outcome::Refused { condition: 0, current, .. } => Err(name_in_use(current.as_ref())),
             Outcome::Refused { condition, current, .. } => {
                 let (added, found) = (condition - 1, current.is_some());
+                if additions.is_allotment(added) {
+                    return Ok(Stored::Taken);
+                }
                 match self.admission.broken_condition(attributes, additions, added, found) {
                     Some(error) => Err(error),
                     None => Ok(Stored::Broken(added)),

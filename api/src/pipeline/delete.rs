@@ -12,11 +12,13 @@ use orch_schema::json;
 use orch_schema::value::{Map, Value};
 use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Rules};
 
+use super::allotment::Transfer;
 use super::grace::Grace;
 use super::incoming::decode_body;
 use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, forbidden};
+use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::registry::Resource;
 use crate::status::Status;
@@ -158,6 +160,10 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
             ..pipeline.attributes(request, Operation::Delete)
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
+        if pipeline.allots(request) && matches!(write, Write::Remove(_)) {
+            let transfer = Transfer { before: Holdings::of(&old), after: Holdings::default() };
+            pipeline.transfer(request, key.path(), &transfer, &view, &mut additions)?;
+        }
         Ok(Change { write, additions })
     }
 

@@ -9,6 +9,7 @@
 //!
 //! Invariant: a handler changes objects by proposed transactions only.
 
+mod allotment;
 mod audited;
 mod create;
 mod delete;
@@ -44,6 +45,7 @@ use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::budget::Budget;
 
 use crate::admission::{Attributes, Chain, Operation};
+use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::error::{ApiError, Subject};
@@ -55,8 +57,9 @@ use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
 
+pub(crate) use allotment::parent_service;
 pub use list::ListAnswer;
-pub(crate) use modify::CHANGED_TOGETHER;
+pub(crate) use modify::is_changed_together;
 pub(crate) use stored::tree_of;
 pub use turns::Turns;
 
@@ -104,6 +107,8 @@ pub struct Pipeline<S> {
     pub registry: Arc<Registry>,
     /// The admission chain.
     pub admission: Chain,
+    /// Allots cluster addresses and node ports.
+    pub allocator: Allocator,
     /// The cluster's key for continue tokens.
     pub token_key: TokenKey,
     /// Clock and random numbers.
@@ -190,8 +195,8 @@ impl<S: Store> Pipeline<S> {
         features: Features,
         gate: Arc<Gate>,
     ) -> Self {
-        let (admission, turns) = (Chain::builtin(), Turns::default());
-        Pipeline { store, registry, admission, token_key, ambient, features, gate, turns }
+        let (admission, allocator, turns) = (Chain::builtin(), Allocator::default(), Turns::default());
+        Pipeline { store, registry, admission, allocator, token_key, ambient, features, gate, turns }
     }
 
     /// Runs a request of any verb but watch.

@@ -15,6 +15,7 @@ use orch_schema::value::Value;
 use super::stored::{is_same, tree_of, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, View};
+use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::ApiError;
 
 /// A version of an object that is to be changed.
@@ -96,9 +97,10 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// The resource of which one transaction may change several objects: each create is charged to every quota of its namespace
-/// that covers it.
-pub(crate) const CHANGED_TOGETHER: &str = "resourcequotas";
+/// Resources of which one transaction may change several objects: the quotas that a write is charged to, and the addresses
+/// of a service of two families. Watches of them resume before such a revision. Claims are no API objects: nobody watches
+/// them.
+const CHANGED_TOGETHER: [&str; 3] = ["resourcequotas", ADDRESSES, CLAIMS];
 
 /// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
 /// come near this number; creates whose plugins write one shared object (a counter) come near it when a hundred run at
@@ -274,9 +276,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The key of a second change of one resource, which a watch that resumes behind a revision would miss. Quotas of a
-/// namespace are charged together, and watches of them resume before such a revision ([`CHANGED_TOGETHER`]); each changes
-/// once, too.
+/// The key of a second change of one resource, which a watch that resumes behind a revision would miss, but for
+/// [`CHANGED_TOGETHER`]; of those each object changes once, too.
 fn repeated(operations: &[Operation]) -> Option<&Key> {
     let (mut resources, mut together) = (BTreeSet::new(), BTreeSet::new());
     let mut keys = operations.iter().map(|operation| match operation {
@@ -284,10 +285,16 @@ fn repeated(operations: &[Operation]) -> Option<&Key> {
         Operation::Delete(key) => key,
     });
     // set: both are one.
-    keys.find(|key| match **key.resource() == *CHANGED_TOGETHER {
-        true => !together.insert(key.path()),
+    keys.find(|key| match is_changed_together(key.resource()) {
+        true => !together.insert((key.resource(), key.path())),
         false => !resources.insert(key.resource()),
     })
+}
+
+/// Whether one transaction may change several objects of `resource`.
+pub(crate) fn is_changed_together(resource: &str) -> bool {
+    // few: three resources.
+    CHANGED_TOGETHER.contains(&resource)
 }
 
 /// The version that the response shows.

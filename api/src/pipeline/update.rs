@@ -14,12 +14,14 @@ use orch_schema::apply_defaults;
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
+use super::allotment::Transfer;
 use super::create::Origin;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
 use crate::admission::{Additions, Attributes, Operation};
+use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 
@@ -101,6 +103,7 @@ impl<S: Store> Pipeline<S> {
         };
         let mutated = self.admission.mutate(&attributes, &mut new, &view, &mut additions, 0).await;
         mutated.map_err(|refused| refused.error)?;
+        self.allot(&attributes, &mut new, &view).map_err(|unallotted| unallotted.error)?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
@@ -110,6 +113,11 @@ impl<S: Store> Pipeline<S> {
         let attributes = Attributes { is_removal, ..attributes };
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
+        if self.allots(request) {
+            let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };
+            let transfer = Transfer { before: Holdings::of(&old), after };
+            self.transfer(request, request.key()?.path(), &transfer, &view, &mut additions)?;
+        }
         let put = self.put(request.resource, request.key()?, &mut new)?;
         Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
     }

@@ -11,7 +11,7 @@ use super::event::Scope;
 use super::output::Output;
 use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
-use crate::pipeline::{CHANGED_TOGETHER, Pipeline, Request, revision_parameter};
+use crate::pipeline::{Pipeline, Request, is_changed_together, revision_parameter};
 use crate::render::Renderer;
 
 /// Lifetime of a watch without `timeoutSeconds`: this plus a random part of up to as much again, so that clients do not
@@ -95,7 +95,7 @@ impl<S: Store> Watch<S> {
 /// The cursor of a watch that resumes at `revision`. Where that revision changed several objects, the cursor stands before
 /// it: a client whose connection broke between their events sees all of them again, rather than missing one.
 fn resume_at(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Revision {
-    if **storage != *CHANGED_TOGETHER {
+    if !is_changed_together(storage) {
         return revision;
     }
     let before = Revision(revision.0 - 1);

@@ -30,6 +30,23 @@ fn is_clear_client_error(got: &Value) -> bool {
 fn compare(path: &str, want: &Value, got: &Value, found: &mut Vec<String>) {
     match (want, got) {
         (Value::String(text), _) if text == "<any>" => {}
+        (Value::String(text), _) if text == "<ip>" || text == "<nodeport>" => {
+            if !is_allotted(text, got) {
+                found.push(format!("{path}: got {}, want {text}", shown(got)));
+            }
+        }
+        (Value::String(text), Value::String(other)) if text.contains("<text>") && has_texts(text, other) => {}
+        (Value::Object(fields), Value::Array(items))
+            if fields.len() == 1 && fields.contains_key("$unordered") =>
+        {
+            let sorted = |items: &[Value]| {
+                let mut items = items.to_vec();
+                items.sort_by_cached_key(order);
+                Value::Array(items)
+            };
+            let wanted = fields["$unordered"].as_array().map(Vec::as_slice).unwrap_or_default();
+            compare(path, &sorted(wanted), &sorted(items), found);
+        }
         (Value::String(text), Value::String(other)) if is_placeholder(text) && !other.is_empty() => {}
         (Value::Object(want), Value::Object(got)) => compare_objects(path, want, got, found),
         (Value::Array(wanted), Value::Array(items)) => {
@@ -60,6 +77,32 @@ fn compare_objects(path: &str, want: &Map<String, Value>, got: &Map<String, Valu
     }
 }
 
+/// Whether `got` is an address, or a node port, of the ranges that the scenarios were recorded with.
+fn is_allotted(placeholder: &str, got: &Value) -> bool {
+    match placeholder {
+        "<ip>" => {
+            let last = got.as_str().and_then(|text| text.strip_prefix("10.0.0."));
+            last.is_some_and(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()))
+        }
+        _ => got.as_u64().is_some_and(|port| (30_000..=32_767).contains(&port)),
+    }
+}
+
+/// Whether `got` is `want` with some text in the place of each `<text>`.
+fn has_texts(want: &str, got: &str) -> bool {
+    let parts: Vec<String> = want.split("<text>").map(regex::escape).collect();
+    let pattern = regex::Regex::new(&format!("(?s)^{}$", parts.join(".+")));
+    pattern.is_ok_and(|pattern| pattern.is_match(got))
+}
+
+/// The key by which lists in any order are compared: an entry's own fields that are no lists or objects.
+fn order(entry: &Value) -> String {
+    let Value::Object(fields) = entry else { return entry.to_string() };
+    let plain = fields.iter().filter(|(_, field)| !field.is_object() && !field.is_array());
+    let plain: std::collections::BTreeMap<&String, &Value> = plain.collect();
+    serde_json::to_string(&plain).unwrap_or_default()
+}
+
 /// `<uid>`, `<time>` and the like match any text that is not empty.
 fn is_placeholder(text: &str) -> bool {
     let inner = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or_default();
@@ -87,6 +130,25 @@ mod tests {
         check(json!({"a": "<uid>"}), json!({"a": 1}), 1);
         check(json!({"a": "<any>"}), json!({"a": [1]}), 0);
         check(json!({"a": "<Uid>"}), json!({"a": "x"}), 1);
+    }
+
+    #[test]
+    fn allotted_values_are_in_range_and_lists_may_be_in_any_order() {
+        check(json!(["<ip>", "<nodeport>"]), json!(["10.0.0.7", 30_000]), 0);
+        check(json!(["<ip>", "<nodeport>"]), json!(["10.1.0.7", "30000"]), 2);
+        check(json!("a<text>c"), json!("abbc"), 0);
+        check(json!("a<text>c"), json!("ac"), 1);
+        let entry = |name: &str, more: u8| json!({"name": name, "more": [more]});
+        check(
+            json!({"$unordered": [entry("a", 1), entry("b", 2)]}),
+            json!([entry("b", 2), entry("a", 1)]),
+            0,
+        );
+        check(
+            json!({"$unordered": [entry("a", 1), entry("b", 2)]}),
+            json!([entry("b", 1), entry("a", 1)]),
+            1,
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod claims;
 mod diff;
 mod envelope;
+mod expected;
 mod floor;
 mod normalize;
 mod replay;
@@ -150,7 +151,8 @@ pub async fn replay(scenarios: &[Scenario], users: &Users) -> Result<Outcome> {
                 Err(error) => serde_json::json!({"error": format!("{error:#}")}),
             };
             if let Some(want) = step.get("expect") {
-                outcome.judge(scenario, number, &replay::title(step), &diff::differences(want, &got));
+                let want = run.expected(want);
+                outcome.judge(scenario, number, &replay::title(step), &diff::differences(&want, &got));
             }
         }
     }

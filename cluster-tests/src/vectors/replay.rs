@@ -1,6 +1,6 @@
 //! Runs the steps of one scenario: sends requests, opens and collects watches, waits, saves values for later steps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Users;
 use super::claims::claims;
+use super::expected::expected;
 use super::normalize::normalize;
 use crate::client::{Client, Response};
 
@@ -41,6 +42,8 @@ const JUDGED_HEADERS: [&str; 5] = ["Warning", "Retry-After", "Allow", "WWW-Authe
 pub(super) struct Run<'a> {
     users: &'a Users,
     saved: HashMap<String, String>,
+    /// The same with their types.
+    values: HashMap<String, Value>,
     watches: HashMap<String, OpenWatch>,
     placeholder: Regex,
 }
@@ -75,6 +78,7 @@ impl Drop for OpenWatch {
 pub(super) fn title(step: &Map<String, Value>) -> String {
     match step.get("do").and_then(Value::as_str) {
         Some(request) => request.to_owned(),
+        None if step.contains_key("relate") => "relate".to_owned(),
         None if step.contains_key("claims") => format!("claims of {}", text(step, "claims")),
         None => format!("collect {}", text(step, "collect")),
     }
@@ -84,7 +88,12 @@ impl<'a> Run<'a> {
     /// A pass without saved values.
     pub(super) fn new(users: &'a Users) -> Self {
         let placeholder = Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid");
-        Self { users, saved: HashMap::new(), watches: HashMap::new(), placeholder }
+        Self { users, saved: HashMap::new(), values: HashMap::new(), watches: HashMap::new(), placeholder }
+    }
+
+    /// `want` with the values that were saved up to now.
+    pub(super) fn expected(&self, want: &Value) -> Value {
+        expected(want, &self.values)
     }
 
     /// Runs one step and returns the normalized response; null for a step that waits.
@@ -102,6 +111,10 @@ impl<'a> Run<'a> {
         if let Some(name) = step.get("claims").and_then(Value::as_str) {
             let token = self.saved.get(name).with_context(|| format!("nothing was saved as `{name}`"))?;
             return Ok(json!({"claims": normalize(claims(token)?, None)}));
+        }
+        if let Some(values) = step.get("relate").and_then(Value::as_array) {
+            let distinct: HashSet<String> = values.iter().map(Value::to_string).collect();
+            return Ok(json!({"distinct": distinct.len() == values.len()}));
         }
         if let Some(watch) = step.get("collect").and_then(Value::as_str) {
             return self.collect(watch, &step).await;
@@ -192,6 +205,9 @@ impl<'a> Run<'a> {
     fn save(&mut self, save: &Map<String, Value>, answer: &Response, body: &Value) {
         for (name, path) in save {
             let path = path.as_str().unwrap_or_default();
+            if let Some(value) = lookup(body, path) {
+                self.values.insert(name.clone(), value.clone());
+            }
             let value = match path {
                 "$raw" => Some(STANDARD.encode(&answer.body)),
                 path => lookup(body, path).map(|value| match value {

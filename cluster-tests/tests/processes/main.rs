@@ -32,6 +32,7 @@ mod resource_quotas;
 mod restart;
 mod rust_client;
 mod secrets;
+mod services;
 mod snapshot;
 mod space;
 mod vectors;

@@ -20,6 +20,7 @@ mod node;
 mod oidc;
 mod parse;
 mod service_accounts;
+mod services;
 mod signing;
 mod size;
 
@@ -42,6 +43,7 @@ pub use node::{
 pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, parse};
 pub use service_accounts::ServiceAccountArgs;
+pub use services::ServiceArgs;
 pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 

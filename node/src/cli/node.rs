@@ -21,6 +21,7 @@ use super::encryption::EncryptionArgs;
 use super::flow::FlowArgs;
 use super::front_proxy::{FrontProxyArgs, RevocationArgs};
 use super::service_accounts::ServiceAccountArgs;
+use super::services::ServiceArgs;
 use super::signing::SigningArgs;
 use super::size::parse_size;
 
@@ -193,6 +194,9 @@ pub struct SharedArgs {
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: Selection,
+    /// Flags of services.
+    #[command(flatten)]
+    pub services: ServiceArgs,
     /// The built-in signers of certificates.
     #[command(flatten)]
     pub signing: SigningArgs,

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::front_proxy;
 use super::plan::{Plan, host_port};
+use super::services::ApiMembers;
 use super::store::Handle;
 use super::trust::Trust;
 use super::{authentication, authorization, cluster, encryption, token_file};
@@ -65,14 +66,18 @@ impl Api {
         );
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker);
+        pipeline.allocator = plan.services.allocator();
         let pipeline = Arc::new(pipeline);
         controllers::provide_namespaces(&pipeline, &maker);
+        let members = ApiMembers::new(handle.clone(), plan.name.clone(), plan.advertise.clone(), secure_port);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
             root_ca: Some(plan.service_accounts.follow_root_ca(stopping.clone())),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
+            service: Some(plan.services.defaults(secure_port)),
+            members: Some(Arc::new(members)),
         };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);

@@ -27,6 +27,7 @@ mod occupancy;
 mod plan;
 mod serve;
 mod service_accounts;
+mod services;
 mod signals;
 mod signing;
 mod starting;
@@ -44,6 +45,7 @@ pub use lifetime::run;
 pub(crate) use plan::host_of;
 pub use plan::{Kind, Plan};
 pub use service_accounts::ServiceAccountPlan;
+pub use services::ServicePlan;
 
 use crate::cli::{DevArgs, ServeArgs};
 

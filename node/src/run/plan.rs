@@ -21,7 +21,8 @@ use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
 use super::service_accounts::ServiceAccountPlan;
-use super::{admission, authentication, authorization, encryption, service_accounts};
+use super::services::ServicePlan;
+use super::{admission, authentication, authorization, encryption, service_accounts, services};
 use crate::access::authorization::Strictness;
 use crate::certs::Layout;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
@@ -89,6 +90,8 @@ pub struct Plan {
     pub space: SpaceOptions,
     /// How long events are kept.
     pub event_ttl: Duration,
+    /// Ranges of services.
+    pub services: ServicePlan,
     /// The background loops that run.
     pub controllers: Selection,
     /// The authority of the built-in signers; `None` where this node has no key to sign with.
@@ -167,6 +170,7 @@ impl Resolved {
             front_proxy: shared.front_proxy.clone(),
             service_accounts: accounts,
             admission: admission::plan(&shared.admission)?,
+            services: services::plan(&shared.services)?,
             anonymous: shared.anonymous(),
             authentication: authentication::plan(shared, brand)?,
             authorization: authorization::plan(&shared.authorization, self.strictness, brand)?,

@@ -7,6 +7,8 @@ pub mod batch;
 pub mod certificate_signing_request;
 pub mod config_map;
 pub mod disruption_budget;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod event;
 pub mod flow_control;
 pub mod lease;
@@ -23,6 +25,7 @@ pub mod resource_quota;
 pub mod review;
 pub mod runtime_class;
 pub mod secret;
+pub mod service;
 pub mod service_account;
 pub mod storage;
 pub mod strategy;
@@ -52,9 +55,12 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "csinodes.storage" => Arc::new(storage::CsiNode),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
+        "endpoints" => Arc::new(endpoints::Endpoints),
+        "endpointslices.discovery" => Arc::new(endpoint_slice::EndpointSlice),
         "events" => Arc::new(event::Event),
         "flowschemas.flowcontrol.apiserver" => Arc::new(flow_control::FlowSchema),
         "ingresses.networking" => Arc::new(networking::Ingress),
+        "ipaddresses.networking" => Arc::new(networking::IpAddress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
         "limitranges" => Arc::new(limit_range::LimitRange),
@@ -82,6 +88,8 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         | "tokenreviews.authentication" => Arc::new(Plain),
         "serviceaccounts" => Arc::new(service_account::ServiceAccount),
         "serviceaccounts/token" => Arc::new(token_request::TokenRequest),
+        "servicecidrs.networking" => Arc::new(networking::ServiceCidr),
+        "services" => Arc::new(service::Service),
         "statefulsets.apps" => Arc::new(workload::StatefulSet),
         "storageclasses.storage" => Arc::new(storage::StorageClass),
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
@@ -105,9 +113,12 @@ mod tests {
         "csinodes.storage",
         "daemonsets.apps",
         "deployments.apps",
+        "endpoints",
+        "endpointslices.discovery",
         "events",
         "flowschemas.flowcontrol.apiserver",
         "ingresses.networking",
+        "ipaddresses.networking",
         "jobs.batch",
         "leases.coordination",
         "limitranges",
@@ -132,6 +143,8 @@ mod tests {
         "selfsubjectrulesreviews.authorization",
         "serviceaccounts",
         "serviceaccounts/token",
+        "servicecidrs.networking",
+        "services",
         "statefulsets.apps",
         "storageclasses.storage",
         "subjectaccessreviews.authorization",

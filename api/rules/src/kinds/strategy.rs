@@ -73,6 +73,11 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The warning that every request for the resource gets, since it is deprecated.
+    fn deprecation(&self, _brand: &Brand) -> Option<String> {
+        None
+    }
+
     /// The value of each selectable field ([`orch_schema::Rules::selectable`]), in the same order; absent is the empty string.
     fn field_values(&self, _object: &Value) -> Vec<String> {
         Vec::new()

@@ -67,6 +67,8 @@ pub enum FieldErrorKind {
     Duplicate,
     /// `FieldValueTooLong`.
     TooLong,
+    /// `FieldValueTooMany`.
+    TooMany,
     /// `FieldValueNotFound`.
     NotFound,
 }
@@ -137,11 +139,18 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
+    /// A list of `count` items, of which at most `limit` are allowed.
+    pub fn too_many(path: Path, count: usize, limit: usize) -> Self {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let message = format!("Too many: {count}: must have at most {limit} {unit}");
+        FieldError { path, kind: FieldErrorKind::TooMany, message }
+    }
+
     /// The error without its value and without its detail, which may quote a value.
     pub fn withheld(self) -> Self {
         let class = match self.kind {
             // These messages name a bound, and no value.
-            FieldErrorKind::Required | FieldErrorKind::TooLong => self.message,
+            FieldErrorKind::Required | FieldErrorKind::TooLong | FieldErrorKind::TooMany => self.message,
             _ => {
                 let class = self.message.split(':').next().unwrap_or_default();
                 format!("{class}: what stands there is not repeated")
@@ -173,6 +182,7 @@ impl FieldErrorKind {
             FieldErrorKind::Forbidden => "FieldValueForbidden",
             FieldErrorKind::Duplicate => "FieldValueDuplicate",
             FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::NotFound => "FieldValueNotFound",
         }
     }

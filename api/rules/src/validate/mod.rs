@@ -3,6 +3,7 @@
 //! Owns the rules that several kinds share; a rule of one kind stands in that kind's file under `kinds/`. No function
 //! reads a clock, the store or the request.
 
+pub mod address;
 pub mod conditions;
 pub mod distinct;
 pub mod errors;

@@ -1,0 +1,254 @@
+//! Repair of cluster addresses and node ports: claims and IPAddress objects agree with the services.
+//!
+//! Owns the comparison, of everything when a leader starts, and of what an administrator changes afterwards. Services are
+//! the truth: a claim or an address that no service has is removed, one that a service lacks is made. Writes of services
+//! keep both right by themselves; what is found wrong was changed by hand or written by another program.
+//!
+//! Invariant: a repair is proposed under conditions on all that it was decided on.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::object::SharedObject;
+use orch_raft::warnings::WarningLimit;
+use orch_raft::{Condition, Key, Operation, Outcome, State, Store, Transaction};
+use orch_rules::validate::address::Family;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::client::{Client, Moment, Place, Propagation, any_changed, is_overtaken};
+use crate::allocation::claims::{Holdings, claim, holder};
+use crate::allocation::{ADDRESSES, CLAIMS, SERVICES};
+use crate::error::ApiError;
+use crate::pipeline::parent_service;
+
+/// Wait after a change: those that come together are looked at together, and a client that keeps breaking things costs a
+/// comparison in five seconds.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Limits the warnings of things found wrong.
+static WRONG: WarningLimit<Moment> = WarningLimit::new();
+
+/// One thing that is wrong.
+#[derive(Debug)]
+enum Repair {
+    /// A service lacks this claim.
+    Claim { key: Key, service: String, seen: SharedObject },
+    /// No service has this claim.
+    Release { key: Key, service: String, seen: SharedObject, owner: Option<SharedObject> },
+    /// A service lacks this address object.
+    Make { address: IpAddr, service: String },
+    /// No service has the address of this object, which the allocator made.
+    Remove { name: Arc<str>, seen: SharedObject },
+    /// Two services hold the same: a client has to recreate one.
+    Conflict { what: String, service: String },
+}
+
+/// Repairs everything, now and after changes of addresses. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let mut changed = [store.subscribe(&Arc::from(ADDRESSES))];
+    client.most_recent().await?;
+    loop {
+        let state = store.state();
+        for repair in examine(client, &state) {
+            if let Some(left_out) = WRONG.pass_at(client.moment()) {
+                tracing::warn!(left_out, "allocation of services: {}", repair.text());
+            }
+            carry_out(client, repair).await?;
+        }
+        any_changed(&mut changed).await;
+        store.sleep(WAIT).await;
+    }
+}
+
+/// What is wrong in `state`.
+fn examine<S: Store>(client: &Client<S>, state: &State) -> Vec<Repair> {
+    let mut repairs = Vec::new();
+    let mut holders: BTreeMap<Key, String> = BTreeMap::new();
+    let mut addresses: BTreeMap<String, String> = BTreeMap::new();
+    for (path, object) in state.collection(SERVICES).range_from("") {
+        let service: Value = serde_json::from_slice(&object.json).unwrap_or_default();
+        let holdings = Holdings::of(&service);
+        for key in holdings.claims() {
+            let held = state.object(&key).map(|held| holder(&held.json));
+            if let Some(other) = holders.get(&key).filter(|other| ***other != **path) {
+                let what = format!("{} is held by {other}, too", key.path());
+                repairs.push(Repair::Conflict { what, service: path.to_string() });
+                continue;
+            }
+            if held.is_none() {
+                repairs.push(Repair::Claim {
+                    key: key.clone(),
+                    service: path.to_string(),
+                    seen: object.clone(),
+                });
+            }
+            holders.insert(key, path.to_string());
+        }
+        for address in holdings.addresses {
+            let name = address.to_string();
+            if state.collection(ADDRESSES).get(name.as_str()).is_none() {
+                repairs.push(Repair::Make { address, service: path.to_string() });
+            }
+            addresses.entry(name).or_insert_with(|| path.to_string());
+        }
+    }
+    for (path, object) in state.collection(CLAIMS).range_from("") {
+        let Ok(key) = Key::new(&CLAIMS.into(), "", path) else { continue };
+        let service = holder(&object.json);
+        if holders.get(&key) != Some(&service) {
+            let owner = state.collection(SERVICES).get(service.as_str()).cloned();
+            repairs.push(Repair::Release { key, service, seen: object.clone(), owner });
+        }
+    }
+    let brand = client.registry().brand;
+    let (label, value) = (
+        format!("ipaddress.{}/managed-by", brand.label_domain),
+        format!("ipallocator.{}", brand.group_domain),
+    );
+    for (name, object) in state.collection(ADDRESSES).range_from("") {
+        let address: Value = serde_json::from_slice(&object.json).unwrap_or_default();
+        let is_ours = address.at("metadata").at("labels").text(&label) == value;
+        let parent = parent_service(&address);
+        if is_ours && (parent.is_none() || parent.as_ref() != addresses.get(&**name)) {
+            repairs.push(Repair::Remove { name: name.clone(), seen: object.clone() });
+        }
+    }
+    repairs
+}
+
+impl Repair {
+    fn text(&self) -> String {
+        match self {
+            Repair::Claim { key, service, .. } => {
+                format!("{service} lacks the claim {}; repairing", key.path())
+            }
+            Repair::Release { key, service, .. } => {
+                format!("the claim {} of {service} has no service; releasing", key.path())
+            }
+            Repair::Make { address, service } => {
+                format!("{service} lacks the address object {address}; repairing")
+            }
+            Repair::Remove { name, .. } => format!("the address object {name} has no service; removing"),
+            Repair::Conflict { what, service } => format!("{service}: {what}; please recreate one of them"),
+        }
+    }
+}
+
+async fn carry_out<S: Store>(client: &Client<S>, repair: Repair) -> Result<(), ApiError> {
+    let (conditions, operation) = match repair {
+        Repair::Conflict { .. } => return Ok(()),
+        Repair::Make { address, service } => return make(client, address, &service).await,
+        Repair::Remove { name, seen } => {
+            let Some(resource) = client.stored_resource(ADDRESSES) else { return Ok(()) };
+            let place = Place { resource: &resource, path: &name };
+            let (uid, revision) = (&seen.index.uid, Some(seen.revision));
+            return passed(client.delete(place, uid, revision, Propagation::Background).await);
+        }
+        Repair::Claim { key, service, seen } => {
+            let of_service = service_key(&service)?;
+            let conditions =
+                vec![Condition::AtRevision(of_service, seen.revision), Condition::Absent(key.clone())];
+            (conditions, Operation::Put(claim(key, &service)))
+        }
+        Repair::Release { key, service, seen, owner } => {
+            let claimed = Condition::AtRevision(key.clone(), seen.revision);
+            let of_service = service_key(&service).ok().map(|of_service| match &owner {
+                Some(owner) => Condition::AtRevision(of_service, owner.revision),
+                None => Condition::Absent(of_service),
+            });
+            (of_service.into_iter().chain([claimed]).collect(), Operation::Delete(key))
+        }
+    };
+    let transaction = Transaction { proposed_ms: client.now_ms(), conditions, operations: vec![operation] };
+    match client.store().propose(transaction).await? {
+        // Refused: it has changed meanwhile, and the next comparison tells.
+        Outcome::Applied { .. } | Outcome::Refused { .. } => Ok(()),
+        Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
+    }
+}
+
+fn service_key(path: &str) -> Result<Key, ApiError> {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    Key::new(&SERVICES.into(), namespace, name).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
+async fn make<S: Store>(client: &Client<S>, address: IpAddr, service: &str) -> Result<(), ApiError> {
+    let Some(resource) = client.stored_resource(ADDRESSES) else { return Ok(()) };
+    let (namespace, name) = service.split_once('/').unwrap_or(("", service));
+    let brand = client.registry().brand;
+    let label = |name: &str| format!("ipaddress.{}/{name}", brand.label_domain);
+    let mut labels = json!({});
+    labels[label("ip-family").as_str()] = json!(Family::of(address).name());
+    labels[label("managed-by").as_str()] = json!(format!("ipallocator.{}", brand.group_domain));
+    let object = json!({
+        "metadata": {"name": address.to_string(), "labels": labels},
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}}
+    });
+    passed(client.create(&resource, "", &object).await)
+}
+
+fn passed(result: Result<(), ApiError>) -> Result<(), ApiError> {
+    match result {
+        Err(error) if !is_overtaken(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    async fn fixture() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.namespace("ns").await;
+        let range = json!({"metadata": {"name": "orch"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
+        fixture.create("servicecidrs.networking", "", range).await;
+        let spec =
+            json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 30_001}]});
+        fixture.create(SERVICES, "ns", json!({"metadata": {"name": "a"}, "spec": spec})).await;
+        fixture
+    }
+
+    fn claims(fixture: &Fixture) -> Vec<String> {
+        let all = fixture.state().collection(CLAIMS);
+        all.range_from("").map(|(path, object)| format!("{path} {}", holder(&object.json))).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_right_is_left_alone() {
+        let fixture = fixture().await;
+        let before = fixture.state().applied();
+        fixture.while_running(run(&fixture.client()), 20).await;
+        assert_eq!(fixture.state().applied(), before);
+        assert_eq!(claims(&fixture), ["address:10.0.0.9 ns/a", "port:30001 ns/a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lost_claims_and_addresses_come_back_and_leaked_ones_go() {
+        let fixture = fixture().await;
+        let leaked = crate::allocation::claims::port_claim(30_002).unwrap();
+        let lost = crate::allocation::claims::port_claim(30_001).unwrap();
+        let operations = vec![Operation::Put(claim(leaked, "ns/gone")), Operation::Delete(lost)];
+        let transaction = Transaction { proposed_ms: 0, conditions: Vec::new(), operations };
+        fixture.store().propose(transaction).await.unwrap();
+        fixture.delete(ADDRESSES, "10.0.0.9", json!({})).await;
+        fixture.while_running(run(&fixture.client()), 20).await;
+        assert_eq!(claims(&fixture), ["address:10.0.0.9 ns/a", "port:30001 ns/a"]);
+        let address = fixture.read(ADDRESSES, "10.0.0.9");
+        assert_eq!(address["spec"]["parentRef"]["name"], "a");
+        let steps = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            fixture.delete(ADDRESSES, "10.0.0.9", json!({})).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert!(fixture.exists(ADDRESSES, "10.0.0.9"), "an administrator deleted it while the loop ran");
+        };
+        fixture.beside(run(&fixture.client()), steps).await;
+    }
+}
