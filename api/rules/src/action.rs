@@ -15,12 +15,32 @@ pub enum Action {
     Token,
     /// Writes the conditions that approve or deny a request for a certificate.
     Approval,
+    /// Reads or writes the number of replicas, as a document of its own.
+    Scale,
+    /// Assigns a pod to a node.
+    Binding,
+    /// Deletes a pod if its disruption budget allows that.
+    Eviction,
+    /// Reads a pod, or adds ephemeral containers to it.
+    EphemeralContainers,
+    /// Reads a pod, or changes the resources of its containers.
+    Resize,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 5] =
-        [Action::Object, Action::Status, Action::Finalize, Action::Token, Action::Approval];
+    pub const ALL: [Action; 10] = [
+        Action::Object,
+        Action::Status,
+        Action::Finalize,
+        Action::Token,
+        Action::Approval,
+        Action::Scale,
+        Action::Binding,
+        Action::Eviction,
+        Action::EphemeralContainers,
+        Action::Resize,
+    ];
 
     /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
     pub fn subresource(self) -> &'static str {
@@ -30,6 +50,11 @@ impl Action {
             Action::Finalize => "finalize",
             Action::Token => "token",
             Action::Approval => "approval",
+            Action::Scale => "scale",
+            Action::Binding => "binding",
+            Action::Eviction => "eviction",
+            Action::EphemeralContainers => "ephemeralcontainers",
+            Action::Resize => "resize",
         }
     }
 

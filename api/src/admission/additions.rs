@@ -3,7 +3,7 @@
 use orch_raft::{Condition, Operation};
 
 /// Conditions and operations of plugins, which are applied with the write or not at all.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Additions {
     /// The plugin that is being called, by its position in the chain.
     plugin: usize,
@@ -34,6 +34,12 @@ impl Additions {
     /// Records the plugin at this position of the chain as the author of the additions from now on.
     pub(super) fn begin(&mut self, plugin: usize) {
         self.plugin = plugin;
+    }
+
+    /// Records the endpoint of the request, which is no plugin, as the author of the additions from now on: a write is
+    /// tried again when a condition of these does not hold.
+    pub(crate) fn begin_endpoint(&mut self) {
+        self.plugin = usize::MAX;
     }
 
     /// Position in the chain of the plugin that added condition number `at`.

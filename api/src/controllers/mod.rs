@@ -13,6 +13,7 @@
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
 //!     trust        the config map that announces the authorities of clients and front proxies
+//!     disruption   status of disruption budgets
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -23,6 +24,7 @@ mod aggregation;
 pub(crate) mod bootstrap;
 mod certificates;
 mod client;
+mod disruption;
 mod each_namespace;
 mod expiry;
 mod garbage;
@@ -117,6 +119,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
     let certifier = client("certificate-controller");
+    let budgeter = client("disruption-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
     let announcer = client("cluster-authentication");
     let (accounts, publisher) =
@@ -132,7 +135,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
         None => Box::pin(std::future::pending()),
     };
-    let loops: [BoxFuture<'_, Infallible>; 12] = [
+    let loops: [BoxFuture<'_, Infallible>; 13] = [
         selected(
             "certificatesigningrequest-approving-controller",
             Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
@@ -152,6 +155,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         selected(
             "clusterrole-aggregation-controller",
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+        selected(
+            "disruption-controller",
+            Box::pin(keep("disruption budgets", &budgeter, || disruption::run(&budgeter))),
         ),
         selected(
             "serviceaccount-controller",

@@ -34,7 +34,11 @@ pub fn folder() -> PathBuf {
 /// A cluster without the loops that did not run where the scenarios were recorded, and with what `needs` names.
 pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
     let has = |wanted: &str| needs.iter().any(|needed| needed == wanted);
-    let mut loops = vec!["serviceaccount-controller", "root-ca-certificate-publisher-controller"];
+    let mut loops = vec![
+        "disruption-controller",
+        "root-ca-certificate-publisher-controller",
+        "serviceaccount-controller",
+    ];
     let mut flags = Vec::new();
     if !has("controllers") {
         loops.push("clusterrole-aggregation-controller");

@@ -4,6 +4,7 @@
 
 pub mod age;
 pub mod batch;
+pub mod binding;
 pub mod certificate_signing_request;
 pub mod config_map;
 pub mod disruption_budget;
@@ -19,6 +20,7 @@ pub mod pod;
 pub mod priority_class;
 pub mod rbac;
 pub mod review;
+pub mod scale;
 pub mod secret;
 pub mod service_account;
 pub mod storage;
@@ -38,6 +40,7 @@ pub use strategy::{Cell, Context, Plain, Requester, Strategy};
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
+        "bindings" | "pods/binding" => Arc::new(binding::Binding),
         "certificatesigningrequests.certificates" => {
             Arc::new(certificate_signing_request::CertificateSigningRequest)
         }
@@ -49,6 +52,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "csinodes.storage" => Arc::new(storage::CsiNode),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
+        "deployments/scale" | "replicasets/scale" | "replicationcontrollers/scale" | "statefulsets/scale" => {
+            Arc::new(scale::Scale)
+        }
         "events" => Arc::new(event::Event),
         "flowschemas.flowcontrol.apiserver" => Arc::new(flow_control::FlowSchema),
         "ingresses.networking" => Arc::new(networking::Ingress),
@@ -62,6 +68,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "persistentvolumes" => Arc::new(persistent_volume::PersistentVolume),
         "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
         "pods" => Arc::new(pod::Pod),
+        "pods/eviction" => Arc::new(Plain),
         "prioritylevelconfigurations.flowcontrol.apiserver" => {
             Arc::new(flow_control::PriorityLevelConfiguration)
         }
@@ -90,6 +97,7 @@ mod tests {
 
     /// The kinds with a strategy, by storage resource: plural name and group without its domain.
     const SERVED: &[&str] = &[
+        "bindings",
         "certificatesigningrequests.certificates",
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",
@@ -99,6 +107,7 @@ mod tests {
         "csinodes.storage",
         "daemonsets.apps",
         "deployments.apps",
+        "deployments/scale",
         "events",
         "flowschemas.flowcontrol.apiserver",
         "ingresses.networking",
@@ -112,9 +121,13 @@ mod tests {
         "persistentvolumes",
         "poddisruptionbudgets.policy",
         "pods",
+        "pods/binding",
+        "pods/eviction",
         "priorityclasses.scheduling",
         "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
+        "replicasets/scale",
+        "replicationcontrollers/scale",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "secrets",
@@ -124,6 +137,7 @@ mod tests {
         "serviceaccounts",
         "serviceaccounts/token",
         "statefulsets.apps",
+        "statefulsets/scale",
         "storageclasses.storage",
         "subjectaccessreviews.authorization",
         "tokenreviews.authentication",

@@ -65,7 +65,7 @@ impl Strategy for CertificateSigningRequest {
                     None => unset(status, "conditions"),
                 }
             }
-            Action::Object | Action::Finalize | Action::Token => carry(old, new, "status"),
+            _ => carry(old, new, "status"),
         }
     }
 
