@@ -198,6 +198,7 @@ impl Update<'_> {
             }
         }
         let uncounted = self.after.at("uncountedTerminatedPods");
+        // few: two lists.
         let has_some = ["succeeded", "failed"].into_iter().any(|list| !uncounted.items(list).is_empty());
         if has_some && (self.changes_end() || self.changes("uncountedTerminatedPods")) {
             let detail = "uncountedTerminatedPods needs to be empty for finished job";

@@ -1,12 +1,14 @@
 //! The sub-resource `ephemeralcontainers`: ephemeral containers are added to a pod, and never changed or removed.
 
+use std::collections::BTreeMap;
+
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
 use crate::kinds::pod::resize::is_mirror;
 use crate::validate::tree::{Tree, same, shown};
-use crate::validate::{Distinct, FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Rules for a change of the ephemeral containers. `errors`: those of the new pod as a whole.
 pub(super) fn validate_update(
@@ -21,16 +23,16 @@ pub(super) fn validate_update(
     }
     let path = Path::new("spec").child("ephemeralContainers");
     let after = new.at("spec").items("ephemeralContainers");
-    let kept: Distinct<&str> = after.iter().map(|container| container.text("name")).collect();
-    let unchanged = |before: &Value| after.iter().any(|after| same(before, after));
+    let named: BTreeMap<&str, &Value> =
+        after.iter().map(|container| (container.text("name"), container)).collect();
     for before in old.at("spec").items("ephemeralContainers") {
         let name = quoted(before.text("name"));
-        let detail = if !kept.has(&before.text("name")) {
-            format!("existing ephemeral containers {name} may not be removed\n")
-        } else if !unchanged(before) {
-            format!("existing ephemeral containers {name} may not be changed\nit is {}", shown(before))
-        } else {
-            continue;
+        let detail = match named.get(before.text("name")) {
+            None => format!("existing ephemeral containers {name} may not be removed\n"),
+            Some(after) if !same(before, after) => {
+                format!("existing ephemeral containers {name} may not be changed\nit is {}", shown(before))
+            }
+            Some(_) => continue,
         };
         errors.push(FieldError::forbidden(path.clone(), &detail));
     }

@@ -114,8 +114,8 @@ pub(super) fn validate_update(
 
 /// Whether the node reports the resources of running containers, as nodes do that can resize them.
 fn supports_resize(status: &Value) -> bool {
-    // once: one pod.
     let running =
+        // once: one pod.
         status.items("containerStatuses").iter().find(|container| container.at("state").has("running"));
     status.text("phase") != "Running" || running.is_none_or(|container| container.has("resources"))
 }
@@ -143,6 +143,7 @@ fn validate_none_removed(before: &Value, after: &Value, path: &Path) -> FieldErr
     let mut errors = FieldErrors::new();
     for list in ["requests", "limits"] {
         let left = after.at(list);
+        // once: one container.
         let is_removed = before.entries(list).into_iter().any(|(name, _)| !left.has(name));
         if is_removed {
             let detail = format!("resource {list} cannot be removed");
