@@ -29,7 +29,9 @@ impl Registry {
     /// many or too few.
     pub fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
         let resource = self.find(&target.group, &target.version, &target.resource).ok_or(ApiError::NoPage)?;
-        let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
+        // Behind a proxy, the rest of the path is another server's.
+        let is_whole = |action: &Action| target.subpath.is_empty() || *action == Action::Proxy;
+        let action = resource.action(&target.subresource).filter(is_whole).ok_or(ApiError::UnknownPath)?;
         let misplaced = !resource.namespaced && !target.namespace.is_empty();
         // A single object of a namespaced resource has no path without its namespace.
         let lacks_namespace = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
@@ -61,6 +63,28 @@ impl Endpoint<'_> {
             }
         };
         if is_served { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+    }
+}
+
+/// Methods without a verb that a proxy passes on, too.
+const PROXIED_METHODS: [http::Method; 2] = [http::Method::HEAD, http::Method::OPTIONS];
+
+impl Endpoint<'_> {
+    /// Checks that a request of `method`, whose verb is `verb`, is passed on.
+    ///
+    /// # Errors
+    /// `MethodNotAllowed`: this path does not serve the method.
+    pub(crate) fn check_method(
+        &self,
+        target: &Target,
+        method: &http::Method,
+        verb: Option<Verb>,
+    ) -> Result<(), ApiError> {
+        // few: the methods.
+        if self.action == Action::Proxy && PROXIED_METHODS.contains(method) {
+            return Ok(());
+        }
+        self.check_verb(target, verb.ok_or(ApiError::MethodNotAllowed)?)
     }
 }
 
@@ -140,6 +164,14 @@ mod tests {
                 Ok(Action::Approval),
             ),
             ("/api/v1/namespaces/ns/nodes".to_owned(), Verb::List, Err(ApiError::UnknownPath)),
+            (format!("{pods}/p/log"), Verb::Get, Ok(Action::Log)),
+            (format!("{pods}/p/log"), Verb::Create, Err(ApiError::MethodNotAllowed)),
+            (format!("{pods}/p/log/x"), Verb::Get, Err(ApiError::UnknownPath)),
+            (format!("{pods}/p/exec"), Verb::Create, Ok(Action::Exec)),
+            (format!("{pods}/p/attach"), Verb::Get, Ok(Action::Attach)),
+            (format!("{pods}/p/portforward"), Verb::Update, Err(ApiError::MethodNotAllowed)),
+            (format!("{pods}/p/proxy/a//b/"), Verb::Delete, Ok(Action::Proxy)),
+            ("/api/v1/nodes/n/proxy".to_owned(), Verb::Patch, Ok(Action::Proxy)),
             ("/api/v1/nopes".to_owned(), Verb::List, Err(ApiError::NoPage)),
         ] {
             assert_eq!(resolved(&registry, &path, verb), expected, "{verb:?} {path}");

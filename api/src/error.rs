@@ -6,6 +6,7 @@ use orch_raft::{ProposeError, ReadError, Revision};
 use orch_rules::validate::FieldErrors;
 use orch_schema::budget::Stopped;
 
+use crate::connect::ConnectError;
 use crate::registry::Resource;
 
 /// The object or collection that an error is about, for Status details.
@@ -170,6 +171,9 @@ pub enum ApiError {
         /// Names of these members, separated by commas.
         members: String,
     },
+    /// A request could not be passed on to another server, or that server refused it.
+    #[error(transparent)]
+    Connect(ConnectError),
     /// A broken invariant of this program.
     #[error("internal: {0}")]
     Internal(String),

@@ -8,6 +8,7 @@ pub mod ambient;
 pub mod audit;
 pub mod authn;
 pub mod authz;
+pub mod connect;
 pub mod controllers;
 pub mod egress;
 pub mod endpoint;

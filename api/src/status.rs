@@ -3,6 +3,7 @@
 //! Owns the mapping, exhaustively. It never logs and never decides which error occurred.
 
 mod causes;
+mod connect;
 
 use causes::{
     apply_conflict, bound_causes, disruption_budget, forbidden, internal, invalid, patch_result,
@@ -197,6 +198,7 @@ impl Status {
                 );
                 plain(507, "InsufficientStorage", &message)
             }
+            ApiError::Connect(error) => connect::failed(error),
             ApiError::Internal(message) => internal(message),
         }
     }

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod audit;
 pub mod certs;
 pub mod cli;
+pub mod connect;
 pub mod egress;
 pub mod encryption;
 pub mod kubeconfig;

@@ -51,9 +51,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
             match (&arguments.data_dir, &arguments.encryption_provider_config) {
-                (Some(data_dir), Some(config)) => {
-                    Ok(encryption::rewrite(data_dir, config, arguments.brand.0, &mut out)?)
-                }
+                (Some(data_dir), Some(config)) => Ok(encryption::rewrite(data_dir, config, &mut out)?),
                 _ => admin::rewrite_running(&arguments, &mut out),
             }
         }

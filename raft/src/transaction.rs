@@ -10,8 +10,9 @@ use bytes::Bytes;
 use crate::key::{Key, Revision};
 use crate::object::{Index, SharedObject};
 
-/// The writes of one log entry. At most one operation touches a resource's key, and a transaction changes at most one
-/// key of any one resource, so that a watch can resume from any revision without splitting it.
+/// The writes of one log entry. At most one operation touches a resource's key. A watch that resumes behind a revision may
+/// have seen some of its changes only: where a transaction changes several keys of one resource, its watches must resume
+/// before it (`api/src/watch`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Proposer's clock in milliseconds since 1970: the time from which the age of history and of expiring objects

@@ -25,11 +25,21 @@ pub enum Action {
     EphemeralContainers,
     /// Reads a pod, or changes the resources of its containers.
     Resize,
+    /// Reads the log of a container from the kubelet of its node.
+    Log,
+    /// Runs a command in a container, through its kubelet.
+    Exec,
+    /// Attaches to the process of a container, through its kubelet.
+    Attach,
+    /// Carries connections to ports of a pod, through its kubelet.
+    PortForward,
+    /// Passes the request on to a pod, a service or a kubelet.
+    Proxy,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 10] = [
+    pub const ALL: [Action; 15] = [
         Action::Object,
         Action::Status,
         Action::Finalize,
@@ -40,6 +50,11 @@ impl Action {
         Action::Eviction,
         Action::EphemeralContainers,
         Action::Resize,
+        Action::Log,
+        Action::Exec,
+        Action::Attach,
+        Action::PortForward,
+        Action::Proxy,
     ];
 
     /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
@@ -55,7 +70,22 @@ impl Action {
             Action::Eviction => "eviction",
             Action::EphemeralContainers => "ephemeralcontainers",
             Action::Resize => "resize",
+            Action::Log => "log",
+            Action::Exec => "exec",
+            Action::Attach => "attach",
+            Action::PortForward => "portforward",
+            Action::Proxy => "proxy",
         }
+    }
+
+    /// Whether the action changes the resources of a pod's containers.
+    pub fn is_resize(self) -> bool {
+        self == Action::Resize
+    }
+
+    /// Whether another server answers the request: nothing is stored, and the answer may last.
+    pub fn is_passed_on(self) -> bool {
+        matches!(self, Action::Log | Action::Exec | Action::Attach | Action::PortForward | Action::Proxy)
     }
 
     /// The action of the sub-resource called `name`; empty for the object itself. `None`: it is not served.

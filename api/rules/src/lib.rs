@@ -7,6 +7,7 @@ pub mod action;
 pub mod certificates;
 pub mod disruption;
 pub mod kinds;
+pub mod quota;
 pub mod selector;
 pub mod validate;
 

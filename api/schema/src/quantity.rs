@@ -4,7 +4,11 @@
 //! finer than a nano-unit: larger ones are cut, finer ones are rounded away from zero, as the reference does. Sums
 //! saturate.
 
+mod amount;
+
 use std::fmt;
+
+pub use amount::Amount;
 
 /// The text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +58,11 @@ impl Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
 
+    /// How often `other` fits into the quantity; not a number where both are zero.
+    pub fn ratio_to(self, other: Quantity) -> f64 {
+        self.0 as f64 / other.0 as f64
+    }
+
     /// The number of units, rounded up; `None` past 64 bits.
     pub fn units(self) -> Option<i64> {
         let rounded_up = self.0 / NANO + i128::from(self.0 > 0 && self.0 % NANO != 0);
@@ -73,7 +82,7 @@ impl fmt::Display for Quantity {
 }
 
 /// The unit that a suffix stands for, and the form of the canonical text.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     /// Power of ten, written with a letter.
     Decimal(i32),
@@ -111,6 +120,11 @@ fn parse(text: &str) -> Result<(i128, Scale), QuantityError> {
     }
     let scale = scale(suffix)?;
     Ok((magnitude(whole, fraction, scale), scale))
+}
+
+/// The scale in which the quantity `text` is written.
+fn scale_of(text: &str) -> Result<Scale, QuantityError> {
+    parse(text).map(|(_, scale)| scale)
 }
 
 fn scale(suffix: &str) -> Result<Scale, QuantityError> {

@@ -1,6 +1,7 @@
 //! Conditions and operations that plugins add to the transaction of a write.
 
-use orch_raft::{Condition, Operation};
+use orch_raft::{Condition, Key, Operation, Revision};
+use orch_schema::value::Value;
 
 /// Conditions and operations of plugins, which are applied with the write or not at all.
 #[derive(Clone, Debug, Default)]
@@ -9,14 +10,16 @@ pub struct Additions {
     plugin: usize,
     conditions: Vec<(usize, Condition)>,
     operations: Vec<Operation>,
+    replacements: Vec<(Key, Value)>,
 }
 
-/// Counts of conditions and operations.
+/// Counts of conditions, operations and replacements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Count of conditions.
     pub(crate) conditions: usize,
     operations: usize,
+    replacements: usize,
 }
 
 impl Additions {
@@ -29,6 +32,23 @@ impl Additions {
     /// other operations: a watch resumes behind a revision, and would miss a second change of its resource there.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push(operation);
+    }
+
+    /// Replaces an object that many writes share, a counter for example, by `value` in its stored form: if the object is no
+    /// longer of `revision`, the write is tried again, in turn with the others of this node.
+    pub fn replace(&mut self, key: Key, revision: Revision, value: Value) {
+        self.require(Condition::AtRevision(key.clone(), revision));
+        self.replacements.push((key, value));
+    }
+
+    /// The object whose turns the write takes after a conflict: the first one that it replaces.
+    pub(crate) fn contended(&self) -> Option<&Key> {
+        self.replacements.first().map(|(key, _)| key)
+    }
+
+    /// The objects to replace, in the order in which they were added.
+    pub(crate) fn replacements(&self) -> &[(Key, Value)] {
+        &self.replacements
     }
 
     /// Records the plugin at this position of the chain as the author of the additions from now on.
@@ -47,15 +67,17 @@ impl Additions {
         self.conditions.get(at).map(|(plugin, _)| *plugin)
     }
 
-    /// The number of conditions and operations up to now.
+    /// The number of conditions, operations and replacements up to now.
     pub(crate) fn extent(&self) -> Extent {
-        Extent { conditions: self.conditions.len(), operations: self.operations.len() }
+        let (operations, replacements) = (self.operations.len(), self.replacements.len());
+        Extent { conditions: self.conditions.len(), operations, replacements }
     }
 
     /// Removes the additions made after `extent`.
     pub(crate) fn truncate(&mut self, extent: Extent) {
         self.conditions.truncate(extent.conditions);
         self.operations.truncate(extent.operations);
+        self.replacements.truncate(extent.replacements);
     }
 
     /// The conditions, in the order in which they were added.

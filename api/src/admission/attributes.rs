@@ -4,6 +4,7 @@ use orch_proto::Brand;
 use orch_rules::Action;
 use orch_schema::value::Value;
 
+use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::Subject;
 use crate::gate::Gate;
@@ -43,6 +44,11 @@ pub struct Attributes<'a> {
     pub gate: &'a Gate,
     /// The write is admitted and validated but not stored.
     pub dry_run: bool,
+    /// The object is gone after the write: a deletion that nothing holds up, or an update that ends the last hold. Known
+    /// while validating only.
+    pub is_removal: bool,
+    /// Time of the request.
+    pub now: Timestamp,
 }
 
 impl Attributes<'_> {

@@ -19,11 +19,13 @@ mod certificate_subject_restriction;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
 mod node_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
+pub(crate) mod resource_quota;
 mod role_escalation;
 mod selection;
 mod service_account;
@@ -131,6 +133,7 @@ impl Chain {
     pub fn selected(selection: &PluginSelection) -> Chain {
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(limit_ranger::LimitRanger),
             Box::new(service_account::ServiceAccount),
             Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
@@ -143,8 +146,21 @@ impl Chain {
             Box::new(certificate_subject_restriction::CertificateSubjectRestriction),
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(role_escalation::RoleEscalation),
+            Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
         ];
         Chain::new(all.into_iter().filter(|plugin| selection.has(plugin.name())).collect())
+    }
+
+    /// The same plugins, where a program beside the cluster's loops recomputes the usage of quotas: writes are charged, and
+    /// give nothing back.
+    #[must_use]
+    pub fn with_usage_recomputed_elsewhere(mut self) -> Chain {
+        for plugin in &mut self.0 {
+            if plugin.name() == resource_quota::NAME {
+                *plugin = Box::new(resource_quota::ResourceQuota(resource_quota::Release::Elsewhere));
+            }
+        }
+        self
     }
 
     /// Names of the plugins, in order.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 25] = [
+const ELSEWHERE: [&str; 23] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -18,7 +18,6 @@ const ELSEWHERE: [&str; 25] = [
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
     "LimitPodHardAntiAffinityTopology",
-    "LimitRanger",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "NamespaceAutoProvision",
@@ -30,7 +29,6 @@ const ELSEWHERE: [&str; 25] = [
     "PodSecurity",
     "PodTolerationRestriction",
     "PodTopologyLabels",
-    "ResourceQuota",
     "RuntimeClass",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",

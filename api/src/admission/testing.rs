@@ -10,6 +10,7 @@ use orch_rules::Action;
 use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Chain, Operation, View};
+use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::gate::Gate;
@@ -33,6 +34,8 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         user: &USER,
         gate: &GATE,
         dry_run: false,
+        is_removal: false,
+        now: Timestamp::default(),
     }
 }
 

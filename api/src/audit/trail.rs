@@ -26,7 +26,7 @@ use super::{Auditor, OBJECT_BYTES_MAX, Outcomes, settle};
 use crate::authn::User;
 use crate::authz::{Asked, Attributes};
 use crate::exchange::Exchange;
-use crate::http::WatchResponse;
+use crate::http::{Lasting, WatchResponse};
 use crate::request::{Query, TargetPath, parse_path};
 use crate::status::Status;
 
@@ -213,7 +213,7 @@ impl fmt::Debug for Trail {
     }
 }
 
-/// Stores the events of a response that is about to be sent. That of a watch gets its last event when it ends.
+/// Stores the events of a response that is about to be sent. One that lasts gets its last event when it ends.
 pub async fn finish(
     exchange: &Arc<Exchange>,
     headers: &HeaderMap,
@@ -245,6 +245,10 @@ pub async fn finish(
     }
     let _ = settle(trail.emit(exchange, Stage::ResponseStarted)).await;
     let ending = WatchEnd(exchange.clone());
+    if let Some(lasting) = response.extensions().get::<Lasting>() {
+        lasting.keep(ending);
+        return response;
+    }
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
             // Moved into the body, and dropped with it.

@@ -188,6 +188,7 @@ impl<S: Store> Client<S> {
             resource: resource.plural.clone(),
             name: name.to_owned(),
             subresource: action.subresource().to_owned(),
+            subpath: String::new(),
             deprecated_watch: false,
         };
         let content_type =

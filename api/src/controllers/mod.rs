@@ -12,6 +12,7 @@
 //!     aggregation  rules of aggregated cluster roles
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
+//!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     disruption   status of disruption budgets
 //!     certificates approval, signing and removal of requests for certificates
@@ -30,6 +31,7 @@ mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
+mod quota_usage;
 pub(crate) mod root_ca;
 mod selection;
 mod service_accounts;
@@ -49,6 +51,7 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
+pub use self::root_ca::RootAuthority;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;
@@ -64,8 +67,8 @@ pub struct Options {
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
-    pub root_ca: Option<String>,
+    /// Authority of the servers' certificates, which `root_ca` publishes. `None`: nothing is published.
+    pub root_ca: Option<Arc<dyn RootAuthority>>,
     /// What the node announces of its authorities; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
@@ -119,16 +122,16 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
-    let certifier = client("certificate-controller");
-    let budgeter = client("disruption-controller");
+    let (certifier, budgeter) = (client("certificate-controller"), client("disruption-controller"));
     let selected = |name, run| unless_left_out(&options.selection, name, run);
     let announcer = client("cluster-authentication");
     let (accounts, publisher) =
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
     let token_cleaner = client("token-cleaner-controller");
+    let counter = client("resourcequota-controller");
     let publish = || async {
         match &options.root_ca {
-            Some(authority) => root_ca::run(&publisher, authority).await,
+            Some(authority) => root_ca::run(&publisher, &**authority).await,
             None => std::future::pending().await,
         }
     };
@@ -136,7 +139,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
         None => Box::pin(std::future::pending()),
     };
-    let loops: [BoxFuture<'_, Infallible>; 13] = [
+    let loops: [BoxFuture<'_, Infallible>; 14] = [
         selected(
             "certificatesigningrequest-approving-controller",
             Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
@@ -160,6 +163,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         selected(
             "disruption-controller",
             Box::pin(keep("disruption budgets", &budgeter, || disruption::run(&budgeter))),
+        ),
+        selected(
+            "resourcequota-controller",
+            Box::pin(keep("quota usage", &counter, || quota_usage::run(&counter))),
         ),
         selected(
             "serviceaccount-controller",

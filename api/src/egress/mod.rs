@@ -248,7 +248,7 @@ impl Reach {
 
 /// The IPv4 address that `address` reaches where it is an IPv6 form of one: mapped, translated (64:ff9b::/96) or 6to4
 /// (2002::/16). Otherwise `address`.
-fn embedded(address: IpAddr) -> IpAddr {
+pub(crate) fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address.to_canonical() else { return address.to_canonical() };
     let octets = six.octets();
     let four = |from: usize| {
@@ -262,7 +262,7 @@ fn embedded(address: IpAddr) -> IpAddr {
 }
 
 /// Whether `address` is this machine's, its link's, a group's or a metadata service's.
-fn is_of_this_machine(address: IpAddr) -> bool {
+pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
     /// The metadata service of a cloud on IPv6; on IPv4 it is link-local (169.254.169.254).
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     match address {

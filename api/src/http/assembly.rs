@@ -13,6 +13,7 @@ use super::pool::Pool;
 use super::served::Served;
 use super::{Api, gzip, handle};
 use crate::audit::Auditor;
+use crate::connect::Connector;
 use crate::flow::{FlowControl, Options as FlowOptions};
 use crate::metrics::{Exposition, RequestMetrics};
 use crate::pipeline::Pipeline;
@@ -24,8 +25,20 @@ impl<S: Store> Api<S> {
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
-        let (exposition, checks, auditor) = (None, Vec::new(), None);
-        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition, checks, auditor }
+        let (exposition, checks, auditor, connector) = (None, Vec::new(), None, None);
+        Api {
+            pipeline,
+            stopping,
+            served,
+            pool,
+            ledger,
+            metrics,
+            flow,
+            exposition,
+            checks,
+            auditor,
+            connector,
+        }
     }
 
     /// The same API under these settings of flow control.
@@ -39,6 +52,12 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn audited_by(self, auditor: Option<Arc<Auditor>>) -> Self {
         Api { auditor, ..self }
+    }
+
+    /// The same API, passing requests for logs, streams and proxies on through `connector`.
+    #[must_use]
+    pub fn connecting(self, connector: Connector) -> Self {
+        Api { connector: Some(connector), ..self }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.

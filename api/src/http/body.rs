@@ -142,6 +142,12 @@ impl Upload {
         }
     }
 
+    /// Takes the body to be passed on; it is empty from now on.
+    pub(super) fn take(&mut self) -> Body {
+        self.awaits_leave = false;
+        std::mem::take(&mut self.body)
+    }
+
     /// Reads and drops the rest of the body, bounded in bytes and time.
     pub(super) async fn drop_rest<S: Store>(mut self, store: &S) {
         if self.awaits_leave || self.body.is_end_stream() {

@@ -38,6 +38,10 @@ impl<S: Store> Api<S> {
         let subresource = endpoint.action.subresource();
         let measured =
             Measured::of_resource(endpoint.resource, subresource, verb, target, is_apply, is_dry_run);
+        if endpoint.action.is_passed_on() {
+            let _ = parts.measured.set(measured.passed_on(endpoint.action));
+            return None;
+        }
         // A request has one endpoint.
         let _ = parts.measured.set(measured);
         self.metrics.begin(verb?)
@@ -56,6 +60,11 @@ impl<S: Store> Api<S> {
         let measured =
             Measured::of_resource(request.resource, part, Some(Verb::Watch), request.target, false, false);
         self.metrics.long_running(&measured)
+    }
+
+    /// Counts a request that is passed on as under way.
+    pub(super) fn measure_passing(&self, parts: &Parts) -> Option<LongRunning> {
+        parts.measured.get().map(|measured| self.metrics.long_running(measured))
     }
 
     /// Reports the objects of every resource that is stored, in its first group and version.

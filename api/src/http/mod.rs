@@ -9,6 +9,7 @@
 mod assembly;
 mod audited;
 mod body;
+mod connect;
 mod deadline;
 mod discovery;
 mod fair;
@@ -36,7 +37,7 @@ use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
 use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
-use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
+use http::{Extensions, HeaderValue, Method, Request as HttpRequest, Response, Uri, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use orch_schema::budget::Budget;
@@ -50,6 +51,8 @@ use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
 use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
+use crate::connect::Connector;
+use crate::connect::headers::asks_for_upgrade;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
@@ -64,7 +67,7 @@ use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_traili
 use crate::status::Status;
 use crate::watch::Watch;
 
-pub use respond::WatchResponse;
+pub use respond::{Lasting, WatchResponse};
 
 /// Limits the log: a client can cause the same internal error again and again.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
@@ -86,16 +89,21 @@ pub struct Api<S> {
     exposition: Option<Arc<dyn Exposition>>,
     checks: Vec<health::AddedCheck>,
     auditor: Option<Arc<Auditor>>,
+    /// `None`: no request is passed on to other servers.
+    connector: Option<Connector>,
 }
 
 /// The head of a request and its connection, without the body.
 struct Parts {
     method: Method,
     version: Version,
+    uri: Uri,
     path: String,
     query: Query,
     headers: http::HeaderMap,
     peer: Option<Arc<Peer>>,
+    /// Of the request: what its connection needs to leave HTTP with the response.
+    extensions: Extensions,
     /// The registry and documents that were served when the request arrived.
     served: Arc<Served>,
     /// Reports the authenticated user to the listener.
@@ -127,8 +135,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
     }
     let Some(error) = error else { return response };
-    // The client may still be sending the body, so that the connection cannot carry another request.
-    if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
+    // The client may still be sending the body, or bytes of the protocol that it wants to go over to, so that the connection
+    // cannot carry another request.
+    let is_spent = matches!(error, ApiError::BodyTooLarge { .. }) || asks_for_upgrade(&parts.headers);
+    if is_spent && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     // Frees the request's headers while the rest of the body drains.
@@ -156,10 +166,12 @@ fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<S
     let parts = Parts {
         method: parts.method,
         version: parts.version,
+        uri: parts.uri,
         path,
         query,
         headers: parts.headers,
         peer,
+        extensions: parts.extensions,
         served,
         admission,
         exchange,
@@ -199,10 +211,13 @@ impl<S: Store> Api<S> {
         let user = self.admit(parts, user, attributes).await?;
         let endpoint = endpoint?;
         check_name(&target.name)?;
+        if endpoint.action.is_passed_on() {
+            let passing = connect::Passing { parts, user: &user, target: &target, endpoint, attributes };
+            return Box::pin(self.pass_on(passing, upload, verb)).await;
+        }
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
-        let representation = parts.representation()?;
-        let limit = deadline(verb, &parts.query)?;
+        let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let pace = Pace::of(&seat);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();

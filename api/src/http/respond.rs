@@ -1,5 +1,6 @@
 //! Responses: bytes with their length, streams, caching headers, `Retry-After`.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
 use orch_raft::Store;
+use parking_lot::Mutex;
 
 use super::Api;
 use crate::render::Payload;
@@ -101,12 +104,52 @@ pub(super) fn frames(
     response
 }
 
-/// Marks a response, in its extensions, as a watch, which lasts as long as its client stays connected. The listener
-/// gives clients a time limit to read every other response.
+/// Marks a response, in its extensions, as one that lasts as long as its client stays connected: a watch, or what another
+/// server answers. The listener gives clients a time limit to read every other response.
 #[derive(Clone, Debug)]
 pub struct WatchResponse {
     /// Until the initial events are sent, the time limit applies to the watch, too.
     pub initial_events: InitialEvents,
+}
+
+/// Values that are kept until a response that lasts has ended: rooms, counts, the audit's end. Where the connection leaves
+/// HTTP with the response, whoever carries its bytes keeps a clone until both sides are closed.
+#[derive(Clone, Default)]
+pub struct Lasting(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
+
+impl Lasting {
+    /// Keeps `value` until the last clone is dropped.
+    pub(crate) fn keep(&self, value: impl Any + Send) {
+        self.0.lock().push(Box::new(value));
+    }
+}
+
+/// `response` as one that lasts, with its body streamed as it comes. Unless the other server says so, it is not cached.
+pub(super) fn lasting(mut response: Response<Body>, lasting: Lasting) -> Response<Body> {
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_CACHE);
+    let initial_events = InitialEvents::new(false);
+    response.extensions_mut().insert(WatchResponse { initial_events });
+    response.extensions_mut().insert(lasting.clone());
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            // Moved into the body, and dropped with it.
+            let _ = &lasting;
+            frame
+        }))
+    })
+}
+
+/// The response 204 No Content.
+pub(super) fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);
+    response
+}
+
+/// A response whose text comes from another server, piece by piece.
+pub(super) fn text_stream(body: Body) -> Response<Body> {
+    respond(200, "text/plain", body)
 }
 
 /// A response that lasts until the watch ends, which `under_way` is held for. Looks over many objects run in the pool.

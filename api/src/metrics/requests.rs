@@ -10,14 +10,15 @@ use arc_swap::ArcSwap;
 use hashbrown::{Equivalent, HashMap};
 use http::Method;
 use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
+use orch_rules::Action;
 
 use crate::registry::Resource;
 use crate::request::{Target, Verb};
 
 /// Codes with a counter of their own; others share one, labelled `other`.
-const CODES: [u16; 22] = [
-    200, 201, 202, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502, 503, 504,
-    0,
+const CODES: [u16; 24] = [
+    101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502,
+    503, 504, 0,
 ];
 
 /// Methods with a series of their own; others are `other`.
@@ -60,6 +61,12 @@ impl Measured {
             dry_run: if is_dry_run { "All" } else { "" },
             is_long_running: verb == Some(Verb::Watch),
         }
+    }
+
+    /// The same request, which is passed on by `action` and lasts. A log is a read to the reference, all others connect.
+    pub(crate) fn passed_on(self, action: Action) -> Measured {
+        let verb = if action == Action::Log { self.verb } else { "CONNECT" };
+        Measured { verb, is_long_running: true, ..self }
     }
 
     /// A request for a path that is no served resource.

@@ -10,6 +10,7 @@
 //! Invariant: every reference in a document leads to a definition in it.
 
 mod binary;
+mod connect;
 mod definitions;
 mod dialect;
 mod document;

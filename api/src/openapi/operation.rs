@@ -47,6 +47,8 @@ pub(super) struct Operation {
     pub(super) codes: &'static [u16],
     /// Type of the response.
     pub(super) answer: TypeId,
+    /// Media types of a response that is text or bytes of another server; `None` for documents.
+    pub(super) text: Option<&'static [&'static str]>,
     /// The response may be a stream of watch events.
     pub(super) streams: bool,
     /// The kind acted on, in the form of the extensions; null for discovery.
@@ -110,7 +112,10 @@ impl Operation {
     }
 
     fn responses(&self, definitions: &mut Definitions<'_>) -> Value {
-        let schema = definitions.reference(self.answer);
+        let schema = match self.text {
+            Some(_) => json!({"type": "string"}),
+            None => definitions.reference(self.answer),
+        };
         let types = self.media_types(definitions);
         let mut responses = Map::new();
         for &code in self.codes {
@@ -129,6 +134,9 @@ impl Operation {
 
     /// Media types of the response; those of a stream have `;stream=watch`.
     fn media_types(&self, definitions: &Definitions<'_>) -> Vec<String> {
+        if let Some(types) = self.text {
+            return types.iter().map(|&name| name.to_owned()).collect();
+        }
         let protobuf = definitions.names.brand.protobuf_media_type;
         let mut types: Vec<String> = TEXTS.iter().map(|&name| name.to_owned()).collect();
         types.push(protobuf.to_owned());

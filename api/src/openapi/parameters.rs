@@ -91,6 +91,38 @@ const PROPAGATION: Parameter = query(
     "What becomes of dependents: `Orphan`, `Background` or `Foreground`.",
 );
 
+/// The container of a log or a stream.
+pub(super) const CONTAINER: Parameter =
+    query("container", Kind::Text, "Name of the container; the only one where it is left out.");
+/// The path behind a proxy.
+pub(super) const SUBPATH: Parameter = query("path", Kind::Path, "Path in the server behind the proxy.");
+
+/// Parameters of a log.
+pub(super) const LOG: [Parameter; 9] = [
+    query("follow", Kind::Flag, "Go on with new lines as they are written."),
+    query("insecureSkipTLSVerifyBackend", Kind::Flag, "Do not verify the certificate of the kubelet."),
+    query("limitBytes", Kind::Number, "End after this many bytes, which may be in the middle of a line."),
+    query("previous", Kind::Flag, "Read the log of the container's run before the last restart."),
+    query("sinceSeconds", Kind::Number, "Leave out lines that are older than this many seconds."),
+    query("sinceTime", Kind::Text, "Leave out lines from before this time (RFC 3339)."),
+    query("stream", Kind::Text, "Not supported: both output streams are read."),
+    query("tailLines", Kind::Number, "Begin with the last lines, this many of them."),
+    query("timestamps", Kind::Flag, "Begin each line with the time when it was written."),
+];
+/// Parameters of streams to a process.
+pub(super) const STREAMS: [Parameter; 4] = [
+    query("stderr", Kind::Flag, "Carry the standard error of the process."),
+    query("stdin", Kind::Flag, "Carry the standard input of the process."),
+    query("stdout", Kind::Flag, "Carry the standard output of the process."),
+    query("tty", Kind::Flag, "Give the process a terminal."),
+];
+/// Parameters of a command.
+pub(super) const EXEC: [Parameter; 1] =
+    [query("command", Kind::Text, "The command; one parameter for the program and each argument.")];
+/// Parameters of forwarded ports.
+pub(super) const PORTS: [Parameter; 1] =
+    [query("ports", Kind::Text, "Ports of the pod, separated by commas, for clients that name them here.")];
+
 /// Parameters of a list, which may be a watch.
 pub(super) const LIST: [Parameter; 10] = [
     BOOKMARKS,
@@ -128,8 +160,18 @@ pub(super) const DELETE_COLLECTION: [Parameter; 12] = [
 
 /// Every parameter, with repetitions.
 pub(super) fn all() -> impl Iterator<Item = Parameter> {
-    let sets: [&[Parameter]; 6] =
-        [&[NAME, NAMESPACE, PRETTY], &LIST, &WRITE, &PATCH, &DELETE, &DELETE_COLLECTION];
+    let sets: [&[Parameter]; 10] = [
+        &[NAME, NAMESPACE, PRETTY, CONTAINER, SUBPATH],
+        &LIST,
+        &WRITE,
+        &PATCH,
+        &DELETE,
+        &DELETE_COLLECTION,
+        &LOG,
+        &STREAMS,
+        &EXEC,
+        &PORTS,
+    ];
     sets.into_iter().flatten().copied()
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Path {
 
 /// The objects that a path covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(super) enum Reach {
     /// The objects of a cluster-scoped resource.
     Cluster,
     /// The objects of one namespace.
@@ -36,7 +36,10 @@ pub(super) fn paths(names: &Names<'_>, resource: &Resource) -> Vec<Path> {
     let maker = Maker { names, resource };
     let home = if resource.namespaced { Reach::Namespace } else { Reach::Cluster };
     let mut paths = vec![maker.collection(home), maker.object(home)];
-    paths.extend(resource.subresources.iter().map(|part| maker.part(home, part)));
+    paths.extend(resource.subresources.iter().flat_map(|part| match resource.action(&part.name) {
+        Some(action) if action.is_passed_on() => maker.passed_on(home, part, action),
+        _ => vec![maker.part(home, part)],
+    }));
     if resource.namespaced {
         paths.push(maker.everywhere());
     }
@@ -45,9 +48,9 @@ pub(super) fn paths(names: &Names<'_>, resource: &Resource) -> Vec<Path> {
     paths
 }
 
-struct Maker<'a> {
+pub(super) struct Maker<'a> {
     names: &'a Names<'a>,
-    resource: &'a Resource,
+    pub(super) resource: &'a Resource,
 }
 
 impl Maker<'_> {
@@ -168,7 +171,7 @@ impl Maker<'_> {
     }
 
     /// An operation that returns the object and has no body.
-    fn operation(
+    pub(super) fn operation(
         &self,
         method: &'static str,
         action: &'static str,
@@ -185,6 +188,7 @@ impl Maker<'_> {
             body: None,
             codes: &[200],
             answer: resource.type_id,
+            text: None,
             streams: false,
             kind: group_version_kind(&resource.group, &resource.version, &resource.kind),
             tag: tag(self.names, &resource.group, &resource.version),
@@ -212,7 +216,7 @@ impl Maker<'_> {
     }
 
     /// An operation id: `read` + `CoreV1` + `Collection` + `Namespaced` + `Pod` + `Status` + `ForAllNamespaces`.
-    fn id_of(&self, verb: &str, group: &str, reach: Reach, part: &str) -> String {
+    pub(super) fn id_of(&self, verb: &str, group: &str, reach: Reach, part: &str) -> String {
         let resource = self.resource;
         let (before, behind) = match reach {
             Reach::Cluster => ("", ""),
@@ -223,12 +227,12 @@ impl Maker<'_> {
         format!("{verb}{api}{group}{before}{}{part}{behind}", resource.kind)
     }
 
-    fn shared(&self, reach: Reach, more: &[Parameter]) -> Vec<Parameter> {
+    pub(super) fn shared(&self, reach: Reach, more: &[Parameter]) -> Vec<Parameter> {
         let namespace: &[Parameter] = if reach == Reach::Namespace { &[NAMESPACE] } else { &[] };
         [namespace, more].concat()
     }
 
-    fn path(&self, reach: Reach, behind: &str) -> String {
+    pub(super) fn path(&self, reach: Reach, behind: &str) -> String {
         self.rooted("", reach, behind)
     }
 
@@ -256,6 +260,7 @@ pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: Typ
         body: None,
         codes: &[200],
         answer,
+        text: None,
         streams: false,
         kind: Value::Null,
         tag,

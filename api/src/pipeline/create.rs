@@ -189,12 +189,24 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(Bytes, Option<SharedObject>), ApiError> {
         let Draft { request, attributes, .. } = &draft;
         let mutated = additions.extent();
+        let mut turn = None;
         for _ in 0..ATTEMPTS_MAX {
             let validated = self.admission.validate(attributes, Some(&value), &view, &mut additions).await;
             if validated.is_err() {
                 additions.truncate(mutated);
                 let newest = self.newest_view().await?;
                 self.admission.validate(attributes, Some(&value), &newest, &mut additions).await?;
+            }
+            if !attributes.dry_run
+                && turn.is_none()
+                && let Some(shared) = additions.contended()
+            {
+                turn = self.turns.join(shared, &self.store).await;
+                if turn.is_some() {
+                    view = View::of(&self.store);
+                    additions.truncate(mutated);
+                    continue;
+                }
             }
             let put = self.put(request.resource, draft.key.clone(), &mut value)?;
             if additions.extent() == mutated {
@@ -208,7 +220,13 @@ impl<S: Store> Pipeline<S> {
             match self.store_new(&draft, put, &additions).await? {
                 Stored::Done(json, stored) => return Ok((json, stored)),
                 Stored::Broken(condition) if condition < mutated.conditions => break,
-                Stored::Broken(_) => {}
+                Stored::Broken(_) => {
+                    if turn.is_none()
+                        && let Some(shared) = additions.contended()
+                    {
+                        turn = Some(self.turns.take(shared, &self.store).await);
+                    }
+                }
             }
             view = View::of(&self.store);
             additions.truncate(mutated);

@@ -74,20 +74,20 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         key: &orch_raft::Key,
         options: &DeleteOptions,
-        mut old: Value,
+        old: &Value,
     ) -> Result<Write, ApiError> {
         let resource = request.resource;
         let strategy = &*resource.strategy;
         let now = self.ambient.now();
         let requested = options.value.int("gracePeriodSeconds");
-        let grace = Grace::of(strategy, &old, requested, now);
-        let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(&old);
+        let grace = Grace::of(strategy, old, requested, now);
+        let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(old);
         if grace == Grace::Pending || ends_by_itself {
             // Termination is under way: a further delete changes nothing, not even finalizers.
-            return Ok(Write::Put(self.put(resource, key.clone(), &mut old)?));
+            return Ok(Write::Put(self.put(resource, key.clone(), &mut old.clone())?));
         }
         let mut new = old.clone();
-        let finalizers = options.finalizers(&old, &resource.rules);
+        let finalizers = options.finalizers(old, &resource.rules);
         let metadata = child_mut(&mut new, "metadata");
         if finalizers.is_empty() {
             metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
@@ -102,8 +102,8 @@ impl<S: Store> Pipeline<S> {
             let put = self.put(resource, key.clone(), &mut new)?;
             return Ok(if is_held { Write::Put(put) } else { Write::Remove(Some(put)) });
         }
-        let shown =
-            resource.rules.returns_deleted.then(|| self.put(resource, key.clone(), &mut old)).transpose()?;
+        let shown = resource.rules.returns_deleted;
+        let shown = shown.then(|| self.put(resource, key.clone(), &mut old.clone())).transpose()?;
         Ok(Write::Remove(shown))
     }
 
@@ -148,15 +148,17 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
         let Current { value: old, view, .. } = current;
         options.check_preconditions(request, key.name(), &old)?;
         let mut additions = Additions::default();
+        let write = pipeline.try_delete(request, key, options, &old)?;
         let attributes = Attributes {
             namespace: key.namespace(),
             name: key.name(),
             old: Some(&old),
             dry_run: options.dry_run,
+            is_removal: matches!(write, Write::Remove(_)),
             ..pipeline.attributes(request, Operation::Delete)
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
-        Ok(Change { write: pipeline.try_delete(request, key, options, old)?, additions })
+        Ok(Change { write, additions })
     }
 
     fn names_version(&self) -> bool {

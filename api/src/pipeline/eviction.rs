@@ -19,7 +19,7 @@ use orch_schema::value::Value;
 
 use super::binding::pod_request;
 use super::delete::DeleteOptions;
-use super::modify::{Attempt, Change, Current};
+use super::modify::{Attempt, Change, Current, Write};
 use super::options::Options;
 use super::{Pipeline, Request};
 use crate::admission::{Additions, Attributes, Operation, View};
@@ -229,22 +229,24 @@ struct EvictAttempt<'a, S> {
 impl<S: Store> Attempt for EvictAttempt<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
         let EvictAttempt { pipeline, request, key, options, additions } = *self;
-        let Current { value: mut pod, view, .. } = current;
+        let Current { value: pod, view, .. } = current;
         options.check_preconditions(request, key.name(), &pod)?;
-        let mut additions = additions.clone();
+        let (mut additions, mut evicted) = (additions.clone(), pod.clone());
+        if !options.dry_run {
+            set_disruption_target(&mut evicted, &pipeline.ambient.now().seconds_text());
+        }
+        let write = pipeline.try_delete(request, key, options, &evicted)?;
         let attributes = Attributes {
             old: Some(&pod),
             dry_run: options.dry_run,
+            is_removal: matches!(write, Write::Remove(_)),
             ..pipeline.attributes(request, Operation::Delete)
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
         if !ignores_budget(&pod) {
             pipeline.charge_budget(request, &pod, &view, &mut additions).await?;
         }
-        if !options.dry_run {
-            set_disruption_target(&mut pod, &pipeline.ambient.now().seconds_text());
-        }
-        Ok(Change { write: pipeline.try_delete(request, key, options, pod)?, additions })
+        Ok(Change { write, additions })
     }
 
     fn names_version(&self) -> bool {

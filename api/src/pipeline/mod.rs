@@ -59,6 +59,8 @@ use crate::selector::Selector;
 use crate::status::Status;
 
 pub use list::ListAnswer;
+pub(crate) use modify::CHANGED_TOGETHER;
+pub(crate) use stored::tree_of;
 pub use turns::Turns;
 
 /// Feature gates.
@@ -252,6 +254,8 @@ impl<S: Store> Pipeline<S> {
             user: request.user,
             gate: &self.gate,
             dry_run: false,
+            is_removal: false,
+            now: self.ambient.now(),
         }
     }
 

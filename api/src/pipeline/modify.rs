@@ -74,6 +74,16 @@ impl Effect {
     }
 }
 
+/// The outcome of one proposal.
+enum Proposed {
+    /// The change is applied, or nothing was to be changed.
+    Done(Modified),
+    /// The object is no longer of the version that the change is based on.
+    Overtaken,
+    /// Another condition did not hold. `Some`: the object that the change shares with other writes.
+    Contended(Option<Key>),
+}
+
 /// An object after a change.
 pub(super) struct Modified {
     /// The JSON of the response.
@@ -85,6 +95,10 @@ pub(super) struct Modified {
     /// The object is gone, or would be if this were no dry run.
     pub is_removal: bool,
 }
+
+/// The resource of which one transaction may change several objects: each create is charged to every quota of its namespace
+/// that covers it.
+pub(crate) const CHANGED_TOGETHER: &str = "resourcequotas";
 
 /// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
 /// come near this number; creates whose plugins write one shared object (a counter) come near it when a hundred run at
@@ -107,6 +121,8 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Option<Modified>, ApiError> {
         let takes_turns = !dry_run && !attempt.names_version();
         let mut turn = if takes_turns { self.turns.join(key, &self.store).await } else { None };
+        // Always taken after the turn of the object itself, so that no two requests wait for each other.
+        let mut shared_turn = None;
         let mut view = if dry_run { self.newest_view().await? } else { View::of(&self.store) };
         let mut surely_current = dry_run;
         for _ in 0..ATTEMPTS_MAX {
@@ -130,11 +146,26 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let (Some(before), Some(change)) = (found, changed.transpose()?) else { return Ok(None) };
-            if let Some(modified) = self.carry_out(request, key, before, change, dry_run).await? {
-                return Ok(Some(modified));
+            if !dry_run
+                && shared_turn.is_none()
+                && let Some(shared) = change.additions.contended()
+            {
+                shared_turn = self.turns.join(shared, &self.store).await;
+                if shared_turn.is_some() {
+                    (view, surely_current) = (View::of(&self.store), false);
+                    continue;
+                }
             }
-            if takes_turns && turn.is_none() {
-                turn = Some(self.turns.take(key, &self.store).await);
+            match self.carry_out(request, key, before, change, dry_run).await? {
+                Proposed::Done(modified) => return Ok(Some(modified)),
+                Proposed::Overtaken if takes_turns && turn.is_none() => {
+                    drop(shared_turn.take());
+                    turn = Some(self.turns.take(key, &self.store).await);
+                }
+                Proposed::Contended(Some(shared)) if shared_turn.is_none() => {
+                    shared_turn = Some(self.turns.take(&shared, &self.store).await);
+                }
+                Proposed::Overtaken | Proposed::Contended(_) => {}
             }
             // The refused entry was applied here, so this node has the version that caused the refusal.
             (view, surely_current) = (View::of(&self.store), true);
@@ -142,8 +173,7 @@ impl<S: Store> Pipeline<S> {
         Err(changing_too_fast())
     }
 
-    /// Proposes the change of `before`. `None`: try again, as it was no longer the newest version or a condition of
-    /// admission did not hold.
+    /// Proposes the change of `before`.
     async fn carry_out(
         &self,
         request: Request<'_>,
@@ -151,21 +181,21 @@ impl<S: Store> Pipeline<S> {
         before: SharedObject,
         change: Change,
         dry_run: bool,
-    ) -> Result<Option<Modified>, ApiError> {
+    ) -> Result<Proposed, ApiError> {
         let Change { write, additions } = change;
         let (operation, last) = match write {
-            Write::Put(put) if is_same(&put, &before) => return Ok(Some(unchanged(before))),
+            Write::Put(put) if is_same(&put, &before) => return Ok(Proposed::Done(unchanged(before))),
             Write::Put(put) if dry_run => {
                 let json = with_revision(&put, &before);
-                return Ok(Some(Modified { json, stored: None, before, is_removal: false }));
+                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: false }));
             }
             Write::Remove(last) if dry_run => {
                 let json = last.as_ref().map_or(before.json.clone(), |put| with_revision(put, &before));
-                return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
+                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: true }));
             }
             Write::Free(put) if dry_run => {
                 let json = with_revision(&put, &before);
-                return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
+                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: true }));
             }
             Write::Put(put) => (Operation::Put(put), Last::Stored),
             Write::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
@@ -175,7 +205,7 @@ impl<S: Store> Pipeline<S> {
         let unchanged = Condition::AtRevision(key.clone(), before.revision);
         request.budget.begin_write()?;
         match self.propose(unchanged, operation, &additions).await? {
-            Outcome::Refused { condition: 0, .. } => Ok(None),
+            Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
                 let is_delete = matches!(last, Last::Before | Last::Removed(_));
                 let operation =
@@ -189,7 +219,7 @@ impl<S: Store> Pipeline<S> {
                 let found = current.is_some();
                 match self.admission.broken_condition(&attributes, &additions, condition - 1, found) {
                     Some(error) => Err(error),
-                    None => Ok(None),
+                    None => Ok(Proposed::Contended(additions.contended().cloned())),
                 }
             }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
@@ -201,7 +231,7 @@ impl<S: Store> Pipeline<S> {
                     (None, Last::Stored | Last::Before) => before.json.clone(),
                 };
                 let is_removal = object.is_none();
-                Ok(Some(Modified { json, stored: object, before, is_removal }))
+                Ok(Proposed::Done(Modified { json, stored: object, before, is_removal }))
             }
         }
     }
@@ -215,28 +245,49 @@ impl<S: Store> Pipeline<S> {
         operation: Operation,
         additions: &Additions,
     ) -> Result<Outcome, ApiError> {
+        let mut operations: Vec<Operation> = iter::once(operation).chain(additions.operations()).collect();
+        for (key, value) in additions.replacements() {
+            operations.push(Operation::Put(self.replacement(key, value)?));
+        }
         let transaction = Transaction {
             proposed_ms: self.ambient.now().millis(),
             conditions: iter::once(condition).chain(additions.conditions()).collect(),
-            operations: iter::once(operation).chain(additions.operations()).collect(),
+            operations,
         };
-        if let Some(resource) = repeated_resource(&transaction.operations) {
-            let message = format!("a transaction changes two objects of {resource}");
+        if let Some(key) = repeated(&transaction.operations) {
+            let (resource, path) = (key.resource(), key.path());
+            let message = format!("a transaction changes two objects of {resource}, one of them {path}");
             return Err(ApiError::Internal(message));
         }
         Ok(self.store.propose(transaction).await?)
     }
+
+    /// The put of an object that admission replaces with a write.
+    fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
+        let mut resources = self.registry.resources();
+        // few: the served resources.
+        let resource =
+            resources.find(|resource| *resource.storage == **key.resource() && resource.conversion.is_none());
+        let resource = resource
+            .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
+        self.put(resource, key.clone(), &mut value.clone())
+    }
 }
 
-/// A resource of which `operations` change two objects. A watch that resumes behind a revision would miss the second.
-fn repeated_resource(operations: &[Operation]) -> Option<&Arc<str>> {
-    let mut seen = BTreeSet::new();
-    let mut resources = operations.iter().map(|operation| match operation {
-        Operation::Put(put) => put.key.resource(),
-        Operation::Delete(key) => key.resource(),
+/// The key of a second change of one resource, which a watch that resumes behind a revision would miss. Quotas of a
+/// namespace are charged together, and watches of them resume before such a revision ([`CHANGED_TOGETHER`]); each changes
+/// once, too.
+fn repeated(operations: &[Operation]) -> Option<&Key> {
+    let (mut resources, mut together) = (BTreeSet::new(), BTreeSet::new());
+    let mut keys = operations.iter().map(|operation| match operation {
+        Operation::Put(put) => &put.key,
+        Operation::Delete(key) => key,
     });
-    // set: `seen` is one.
-    resources.find(|resource| !seen.insert(*resource))
+    // set: both are one.
+    keys.find(|key| match **key.resource() == *CHANGED_TOGETHER {
+        true => !together.insert(key.path()),
+        false => !resources.insert(key.resource()),
+    })
 }
 
 /// The version that the response shows.

@@ -17,10 +17,10 @@ use orch_schema::{ScalePaths, apply_defaults, encode_json};
 
 use super::incoming::Patched;
 use super::media_type::patch_media_type;
-use super::modify::{Attempt, Change, Current};
+use super::modify::{Attempt, Change, Current, Write};
 use super::options::Options;
 use super::patch_body::{APPLY, Parsed, Patch};
-use super::update::{check_name, check_version, names_version};
+use super::update::{check_name, check_version, is_freed, names_version};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation};
 use crate::error::{ApiError, Subject};
@@ -146,10 +146,12 @@ impl<S: Store> Pipeline<S> {
         self.validate_change(object, &stored, &after, &now)?;
         request.exchange.warn(object.resource.strategy.warnings(&context, Some(&stored), &after));
         request.budget.check()?;
-        let shown = scale_of(&after, paths);
+        let is_removal = is_freed(object, &after);
+        let (shown, attributes) = (scale_of(&after, paths), Attributes { is_removal, ..attributes });
         self.admission.validate(&attributes, Some(&shown), &view, &mut additions).await?;
         keep_times_if_unchanged(&stored, &mut after);
-        Ok(Change { write: self.settle(object, after)?, additions })
+        let put = self.put(object.resource, object.key()?, &mut after)?;
+        Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
     }
 
     /// The scale that the client wants, with its managed fields.

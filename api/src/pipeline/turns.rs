@@ -43,26 +43,26 @@ pub(super) struct Turn<'a> {
 /// A place in a queue. The queue exists as long as a request has a place in it.
 struct Place<'a> {
     turns: &'a Turns,
-    key: &'a Key,
+    key: Key,
     queue: Arc<Queue>,
 }
 
 impl Turns {
     /// Waits for a turn if there is a queue. `None`: no other request is known to be changing the object.
-    pub(super) async fn join<'a>(&'a self, key: &'a Key, store: &impl Store) -> Option<Turn<'a>> {
+    pub(super) async fn join(&self, key: &Key, store: &impl Store) -> Option<Turn<'_>> {
         let queue = self.queues().get(key).cloned()?;
         Some(self.wait(key, queue, store).await)
     }
 
     /// Waits for a turn, in a new queue if there is none.
-    pub(super) async fn take<'a>(&'a self, key: &'a Key, store: &impl Store) -> Turn<'a> {
+    pub(super) async fn take(&self, key: &Key, store: &impl Store) -> Turn<'_> {
         let queue = self.queues().entry(key.clone()).or_default().clone();
         self.wait(key, queue, store).await
     }
 
-    async fn wait<'a>(&'a self, key: &'a Key, queue: Arc<Queue>, store: &impl Store) -> Turn<'a> {
+    async fn wait(&self, key: &Key, queue: Arc<Queue>, store: &impl Store) -> Turn<'_> {
         let turn = queue.turn.clone();
-        let place = Place { turns: self, key, queue };
+        let place = Place { turns: self, key: key.clone(), queue };
         let turn = turn.lock_owned().await;
         let taken = place.queue.taken.fetch_add(1, Ordering::Relaxed);
         if taken % TURNS_BETWEEN_GAPS == TURNS_BETWEEN_GAPS - 1 && store.is_leader() {
@@ -81,7 +81,7 @@ impl Drop for Place<'_> {
         let mut queues = self.turns.queues();
         // Two references are left: the map's and this one. New ones are made under the lock only.
         if Arc::strong_count(&self.queue) <= 2 {
-            queues.remove(self.key);
+            queues.remove(&self.key);
         }
     }
 }

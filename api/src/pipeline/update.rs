@@ -106,21 +106,12 @@ impl<S: Store> Pipeline<S> {
         self.validate_change(request, &old, &new, &now)?;
         request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
         request.budget.check()?;
+        let is_removal = is_freed(request, &new);
+        let attributes = Attributes { is_removal, ..attributes };
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
-        Ok(Change { write: self.settle(request, new)?, additions })
-    }
-
-    /// Stores the object, or removes it if it is being deleted and nothing holds it any more.
-    pub(super) fn settle(&self, request: Request<'_>, mut new: Value) -> Result<Write, ApiError> {
-        let metadata = new.at("metadata");
-        let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
-        let gone = metadata.has("deletionTimestamp")
-            && grace_over
-            && metadata.items("finalizers").is_empty()
-            && !request.resource.strategy.holds_deletion(&new);
         let put = self.put(request.resource, request.key()?, &mut new)?;
-        Ok(if gone { Write::Free(put) } else { Write::Put(put) })
+        Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
     }
 
     /// Records the fields that the writer of `new` owns.
@@ -159,6 +150,16 @@ impl<S: Store> Pipeline<S> {
         }
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
     }
+}
+
+/// Whether the object is being deleted and nothing holds it any more.
+pub(super) fn is_freed(request: Request<'_>, new: &Value) -> bool {
+    let metadata = new.at("metadata");
+    let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
+    metadata.has("deletionTimestamp")
+        && grace_over
+        && metadata.items("finalizers").is_empty()
+        && !request.resource.strategy.holds_deletion(new)
 }
 
 /// A PUT on a stored object.

@@ -18,8 +18,10 @@ pub struct Target {
     pub resource: String,
     /// Object name; empty for a collection.
     pub name: String,
-    /// Sub-resource (`status`) with the rest of the path behind it; empty for the object itself.
+    /// Sub-resource (`status`); empty for the object itself.
     pub subresource: String,
+    /// The path behind the sub-resource, with its slash at the start, decoded. Empty where there is none.
+    pub subpath: String,
     /// The deprecated `/watch/` prefix was used.
     pub deprecated_watch: bool,
 }
@@ -61,6 +63,8 @@ pub fn parse_path(path: &str) -> TargetPath {
     // Decoded before it is split, so that an escaped slash separates segments, too.
     let Ok(path) = percent_decode_str(path).decode_utf8() else { return TargetPath::Malformed };
     let path = path.strip_prefix('/').unwrap_or(&path);
+    // The path behind a proxy is another server's: it may have empty segments, any number of them, and a slash at its end.
+    let (path, proxied) = split_proxied(path).unwrap_or((path, ""));
     let path = path.strip_suffix('/').unwrap_or(path);
     let segments = || path.split('/');
     // Empty or excess segments are never dropped to make a path valid: a proxy that authorizes by path would read
@@ -89,7 +93,32 @@ pub fn parse_path(path: &str) -> TargetPath {
         return TargetPath::Other;
     }
     assign_segments(&mut target, rest);
+    target.subpath.push_str(proxied);
     TargetPath::Resource(target)
+}
+
+/// Splits `path`, which begins without a slash, behind the sub-resource `proxy`. `None`: it has none.
+fn split_proxied(path: &str) -> Option<(&str, &str)> {
+    /// Segments up to the sub-resource of the longest form: `apis/g/v/namespaces/n/resource/name/proxy`.
+    const SEGMENTS: usize = 8;
+    // Most paths end here.
+    if !path.contains("/proxy") {
+        return None;
+    }
+    let mut ends = Vec::with_capacity(SEGMENTS);
+    let mut start = 0;
+    for segment in path.split('/').take(SEGMENTS) {
+        ends.push((segment, start + segment.len()));
+        start += segment.len() + 1;
+    }
+    let behind_version = match ends.first()?.0 {
+        "api" => 2,
+        "apis" => 3,
+        _ => return None,
+    };
+    let is_namespaced = ends.get(behind_version)?.0 == "namespaces";
+    let (segment, end) = *ends.get(behind_version + if is_namespaced { 4 } else { 2 })?;
+    (segment == "proxy").then(|| path.split_at(end))
 }
 
 /// Assigns the segments behind the version. `namespaces/NAME` is the namespace object; further segments name a resource
@@ -105,7 +134,11 @@ fn assign_segments(target: &mut Target, segments: Vec<String>) {
     }
     target.resource = rest.next().unwrap_or_default();
     target.name = rest.next().unwrap_or_default();
-    target.subresource = rest.collect::<Vec<_>>().join("/");
+    target.subresource = rest.next().unwrap_or_default();
+    for segment in rest {
+        target.subpath.push('/');
+        target.subpath.push_str(&segment);
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +170,26 @@ mod tests {
         check("/apis/g.io/v2/namespaces/n/roles/a%20b", ["g.io", "v2", "n", "roles", "a b", ""]);
         check("/api/v1/namespaces/n%2Fpods/p", ["", "v1", "n", "pods", "p", ""]);
         check("/api/v1/watch/namespaces/n/pods/p", ["", "v1", "n", "pods", "p", ""]);
-        check("/api/v1/namespaces/n/services/s/proxy/a/b", ["", "v1", "n", "services", "s", "proxy/a/b"]);
+        check("/api/v1/namespaces/n/services/s/proxy/a/b", ["", "v1", "n", "services", "s", "proxy"]);
+    }
+
+    #[test]
+    fn the_path_behind_a_sub_resource_is_kept() {
+        for (path, name, subpath) in [
+            ("/api/v1/namespaces/n/pods/p/status/x/y", "p", "/x/y"),
+            ("/api/v1/namespaces/n/pods/p/proxy", "p", ""),
+            ("/api/v1/namespaces/n/pods/p/proxy/", "p", "/"),
+            ("/api/v1/namespaces/n/pods/http:p:80/proxy/a//b/", "http:p:80", "/a//b/"),
+            ("/api/v1/nodes/n/proxy/a%2Fb", "n", "/a/b"),
+            ("/apis/g.io/v2/namespaces/n/things/t/proxy//", "t", "//"),
+            ("/api/v1/namespaces/n/pods/p/proxy/../../../secrets/s", "p", "/../../../secrets/s"),
+            ("/api/v1/namespaces/n/proxy/p", "p", ""),
+        ] {
+            let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} is no resource path") };
+            assert_eq!((target.name.as_str(), target.subpath.as_str()), (name, subpath), "{path}");
+        }
+        let deep = format!("/api/v1/nodes/n/proxy{}", "/a".repeat(100));
+        assert!(matches!(parse_path(&deep), TargetPath::Resource(target) if target.subpath.len() == 200));
     }
 
     #[test]
@@ -169,7 +221,7 @@ mod tests {
             assert_eq!(parse_path(path), TargetPath::Other, "{path}");
         }
         check("/api/v1/pods/", ["", "v1", "", "pods", "", ""]);
-        check(&long(32), ["", "v1", "", "pods", "p", &format!("log{}", "/a".repeat(27))]);
+        check(&long(32), ["", "v1", "", "pods", "p", "log"]);
         assert_eq!(parse_path("/api/v1/%ff"), TargetPath::Malformed);
     }
 }

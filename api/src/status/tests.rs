@@ -5,6 +5,7 @@ use orch_rules::validate::errors::FieldErrors;
 
 use super::causes::CAUSES_BYTES_MAX;
 use super::*;
+use crate::connect::ConnectError;
 
 /// Whether the Status of `error` may carry `Retry-After`. The match has no wildcard,
 /// so that a new variant has to be listed.
@@ -43,6 +44,8 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::Unsupported(_)
         | ApiError::StateFull { .. }
         | ApiError::NoSpace { .. }
+        // The request may have reached the other server.
+        | ApiError::Connect(_)
         | ApiError::Internal(_) => false,
     }
 }
@@ -81,6 +84,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::NoRoom,
         ApiError::TooManyRequests,
         ApiError::ObjectTooLarge(text()),
+        ApiError::Connect(ConnectError::Failed(text())),
         ApiError::DisruptionBudget { cause: text(), retry_after_seconds: 10 },
         ApiError::Unsupported(text()),
         ApiError::Internal(text()),
@@ -91,7 +95,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (34, 34), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (35, 35), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");
@@ -136,6 +140,7 @@ fn one_of_each_with(text: &str) -> Vec<ApiError> {
         ApiError::UnsupportedMediaType(text.to_owned()),
         ApiError::Expired { message: text.to_owned(), continue_token: None },
         ApiError::Unavailable(text.to_owned()),
+        ApiError::Connect(ConnectError::Refused { code: 502, text: text.to_owned(), pod: text.to_owned() }),
         ApiError::DisruptionBudget { cause: text.to_owned(), retry_after_seconds: 10 },
         ApiError::Unsupported(text.to_owned()),
         ApiError::Internal(text.to_owned()),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use orch_raft::Store;
+use orch_raft::{Change, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 
 use super::event::Scope;
 use super::output::Output;
 use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
-use crate::pipeline::{Pipeline, Request, revision_parameter};
+use crate::pipeline::{CHANGED_TOGETHER, Pipeline, Request, revision_parameter};
 use crate::render::Renderer;
 
 /// Lifetime of a watch without `timeoutSeconds`: this plus a random part of up to as much again, so that clients do not
@@ -60,7 +60,10 @@ impl<S: Store> Watch<S> {
 
         let subscription = pipeline.store.subscribe(&request.resource.storage);
         let (phase, position) = match (asks_initial, revision) {
-            (None | Some(false), Some(revision)) if revision.0 != 0 => (Phase::Following, revision),
+            (None | Some(false), Some(revision)) if revision.0 != 0 => {
+                let storage = &request.resource.storage;
+                (Phase::Following, resume_at(&pipeline.store, storage, revision))
+            }
             (Some(false), _) => (Phase::Following, pipeline.state_for(revision).await?.applied()),
             _ => {
                 let state = pipeline.state_for(revision).await?;
@@ -87,6 +90,24 @@ impl<S: Store> Watch<S> {
             pipeline,
         })
     }
+}
+
+/// The cursor of a watch that resumes at `revision`. Where that revision changed several objects, the cursor stands before
+/// it: a client whose connection broke between their events sees all of them again, rather than missing one.
+fn resume_at(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Revision {
+    if **storage != *CHANGED_TOGETHER {
+        return revision;
+    }
+    let before = Revision(revision.0 - 1);
+    let is_of_it = |change: &&Change| change.revision == revision;
+    let has_several = match store.state().collection(storage).changes_after(before) {
+        Ok(changes) => changes.take_while(is_of_it).nth(1).is_some(),
+        Err(_) => match store.past_changes(storage, before) {
+            Ok(past) => past.iter().filter(is_of_it).nth(1).is_some(),
+            Err(_) => false,
+        },
+    };
+    if has_several { before } else { revision }
 }
 
 /// The selection by path and selectors.

@@ -36,8 +36,9 @@ pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
     let has = |wanted: &str| needs.iter().any(|needed| needed == wanted);
     let mut loops = vec![
         "disruption-controller",
-        "root-ca-certificate-publisher-controller",
+        "resourcequota-controller",
         "serviceaccount-controller",
+        "root-ca-certificate-publisher-controller",
     ];
     let mut flags = Vec::new();
     if !has("controllers") {

@@ -6,6 +6,7 @@
 mod bootstrap;
 mod credentials;
 mod describing;
+mod streams;
 mod writing;
 
 use std::io::{BufRead, BufReader};

@@ -32,10 +32,17 @@ pub fn replace_file(path: &Path, content: &str) -> Result<(), CertsError> {
         _ => open(draft).and_then(|mut file| {
             file.write_all(content.as_bytes())?;
             file.sync_all()?;
-            std::fs::rename(draft, path)
+            std::fs::rename(draft, path)?;
+            sync_folder(path)
         }),
     };
     replaced.map_err(|source| CertsError::File { action: "write", path: path.to_owned(), source })
+}
+
+/// Makes a rename durable before the next step, which may rely on it: a rotation removes a key that it has copied.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn open(path: &Path) -> std::io::Result<File> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Subcommand};
 
 use super::cluster::AccessArgs;
-use super::node::{BrandName, parse_host_port};
+use super::node::parse_host_port;
 
 const STORE: &str = "Store";
 
@@ -47,7 +47,4 @@ pub struct RewriteArgs {
     /// The keys for --data-dir: the first provider of a resource writes, the others may still be needed to read
     #[arg(long, value_name = "FILE", requires = "data_dir")]
     pub encryption_provider_config: Option<PathBuf>,
-    /// Brand of the cluster's names in the keys for --data-dir
-    #[arg(long, value_name = "BRAND", default_value = "orch")]
-    pub brand: BrandName,
 }

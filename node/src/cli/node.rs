@@ -15,6 +15,7 @@ use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
+use super::connect::ConnectArgs;
 use super::duration::parse_duration;
 use super::encryption::EncryptionArgs;
 use super::flow::FlowArgs;
@@ -204,6 +205,9 @@ pub struct SharedArgs {
     /// Flags of the audit.
     #[command(flatten)]
     pub audit: AuditArgs,
+    /// Flags of requests that are passed on.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
     /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub config: Option<PathBuf>,

@@ -1,13 +1,18 @@
-//! The authorities that a target trusts, and the certificate that it shows.
+//! The authorities that a target trusts, or that it verifies none, and the certificate that it shows.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme, WantsVerifier,
+};
 
 /// The system's authorities: the places where distributions keep them, the first that exists counts.
 const SYSTEM_FILES: [&str; 4] = [
@@ -66,10 +71,22 @@ impl Trust {
             Some(text) => roots(text)?,
             None => system_roots()?,
         };
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| TrustError::Pair(error.to_string()))?
-            .with_root_certificates(roots);
+        Self::showing(pair, builder()?.with_root_certificates(roots))
+    }
+
+    /// Trusts every server: its certificate is not verified, only that it holds the certificate's key. `pair` as above.
+    ///
+    /// # Errors
+    /// The pair cannot be used.
+    pub fn unverified(pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
+        let verifier = Arc::new(Unverified(Arc::new(default_provider())));
+        Self::showing(pair, builder()?.dangerous().with_custom_certificate_verifier(verifier))
+    }
+
+    fn showing(
+        pair: Option<(&[u8], &[u8])>,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<Trust, TrustError> {
         let mut client = match pair {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
@@ -83,8 +100,53 @@ impl Trust {
     }
 
     /// The settings of the TLS library.
-    pub(super) fn client(&self) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
         self.0.clone()
+    }
+}
+
+fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TrustError> {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TrustError::Pair(error.to_string()))
+}
+
+/// Accepts every certificate of a server that proves to hold its key.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
 use serde::Deserialize;
 
 use super::cipher::Algorithm;
@@ -120,25 +120,52 @@ pub(super) struct Config {
 /// Resources of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
-    One(String),
+    One(Name),
     /// All of a group; the empty one is the core group.
-    Group(String),
+    Group(Name),
     All,
 }
 
+/// A resource or group. The store's names of built-in groups lack the domain of the cluster's brand. Which brand that is, is
+/// not known when a member joins or a stopped one is rewritten: the domain of either brand is taken for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    written: String,
+    stored: String,
+}
+
+impl Name {
+    fn new(text: &str) -> Name {
+        let domains = [&ORCH, &KUBERNETES].map(|brand| format!(".{}", brand.group_domain));
+        let stored = domains.iter().find_map(|domain| text.strip_suffix(domain)).unwrap_or(text);
+        Name { written: text.to_owned(), stored: stored.to_owned() }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.stored == name || self.written == name
+    }
+}
+
 impl Pattern {
-    /// The pattern that `text` spells: `secrets`, `roles.GROUP`, `*.`, `*.GROUP` or `*.*`. Groups lose the domain of the
-    /// brand, as in the store.
-    fn parse(text: &str, brand: &Brand) -> Option<Pattern> {
-        let domain = format!(".{}", brand.group_domain);
-        let stored = |text: &str| text.strip_suffix(&domain).unwrap_or(text).to_owned();
+    /// The pattern that `text` spells: `secrets`, `roles.GROUP`, `*.`, `*.GROUP` or `*.*`; or else what is wrong with it.
+    fn parse(text: &str) -> Result<Pattern, &'static str> {
+        let unknown =
+            "names no resources; write it like secrets, deployments.apps, *. (the core group), *.apps or *.*";
+        let events = "names no resources of the store, where events of both groups are called events";
+        if text.chars().any(char::is_uppercase) {
+            return Err("has capital letters, which no resource has");
+        }
         match text {
-            "" | "*" => None,
-            "*.*" => Some(Pattern::All),
-            text => match text.strip_prefix("*.") {
-                Some(group) => Some(Pattern::Group(stored(group))),
-                None if text.contains(['*', '/']) => None,
-                None => Some(Pattern::One(stored(text))),
+            "" | "*" => Err(unknown),
+            "*.*" => Ok(Pattern::All),
+            text => match text.strip_prefix("*.").map(Name::new) {
+                Some(group) if group.stored == "events" => Err(events),
+                Some(group) => Ok(Pattern::Group(group)),
+                None if text.contains(['*', '/']) => Err(unknown),
+                None => Some(Name::new(text))
+                    .filter(|name| name.stored != "events.events")
+                    .map(Pattern::One)
+                    .ok_or(events),
             },
         }
     }
@@ -146,8 +173,8 @@ impl Pattern {
     fn covers(&self, resource: &str) -> bool {
         let group = resource.split_once('.').map_or("", |(_, group)| group);
         match self {
-            Pattern::One(own) => own == resource,
-            Pattern::Group(own) => own == group,
+            Pattern::One(own) => own.is(resource),
+            Pattern::Group(own) => own.is(group),
             Pattern::All => true,
         }
     }
@@ -166,7 +193,7 @@ impl Config {
     ///
     /// # Errors
     /// The field that is wrong.
-    pub(super) fn parse(text: &str, brand: &Brand) -> Result<Config, ConfigError> {
+    pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
         // The parser's message may quote the text around a fault, and so a secret: it is left out.
         let file: File = serde_saphyr::from_str(text)
             .map_err(|_| ConfigError::at("file", "it is no EncryptionConfiguration in YAML or JSON"))?;
@@ -178,20 +205,18 @@ impl Config {
         }
         let mut config = Config { keys: Vec::new(), plugins: Vec::new(), entries: Vec::new() };
         for (at, entry) in file.resources.into_iter().enumerate() {
-            let parsed = config.entry(entry, &format!("resources[{at}]"), brand)?;
+            let parsed = config.entry(entry, &format!("resources[{at}]"))?;
             config.entries.push(parsed);
         }
         Ok(config)
     }
 
-    fn entry(&mut self, entry: FileEntry, path: &str, brand: &Brand) -> Result<Entry, ConfigError> {
+    fn entry(&mut self, entry: FileEntry, path: &str) -> Result<Entry, ConfigError> {
         let mut patterns = Vec::new();
         for (at, text) in entry.resources.iter().enumerate() {
             let field = format!("{path}.resources[{at}]");
-            let pattern = Pattern::parse(text, brand).ok_or_else(|| {
-                let forms = "secrets, deployments.apps, *. (the core group), *.apps or *.*";
-                ConfigError::at(&field, format!("{text:?} names no resources; write it like {forms}"))
-            })?;
+            let pattern = Pattern::parse(text)
+                .map_err(|reason| ConfigError::at(&field, format!("{text:?} {reason}")))?;
             if patterns.contains(&pattern) {
                 return Err(ConfigError::at(field, format!("{text:?} stands there twice")));
             }
@@ -284,8 +309,6 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use orch_proto::brand::{KUBERNETES, ORCH};
-
     use super::*;
 
     fn file(entries: &str) -> String {
@@ -300,18 +323,22 @@ mod tests {
 
     #[test]
     fn resources_are_matched_as_the_store_calls_them() {
-        for (text, brand, covered, other) in [
-            ("secrets", &ORCH, "secrets", "configmaps"),
-            ("roles.rbac.authorization.k8s.io", &KUBERNETES, "roles.rbac.authorization", "roles"),
-            ("roles.rbac.authorization.orch.io", &ORCH, "roles.rbac.authorization", "roles"),
-            ("*.", &ORCH, "secrets", "deployments.apps"),
-            ("*.apps", &ORCH, "deployments.apps", "jobs.batch"),
+        for (text, covered, other) in [
+            ("secrets", "secrets", "configmaps"),
+            ("roles.rbac.authorization.k8s.io", "roles.rbac.authorization", "roles"),
+            ("roles.rbac.authorization.orch.io", "roles.rbac.authorization", "roles"),
+            ("*.coordination.k8s.io", "leases.coordination", "leases"),
+            ("routes.gateway.k8s.io", "routes.gateway.k8s.io", "routes"),
+            ("*.", "secrets", "deployments.apps"),
+            ("*.apps", "deployments.apps", "jobs.batch"),
         ] {
-            let pattern = Pattern::parse(text, brand).unwrap();
+            let pattern = Pattern::parse(text).unwrap();
             assert!(pattern.covers(covered) && !pattern.covers(other), "{text}");
         }
-        assert!(Pattern::parse("*.*", &ORCH).unwrap().covers("jobs.batch"));
-        assert!(["", "*", "a*", "pods/status"].iter().all(|text| Pattern::parse(text, &ORCH).is_none()));
+        assert!(Pattern::parse("*.*").unwrap().covers("jobs.batch"));
+        for text in ["", "*", "a*", "pods/status", "Secrets", "events.events.k8s.io", "*.events.orch.io"] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -321,7 +348,7 @@ mod tests {
             "{{aesgcm: {{keys: [{{name: a, secret: {}}}]}}}}, {{identity: {{}}}}",
             key(32)
         ));
-        let config = Config::parse(&good, &ORCH).unwrap();
+        let config = Config::parse(&good).unwrap();
         assert_eq!((config.keys[0].name.as_str(), config.entries[0].providers.len()), ("aesgcm:a", 2));
         let secret = key(20);
         for (text, field) in [
@@ -341,7 +368,7 @@ mod tests {
             (provider(&format!("{{aesgcm: {{keys: [{{name: a, secret: [{secret}]}}]}}}}")), "file"),
             ("kind: Other\napiVersion: x/v1\nresources: []".to_owned(), "kind"),
         ] {
-            let told = Config::parse(&text, &ORCH).map(drop).unwrap_err().to_string();
+            let told = Config::parse(&text).map(drop).unwrap_err().to_string();
             assert!(told.starts_with(&format!("{field}: ")), "{told}");
             assert!(!told.contains(&secret), "{told}");
         }

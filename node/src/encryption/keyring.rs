@@ -14,14 +14,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use orch_proto::Brand;
 use orch_raft::disk::cipher::{CipherError, KeyName, RecordCipher};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::config::{Config, FILE_BYTES_MAX};
 use super::kms::Pace;
-use super::{EncryptionError, Keys};
+use super::{EncryptionError, Keys, unusable};
 
 /// Most reloads of one process: each keeps its configuration. People make them.
 const RELOADS_MAX: usize = 256;
@@ -29,7 +28,6 @@ const RELOADS_MAX: usize = 256;
 /// The keys of a node.
 pub struct Keyring {
     path: PathBuf,
-    brand: &'static Brand,
     // Of the file that is in use.
     digest: Mutex<Digest>,
     keys: ArcSwap<InUse>,
@@ -51,31 +49,28 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Loads the keys in the file at `path`, for a cluster of `brand`. KMS plugins are asked when a disk is opened.
+    /// Loads the keys in the file at `path`. KMS plugins are asked when a disk is opened.
     ///
     /// # Errors
     /// The file cannot be read, or a field of it is wrong.
-    pub fn load(path: &Path, brand: &'static Brand) -> Result<Keyring, EncryptionError> {
-        Keyring::load_with(path, brand, Pace::default())
+    pub fn load(path: &Path) -> Result<Keyring, EncryptionError> {
+        Keyring::load_with(path, Pace::default())
     }
 
-    pub(super) fn load_with(
-        path: &Path,
-        brand: &'static Brand,
-        pace: Pace,
-    ) -> Result<Keyring, EncryptionError> {
+    pub(super) fn load_with(path: &Path, pace: Pace) -> Result<Keyring, EncryptionError> {
         let text = read(path)?;
-        let now = Arc::new(Keys::new(Config::parse(&text, brand)?, None, pace)?);
+        let now = Arc::new(Keys::new(Config::parse(&text)?, None, pace)?);
         let keys = ArcSwap::from_pointee(InUse { now, before: Vec::new() });
         let digest = Mutex::new(digest(&text));
-        Ok(Keyring { path: path.to_owned(), brand, digest, keys })
+        Ok(Keyring { path: path.to_owned(), digest, keys })
     }
 
     /// Takes up the file if it has changed. `needed` gives the names of the keys that stored records need. Asks the plugins
     /// of the new configuration, and waits for their answers.
     ///
     /// # Errors
-    /// The file is wrong, lacks a needed key, or names a plugin that fails: the keys in use stay.
+    /// The file is wrong, lacks a needed key, has another secret under the name of a key in use, or names a plugin that
+    /// fails: the keys in use stay.
     pub fn reload(&self, needed: impl Fn() -> Vec<String>) -> Result<Reload, EncryptionError> {
         let mut in_use_digest = self.digest.lock();
         let text = read(&self.path)?;
@@ -87,8 +82,11 @@ impl Keyring {
         if old.before.len() == RELOADS_MAX {
             return Err(EncryptionError::TooManyReloads);
         }
-        let keys = Keys::new(Config::parse(&text, self.brand)?, Some(&old.now), old.now.pace)?;
+        let keys = Keys::new(Config::parse(&text)?, Some(&old.now), old.now.pace)?;
         let keys = Arc::new(keys);
+        let stored = needed();
+        old.require_same_secrets(&keys, &stored)?;
+        old.open_data_keys(&keys, &stored)?;
         let looked = keys.look_at_plugins(Instant::now());
         looked.map_err(|(_, failure)| EncryptionError::Plugin(failure.to_string()))?;
         let lacking = || needed().into_iter().find(|key| !keys.holds(key));
@@ -98,6 +96,7 @@ impl Keyring {
         self.keys.store(Arc::new(old.followed_by(&keys)));
         // A record may have got its key between the look and the switch, and be the first of that key.
         if let Some(key) = lacking() {
+            keys.retire_plugins_except(&old.now);
             self.keys.store(Arc::new(InUse { now: keys, before: old.before.clone() }.followed_by(&old.now)));
             return Err(EncryptionError::StillNeeded(key));
         }
@@ -143,6 +142,16 @@ impl RecordCipher for Keyring {
         self.keys.load().now.writing_key(resources)
     }
 
+    /// The number of the configuration in the high half, and the changes of its plugins' data keys in the low one.
+    fn revision(&self) -> u64 {
+        let in_use = self.keys.load();
+        ((in_use.before.len() as u64) << u32::BITS) + in_use.now.revision()
+    }
+
+    fn forbids_plain(&self) -> bool {
+        self.keys.load().now.forbids_plain()
+    }
+
     fn reads_plain(&self, resources: &[&str]) -> bool {
         let in_use = self.keys.load();
         // few: the reloads of a process.
@@ -180,6 +189,33 @@ impl InUse {
     fn followed_by(&self, keys: &Arc<Keys>) -> InUse {
         let before = std::iter::once(&self.now).chain(&self.before).cloned().collect();
         InUse { now: Arc::clone(keys), before }
+    }
+
+    /// Refuses another secret under the name of a key that the newest configuration has, or a name in `stored`: records of the
+    /// two could not be told apart.
+    fn require_same_secrets(&self, keys: &Keys, stored: &[String]) -> Result<(), EncryptionError> {
+        for key in &keys.config.keys {
+            let name = key.name.as_str();
+            // few: the keys that stored records need.
+            let is_used = self.now.holds(name) || stored.iter().any(|stored| stored == name);
+            let known = self.holder(name).secret(name).filter(|_| is_used);
+            if known.is_some_and(|known| known != key.secret.as_slice()) {
+                return Err(EncryptionError::OtherSecret(key.name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the plugins that were started for `keys` open the data keys in `stored`.
+    fn open_data_keys(&self, keys: &Keys, stored: &[String]) -> Result<(), EncryptionError> {
+        for name in stored.iter().filter(|name| !keys.holds(name)).filter_map(|name| KeyName::new(name)) {
+            let sealed = self.holder(name.as_str()).sealed(&name);
+            if let Some(plugin) = keys.plugin_of(name.as_str()) {
+                let opened = plugin.open(&name, &sealed, Instant::now());
+                opened.map_err(|failure| EncryptionError::Plugin(unusable(&name, &failure).to_string()))?;
+            }
+        }
+        Ok(())
     }
 
     /// The newest configuration with `key`, or else the newest.

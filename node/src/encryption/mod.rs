@@ -51,6 +51,9 @@ pub enum EncryptionError {
     /// The process keeps the configurations of its reloads.
     #[error("the encryption configuration was reloaded too often; restart the node to take it up")]
     TooManyReloads,
+    /// A reloaded configuration has another secret under the name of a key in use.
+    #[error("key {0} is in use with another secret; give the new key a name of its own")]
+    OtherSecret(String),
     /// A reloaded configuration lacks a key.
     #[error(
         "stored records need key {0}, which the configuration lacks (`orch encryption rewrite` replaces it)"
@@ -79,10 +82,8 @@ impl Keys {
             let known = before.and_then(|before| before.plugin(&plugin.name));
             plugins.push(match known {
                 Some(known) if known.config() == plugin => Arc::clone(known),
-                known => {
-                    let started = Plugin::start(plugin.clone(), known.map(|known| &**known), pace);
-                    Arc::new(started.map_err(EncryptionError::Thread)?)
-                }
+                // One that has moved has to open the data keys itself: it may be another service.
+                _ => Arc::new(Plugin::start(plugin.clone(), pace).map_err(EncryptionError::Thread)?),
             });
         }
         Ok(Keys { config, names, ciphers, plugins, pace })
@@ -100,6 +101,34 @@ impl Keys {
         self.plugins.iter().find(|plugin| plugin.config().name == name)
     }
 
+    /// The plugin that seals the data key `key`; `None` for other keys, and where it is not in the configuration.
+    fn plugin_of(&self, key: &str) -> Option<&Arc<Plugin>> {
+        plugin_of(key).and_then(|plugin| self.plugin(plugin))
+    }
+
+    /// The place of a key of the file in [`Config::keys`].
+    fn place(&self, key: &str) -> Option<usize> {
+        // few: the keys of a file.
+        self.config.keys.iter().position(|own| own.name == key)
+    }
+
+    /// The secret of a key of the file.
+    fn secret(&self, key: &str) -> Option<&[u8]> {
+        Some(&self.config.keys.get(self.place(key)?)?.secret)
+    }
+
+    /// Checks that a key of the file is the one that made `check`, see [`RecordCipher::sealed`].
+    fn require_same_key(&self, name: &KeyName, check: &[u8]) -> Result<(), CipherError> {
+        match self.cipher(name.as_str()) {
+            // Records of earlier versions have no check.
+            Some(cipher) if !check.is_empty() && cipher.open(name.as_str().as_bytes(), check).is_none() => {
+                Err(unusable(name, &"it has another secret than the key that encrypted stored records"))
+            }
+            // The disk refuses a key that is missing.
+            _ => Ok(()),
+        }
+    }
+
     /// Ends the threads of the plugins that `others` does not use.
     fn retire_plugins_except(&self, others: &Keys) {
         for plugin in &self.plugins {
@@ -114,9 +143,7 @@ impl Keys {
         if let Some(plugin) = plugin_of(key) {
             return self.plugin(plugin)?.cipher(key);
         }
-        // few: the keys of a file.
-        let place = self.config.keys.iter().position(|own| own.name == key)?;
-        self.ciphers.get(place).cloned()
+        self.ciphers.get(self.place(key)?).cloned()
     }
 
     /// Gets a data key of each plugin that encrypts new records, and looks at the others.
@@ -146,6 +173,12 @@ impl fmt::Debug for Keys {
     }
 }
 
+/// Whether records may be read in clear by these providers.
+fn allow_plain(providers: &[Provider]) -> bool {
+    // few: the providers of an entry.
+    providers.iter().any(|provider| matches!(provider, Provider::Identity))
+}
+
 fn unusable(key: &KeyName, reason: &impl ToString) -> CipherError {
     CipherError::Unusable { key: key.to_string(), reason: reason.to_string() }
 }
@@ -163,12 +196,17 @@ impl RecordCipher for Keys {
         resources.iter().find_map(first)
     }
 
+    fn revision(&self) -> u64 {
+        self.plugins.iter().map(|plugin| plugin.changes()).sum()
+    }
+
     fn reads_plain(&self, resources: &[&str]) -> bool {
-        resources.iter().all(|resource| {
-            let providers = self.providers(resource);
-            // few: the providers of an entry.
-            providers.is_none_or(|all| all.iter().any(|provider| matches!(provider, Provider::Identity)))
-        })
+        resources.iter().all(|resource| self.providers(resource).is_none_or(allow_plain))
+    }
+
+    fn forbids_plain(&self) -> bool {
+        // few: the entries of a file.
+        !self.config.entries.iter().all(|entry| allow_plain(&entry.providers))
     }
 
     fn holds(&self, key: &str) -> bool {
@@ -178,18 +216,26 @@ impl RecordCipher for Keys {
     fn unlock(&self, stored: &[(KeyName, Bytes)]) -> Result<(), CipherError> {
         let deadline = Instant::now() + self.pace.start;
         for (name, sealed) in stored {
-            // The disk refuses a key whose plugin is missing.
-            let Some(plugin) = plugin_of(name.as_str()).and_then(|plugin| self.plugin(plugin)) else {
-                continue;
-            };
-            plugin.open(name, sealed, deadline).map_err(|failure| unusable(name, &failure))?;
+            match self.plugin_of(name.as_str()) {
+                Some(plugin) => {
+                    plugin.open(name, sealed, deadline).map_err(|failure| unusable(name, &failure))?;
+                }
+                None => self.require_same_key(name, sealed)?,
+            }
         }
         self.look_at_plugins(deadline).map_err(|(key, failure)| unusable(&key, &failure))
     }
 
     fn sealed(&self, key: &KeyName) -> Bytes {
-        let plugin = plugin_of(key.as_str()).and_then(|plugin| self.plugin(plugin));
-        plugin.map(|plugin| plugin.sealed(key.as_str())).unwrap_or_default()
+        if let Some(plugin) = self.plugin_of(key.as_str()) {
+            return plugin.sealed(key.as_str());
+        }
+        let mut check = Vec::new();
+        let made = self.cipher(key.as_str()).is_some_and(|cipher| {
+            // No record is encrypted with a name alone as its associated bytes.
+            cipher.seal(key.as_str().as_bytes(), &[], &mut check).is_ok()
+        });
+        if made { check.into() } else { Bytes::new() }
     }
 
     fn encrypt(
@@ -213,7 +259,6 @@ impl RecordCipher for Keys {
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    use orch_proto::brand::ORCH;
 
     use super::*;
 
@@ -222,7 +267,7 @@ mod tests {
             "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n\
              resources:\n- resources: [secrets]\n  providers: [{providers}]\n"
         );
-        Keys::new(Config::parse(&text, &ORCH).unwrap(), None, Pace::default()).unwrap()
+        Keys::new(Config::parse(&text).unwrap(), None, Pace::default()).unwrap()
     }
 
     fn provider(kind: &str, name: &str, fill: u8) -> String {

@@ -7,9 +7,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use orch_proto::Brand;
 use orch_raft::disk::DiskError;
-use orch_raft::disk::rocks::{DataDirectory, OpenError, RocksDisk};
+use orch_raft::disk::rocks::{DataDirectory, OpenError, RewriteEnd, RocksDisk};
 
 use super::{EncryptionError, Keyring};
 
@@ -22,12 +21,21 @@ pub enum RewriteError {
     /// The keys cannot be loaded.
     #[error(transparent)]
     Keys(#[from] EncryptionError),
+    /// A wrong directory. Opening it would make a new store.
+    #[error("{} holds no store", path.display())]
+    NoStore {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The store cannot be opened: its node still runs, or a key is missing.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The store failed. What was rewritten stays.
     #[error("the rewrite ended early; start it again to go on")]
     Disk(#[from] DiskError),
+    /// Older forms of records are left. What was rewritten stays.
+    #[error("not all records were rewritten ({0}); start it again to go on")]
+    Unfinished(RewriteEnd),
     /// The progress cannot be written.
     #[error("cannot write the progress")]
     Out(#[from] io::Error),
@@ -40,11 +48,13 @@ pub enum RewriteError {
 pub fn rewrite(
     data_dir: &std::path::Path,
     config: &std::path::Path,
-    brand: &'static Brand,
     out: &mut dyn Write,
 ) -> Result<(), RewriteError> {
-    let keys = Arc::new(Keyring::load(config, brand)?);
+    let keys = Arc::new(Keyring::load(config)?);
     let path: PathBuf = data_dir.join("store");
+    if !path.exists() {
+        return Err(RewriteError::NoStore { path: data_dir.to_owned() });
+    }
     let disk = RocksDisk::open_locked(DataDirectory::lock(&path)?, Some(keys))?;
     let mut shown = 0;
     let mut failed = Ok(());
@@ -59,5 +69,26 @@ pub fn rewrite(
     })?;
     failed?;
     writeln!(out, "{rewritten}")?;
-    Ok(())
+    match rewritten.end {
+        RewriteEnd::Complete => Ok(()),
+        end => Err(RewriteError::Unfinished(end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_a_store_is_refused_and_none_is_made() {
+        let root = tempfile::tempdir().unwrap();
+        let config = root.path().join("keys.yaml");
+        let text = "apiVersion: apiserver.config.orch.io/v1\nkind: EncryptionConfiguration\n\
+                    resources: [{resources: [secrets], providers: [{identity: {}}]}]\n";
+        std::fs::write(&config, text).unwrap();
+        let data = root.path().join("mistyped");
+        let told = rewrite(&data, &config, &mut Vec::new()).unwrap_err().to_string();
+        assert!(told.ends_with("mistyped holds no store"), "{told}");
+        assert!(!data.exists());
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use orch_raft::disk::DiskError;
-use orch_raft::disk::rocks::{Progress, Rewritten, RocksDisk};
+use orch_raft::disk::rocks::{Progress, RewriteEnd, Rewritten, RocksDisk};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -134,17 +134,17 @@ impl Shared {
         let mut state = self.state.lock();
         let progress = if let State::Running(progress) = *state { progress } else { Progress::default() };
         *state = match rewritten {
-            Ok(done) if done.is_complete => {
+            Ok(done) if done.end == RewriteEnd::Complete => {
                 tracing::info!(records = done.progress.rewritten, unneeded = ?done.unneeded, "rewrote records");
                 State::Done(done)
             }
-            Ok(_) if self.is_stopping.load(Ordering::Relaxed) => {
+            Ok(Rewritten { end: RewriteEnd::Stopped, .. }) => {
                 State::Failed(progress, "the node stops; start it again to go on".to_owned())
             }
-            Ok(_) => {
-                let reason = "another state was installed meanwhile; start it again to go on";
+            Ok(Rewritten { end, .. }) => {
+                let reason = format!("{end}; start it again to go on");
                 tracing::warn!(reason, "records were not all rewritten");
-                State::Failed(progress, reason.to_owned())
+                State::Failed(progress, reason)
             }
             Err(error) => {
                 tracing::warn!(%error, "records were not all rewritten");

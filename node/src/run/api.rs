@@ -21,11 +21,15 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::front_proxy;
 use super::plan::{Plan, host_port};
+use super::root_ca::PublishedAuthority;
 use super::store::Handle;
 use super::trust::Trust;
 use super::{authentication, authorization, cluster, encryption, token_file};
 use crate::encryption::Rewriter;
 use crate::tls::Reloader;
+
+/// Name of the loop that recomputes the usage of quotas.
+const QUOTA_LOOP: &str = "resourcequota-controller";
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -60,18 +64,19 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.admission = Chain::selected(&plan.admission);
+        pipeline.admission = admission(plan);
         let pipeline = Arc::new(pipeline);
         let options = controllers::Options {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
-            root_ca: Some(plan.service_accounts.root_ca.clone()),
+            root_ca: Some(PublishedAuthority::follow(&plan.service_accounts, stopping.clone())),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
         };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
+        let resources = resources.connecting(plan.connector.clone());
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
         let resources = match &plan.keys {
             Some(keys) if keys.has_plugins() || plan.reloads_keys => {
@@ -99,6 +104,15 @@ impl Api {
     /// Makes the node unready, and ends watches and controllers.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
+    }
+}
+
+/// The admission plugins of the plan. Usage of quotas is given back where the loop runs that would do it in the reference.
+fn admission(plan: &Plan) -> Chain {
+    let chain = Chain::selected(&plan.admission);
+    match plan.controllers.runs(QUOTA_LOOP) {
+        true => chain,
+        false => chain.with_usage_recomputed_elsewhere(),
     }
 }
 

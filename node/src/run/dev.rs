@@ -78,7 +78,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
             revocations: shared.revocation.peer_crl_file.clone(),
         },
         tokens,
-        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption)?,
         reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
         token_file: shared.token_auth_file.clone(),
         front_proxy: shared.front_proxy.clone(),
@@ -103,6 +103,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         features: features(shared),
         flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
+        connector: super::connect::connector(&shared.connect)?,
     })
 }
 

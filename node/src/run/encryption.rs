@@ -13,7 +13,6 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
-use orch_proto::Brand;
 use orch_raft::disk::rocks::RocksDisk;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,10 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 const REWRITE_PATH: &str = "/orch/v1/cluster/encryption/rewrite";
 
 /// Loads the keys of `--encryption-provider-config`.
-pub(super) fn keys(
-    arguments: &EncryptionArgs,
-    brand: &'static Brand,
-) -> Result<Option<Arc<Keyring>>, RunError> {
+pub(super) fn keys(arguments: &EncryptionArgs) -> Result<Option<Arc<Keyring>>, RunError> {
     let Some(path) = &arguments.encryption_provider_config else {
         if arguments.encryption_provider_config_automatic_reload {
             let reason =
@@ -48,7 +44,7 @@ pub(super) fn keys(
         }
         return Ok(None);
     };
-    let loaded = Keyring::load(path, brand);
+    let loaded = Keyring::load(path);
     let loaded = loaded.map_err(|source| RunError::Encryption { path: path.clone(), source })?;
     Ok(Some(Arc::new(loaded)))
 }

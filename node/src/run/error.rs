@@ -8,6 +8,7 @@ use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
 use super::audit::PolicyFileError;
 use crate::certs::CertsError;
+use crate::connect::KubeletTrustError;
 use crate::egress::TargetFileError;
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
@@ -41,6 +42,9 @@ pub enum RunError {
     /// The keys of service account tokens cannot be loaded.
     #[error("service account tokens")]
     TokenKeys(#[from] KeyFileError),
+    /// The certificates for kubelets cannot be loaded.
+    #[error("certificates for kubelets")]
+    Kubelets(#[from] KubeletTrustError),
     /// A configuration of authentication or authorization cannot be used.
     #[error("--{flag}")]
     Access {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use orch_api::admission::PluginSelection;
 use orch_api::authn::{AnonymousAccess, TokenTable};
+use orch_api::connect::Connector;
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_api::signing::CertificateSigner;
@@ -94,6 +95,8 @@ pub struct Plan {
     pub flow: orch_api::flow::Options,
     /// Which requests are audited, and where.
     pub audit: Audit,
+    /// What requests for logs, streams and proxies are passed on through.
+    pub connector: Connector,
 }
 
 impl Plan {

@@ -51,7 +51,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             revocations: shared.revocation.peer_crl_file.clone(),
         },
         tokens: tokens(shared)?,
-        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption)?,
         reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
         token_file: shared.token_auth_file.clone(),
         front_proxy: shared.front_proxy.clone(),
@@ -76,6 +76,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         features: features(shared),
         flow: super::flow::options(shared),
         audit: Audit::plan(&shared.audit)?,
+        connector: super::connect::connector(&shared.connect)?,
     })
 }
 

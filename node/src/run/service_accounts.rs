@@ -38,7 +38,9 @@ pub struct ServiceAccountPlan {
     pub extends_mounted: bool,
     /// Whether bootstrap tokens are accepted.
     pub accepts_bootstrap_tokens: bool,
-    /// Authority of the servers' certificates, PEM, that pods get.
+    /// File of the authority of the servers' certificates, which pods get.
+    pub root_ca_file: PathBuf,
+    /// The file, as first read.
     pub root_ca: String,
 }
 
@@ -69,6 +71,7 @@ pub(super) fn plan(
         None => Some(own).filter(|path| path.exists()),
     };
     let files = KeyFiles { signing, verifying: arguments.service_account_key_file.clone() };
+    let root_ca_file = arguments.root_ca_file.as_deref().unwrap_or(authority).to_owned();
     let audiences = match arguments.api_audiences.is_empty() {
         true => issuers.iter().take(1).cloned().collect(),
         false => arguments.api_audiences.clone(),
@@ -82,7 +85,8 @@ pub(super) fn plan(
         life_s_max: life_s_max(arguments.service_account_max_token_expiration)?,
         extends_mounted: arguments.service_account_extend_token_expiration,
         accepts_bootstrap_tokens: arguments.enable_bootstrap_token_auth,
-        root_ca: root_ca(arguments.root_ca_file.as_deref().unwrap_or(authority))?,
+        root_ca: root_ca(&root_ca_file)?,
+        root_ca_file,
     })
 }
 

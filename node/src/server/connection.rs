@@ -24,6 +24,7 @@ use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
+use super::tunnel::TunnelSlot;
 use super::turns::Turns;
 use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
@@ -89,7 +90,8 @@ pub(super) async fn serve_tls<S: Answers>(
     service: S,
     terms: Terms,
 ) -> Result<(), ConnectionError> {
-    let stream = Turns::new(Stall::new(prepared(stream)?, limits::STALL_MAX));
+    let tunnel = TunnelSlot::default();
+    let stream = Turns::new(Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone()));
     let settings = Arc::clone(&tls.borrow_and_update());
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
     let handshake =
@@ -126,9 +128,9 @@ pub(super) async fn serve_tls<S: Answers>(
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
         let send = |cx: &mut Context<'_>| gatherer.poll_send(cx);
-        return serve_http(stream, send, manner, (peer, None), service, terms, ends).await;
+        return serve_http(stream, send, manner, (peer, None, tunnel), service, terms, ends).await;
     }
-    serve_http(stream, sends_itself, manner, (peer, None), service, terms, ends).await
+    serve_http(stream, sends_itself, manner, (peer, None, tunnel), service, terms, ends).await
 }
 
 /// `poll_send` of streams that need no call to send what was written.
@@ -165,10 +167,12 @@ async fn serve_local<S: Answers>(
 ) -> Result<(), ConnectionError> {
     // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
-    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX));
+    let tunnel = TunnelSlot::default();
+    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()));
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
-    serve_http(stream, sends_itself, manner, (peer, Some(door)), service, terms, std::future::pending()).await
+    let from = (peer, Some(door), tunnel);
+    serve_http(stream, sends_itself, manner, from, service, terms, std::future::pending()).await
 }
 
 fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
@@ -184,23 +188,27 @@ async fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
     manner: Manner,
-    (peer, door): (Arc<Peer>, Option<Door>),
+    (peer, door, tunnel): (Arc<Peer>, Option<Door>, TunnelSlot),
     service: S,
     terms: Terms,
     ends: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError> {
     let Terms { place, waits, stopping } = terms;
     let pacing = Pacing::new(waits);
-    let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone()));
+    let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
     let mut streams = Streams::default();
     let builder = builder(manner, streams.executor());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
+    let mut ends = pin!(ends);
     let served = async {
         let mut connection = pin!(connection);
         tokio::select! {
-            ended = driven(connection.as_mut(), &mut streams, &mut poll_send) => return ended,
+            ended = driven(connection.as_mut(), &mut streams, &mut poll_send) => {
+                ended?;
+                return carry(&visitor, &stopping, ends.as_mut()).await;
+            }
             // `Server::stop` bounds this wait.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
@@ -209,7 +217,7 @@ async fn serve_http<S: Answers>(
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
             () = pacing.not_taken() => return Err(ConnectionError::NotTaken),
-            ending = ends => match ending {
+            ending = ends.as_mut() => match ending {
                 Ending::Expired => connection.as_mut().graceful_shutdown(),
                 // Requests under way are cut off, too: their sender is no longer trusted.
                 Ending::Revoked => return Err(ConnectionError::Revoked),
@@ -221,6 +229,24 @@ async fn serve_http<S: Answers>(
             .unwrap_or(Ok(()))
     };
     paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
+}
+
+/// Carries the bytes of another protocol, if the connection has left HTTP for one. It ends at once with the server, with the
+/// place, and with the client's certificate.
+async fn carry(
+    visitor: &Visitor,
+    stopping: &CancellationToken,
+    ends: Pin<&mut impl Future<Output = Ending>>,
+) -> Result<(), ConnectionError> {
+    tokio::select! {
+        () = visitor.tunnel() => Ok(()),
+        () = stopping.cancelled() => Ok(()),
+        () = visitor.place().evicted() => Err(ConnectionError::Evicted),
+        ending = ends => match ending {
+            Ending::Expired => Ok(()),
+            Ending::Revoked => Err(ConnectionError::Revoked),
+        },
+    }
 }
 
 /// Polls `connection` and `streams` to the connection's end, and calls `poll_send` whenever both are pending.

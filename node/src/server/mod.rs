@@ -22,6 +22,7 @@ mod serve;
 mod socket;
 mod stall;
 mod streams;
+mod tunnel;
 mod turns;
 mod validity;
 mod visitor;
@@ -29,6 +30,7 @@ mod visitor;
 pub use listener::{BindError, bind};
 pub use serve::{Port, Server};
 pub use socket::{SOCKET_PATH_BYTES_MAX, SocketError, bind_socket, is_socket_path};
+pub use tunnel::TunnelSlot;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! A deadline on writes: a client that takes no bytes for a minute loses its connection.
 //!
 //! Costs nothing while writes make progress: the timer starts with the first write that is pending and ends with the
-//! next that is ready.
+//! next that is ready. A connection that left HTTP may stand still: a terminal is paused for as long as its user likes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,22 +11,31 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::tunnel::TunnelSlot;
+
 /// A stream whose writes fail when they make no progress for `limit`.
 #[derive(Debug)]
 pub(super) struct Stall<T> {
     inner: T,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Once it is open there is no deadline.
+    tunnel: TunnelSlot,
 }
 
 impl<T> Stall<T> {
     pub(super) fn new(inner: T, limit: Duration) -> Stall<T> {
-        Stall { inner, limit, waiting: None }
+        Stall { inner, limit, waiting: None, tunnel: TunnelSlot::default() }
+    }
+
+    /// The same, without a deadline once `tunnel` is open.
+    pub(super) fn sparing(self, tunnel: TunnelSlot) -> Stall<T> {
+        Stall { tunnel, ..self }
     }
 
     /// Passes a write's result on, or replaces a pending one by an error after `limit`.
     fn judge<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if result.is_ready() {
+        if result.is_ready() || self.tunnel.is_open() {
             self.waiting = None;
             return result;
         }
@@ -89,6 +98,18 @@ mod tests {
         let error = Stall::new(server, limit).write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() >= limit);
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_may_stand_still() {
+        let (server, mut client) = tokio::io::duplex(16);
+        let tunnel = TunnelSlot::default();
+        tunnel.open(std::future::pending());
+        let mut stalled = Stall::new(server, Duration::ZERO).sparing(tunnel);
+        let mut writing = Box::pin(stalled.write_all(&[0; 32]));
+        assert!(futures::poll!(writing.as_mut()).is_pending());
+        client.read_exact(&mut [0; 16]).await.unwrap();
+        writing.await.unwrap();
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use super::limits;
 use super::loopback::Door;
 use super::pace::{Paced, Pacing};
 use super::places::Place;
+use super::tunnel::TunnelSlot;
 
 /// The service that answers requests.
 pub(super) trait Answers:
@@ -49,6 +50,7 @@ pub(super) struct Visitor {
     standing: Arc<Standing>,
     admission: UserReporter,
     pacing: Pacing,
+    tunnel: TunnelSlot,
 }
 
 /// Facts of a connection that its requests establish.
@@ -66,6 +68,7 @@ impl Visitor {
         place: Arc<Place>,
         is_known: bool,
         pacing: Pacing,
+        tunnel: TunnelSlot,
     ) -> Visitor {
         let standing =
             Arc::new(Standing { has_asked: AtomicBool::new(false), is_known: AtomicBool::new(is_known) });
@@ -78,12 +81,20 @@ impl Visitor {
                 }
             })
         };
-        Visitor { peer, door, place, standing, admission, pacing }
+        Visitor { peer, door, place, standing, admission, pacing, tunnel }
     }
 
     /// Its place among all connections.
     pub(super) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Carries the bytes of another protocol, if the connection left HTTP for one, until one side ends.
+    pub(super) async fn tunnel(&self) {
+        if let Some(tunnel) = self.tunnel.take() {
+            let _under_way = self.place.request();
+            tunnel.await;
+        }
     }
 
     /// Whether the connection has had a request.
@@ -104,6 +115,9 @@ impl Visitor {
         }
         request.extensions_mut().insert(Arc::clone(&self.peer));
         request.extensions_mut().insert(self.admission.clone());
+        if request.version() < Version::HTTP_2 {
+            request.extensions_mut().insert(self.tunnel.clone());
+        }
         let response = service.oneshot(request).await?;
         Ok(self.pacing.around(response, under_way))
     }

@@ -61,25 +61,35 @@ pub trait RecordCipher: Send + Sync + fmt::Debug + 'static {
     /// clear. The answer may change while the disk is open.
     fn writing_key(&self, resources: &[&str]) -> Option<KeyName>;
 
+    /// A number that changes after the answers of [`RecordCipher::writing_key`] have changed. Constant where they never do.
+    fn revision(&self) -> u64 {
+        0
+    }
+
     /// Whether records of these resources may be read that were stored in clear.
     fn reads_plain(&self, resources: &[&str]) -> bool;
+
+    /// Whether [`RecordCipher::reads_plain`] is false for some resource.
+    fn forbids_plain(&self) -> bool {
+        true
+    }
 
     /// Whether records under `key` can be decrypted. Asked for each key that stored records need when a disk is opened.
     fn holds(&self, key: &str) -> bool;
 
-    /// Opens data keys that a service keeps sealed: `stored` holds each key that stored records need, with what
-    /// [`RecordCipher::sealed`] gave for it. Called once for each disk that is opened, before any other method; afterwards
-    /// [`RecordCipher::writing_key`] names keys that can be used. May wait for a service, within a deadline.
+    /// Opens data keys that a service keeps sealed, and checks the others: `stored` holds each key that stored records need,
+    /// with what [`RecordCipher::sealed`] gave for it. Called once for each disk that is opened, before any other method;
+    /// afterwards [`RecordCipher::writing_key`] names keys that can be used. May wait for a service, within a deadline.
     ///
     /// # Errors
-    /// A key cannot be opened, or a service does not answer.
+    /// A key cannot be opened, a service does not answer, or a key is another one than that of the stored records.
     fn unlock(&self, stored: &[(KeyName, Bytes)]) -> Result<(), CipherError> {
         let _ = stored;
         Ok(())
     }
 
-    /// The sealed form of a data key, which the disk keeps in clear beside the records of the key. Empty for keys of the
-    /// configuration. Never changes for a name.
+    /// What the disk keeps in clear beside the records of the key: the sealed form of a data key, or a value by which a key
+    /// of the configuration is told from another one of its name. Shows no part of the key. May be empty.
     fn sealed(&self, key: &KeyName) -> Bytes {
         let _ = key;
         Bytes::new()

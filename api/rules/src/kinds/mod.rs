@@ -11,6 +11,7 @@ pub mod disruption_budget;
 pub mod event;
 pub mod flow_control;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod networking;
 pub mod node;
@@ -19,6 +20,7 @@ pub mod persistent_volume;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+pub mod resource_quota;
 pub mod review;
 pub mod scale;
 pub mod secret;
@@ -60,6 +62,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "ingresses.networking" => Arc::new(networking::Ingress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
+        "limitranges" => Arc::new(limit_range::LimitRange),
         "localsubjectaccessreviews.authorization" => Arc::new(review::LocalSubjectAccessReview),
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
@@ -74,6 +77,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "resourcequotas" => Arc::new(resource_quota::ResourceQuota),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
         "secrets" => Arc::new(secret::Secret),
@@ -113,6 +117,7 @@ mod tests {
         "ingresses.networking",
         "jobs.batch",
         "leases.coordination",
+        "limitranges",
         "localsubjectaccessreviews.authorization",
         "namespaces",
         "networkpolicies.networking",
@@ -128,6 +133,7 @@ mod tests {
         "replicasets.apps",
         "replicasets/scale",
         "replicationcontrollers/scale",
+        "resourcequotas",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "secrets",

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::budget::OverBudget;
 use crate::protobuf::EnvelopeError;
+use crate::quantity::QuantityError;
 
 /// Why bytes cannot be decoded as an object of the type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +44,9 @@ pub enum DecodeError {
         /// The problem, without the path.
         problem: String,
     },
+    /// A text that is no quantity. As in the reference no path is told.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
     /// The bytes are not the Protobuf message they claim to be.
     #[error("invalid Protobuf message: {0}")]
     Protobuf(String),

@@ -45,8 +45,7 @@ impl<'a> Decoder<'_, 'a> {
                     Some(b'"') => self.reader.string()?,
                     _ => Cow::Borrowed(self.number("a quantity")?),
                 };
-                let canonical = quantity::canonical(text.trim());
-                Value::from(canonical.map_err(|error| self.form(error.to_string()))?)
+                Value::from(quantity::canonical(text.trim())?)
             }
             Scalar::IntOrString => match self.reader.peek() {
                 Some(b'"') => Value::from(self.reader.string()?),

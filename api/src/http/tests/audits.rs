@@ -21,8 +21,8 @@ use crate::authn::Peer;
 
 /// Keeps events in memory, or fails.
 #[derive(Default)]
-struct MemorySink {
-    events: Mutex<Vec<Bytes>>,
+pub(super) struct MemorySink {
+    pub(super) events: Mutex<Vec<Bytes>>,
     fails: AtomicBool,
     is_required: bool,
     bytes_max: Option<usize>,
@@ -56,7 +56,7 @@ struct Audited {
     sink: Arc<MemorySink>,
 }
 
-fn auditor(rules: &str, sink: &Arc<MemorySink>, ambient: Arc<dyn Ambient>) -> Arc<Auditor> {
+pub(super) fn auditor(rules: &str, sink: &Arc<MemorySink>, ambient: Arc<dyn Ambient>) -> Arc<Auditor> {
     let policy = Policy::parse(&format!("apiVersion: audit.orch.io/v1\nkind: Policy\n{rules}\n")).unwrap();
     Auditor::new(&ORCH, Arc::new(ArcSwap::from_pointee(policy)), vec![sink.clone()], ambient)
 }

@@ -10,6 +10,7 @@ mod flow;
 mod gone;
 mod large;
 mod matrix;
+mod passing;
 mod refusals;
 mod representations;
 mod routes;

@@ -338,3 +338,27 @@ async fn a_burst_larger_than_a_frame_arrives_whole_and_once() {
         assert_eq!(kinds(&events), all, "{start}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_resumes_at_a_version_of_several_changes_sees_all_of_them_again() {
+    let server = Server::new().await;
+    let quotas = "/api/v1/namespaces/ns/resourcequotas";
+    for name in ["a", "b"] {
+        let hard = json!({"pods": "5"});
+        server.create(quotas, json!({"metadata": {"name": name}, "spec": {"hard": hard}})).await;
+        let status = json!({"status": {"hard": hard, "used": {"pods": "0"}}});
+        assert_eq!(server.merge(&format!("{quotas}/{name}/status"), status).await.code, 200);
+    }
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = server.create("/api/v1/namespaces/ns/pods", pod).await;
+    let version: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    for (start, expected) in
+        [(version - 1, &["MODIFIED a", "MODIFIED b"][..]), (version, &["MODIFIED a", "MODIFIED b"])]
+    {
+        let watch = format!("{quotas}?watch=1&timeoutSeconds=1&resourceVersion={start}");
+        assert_eq!(kinds(&server.events(&watch).await), expected, "from {start}");
+    }
+    server.merge(&format!("{quotas}/a"), json!({"metadata": {"labels": {"x": "y"}}})).await;
+    let watch = format!("{quotas}?watch=1&timeoutSeconds=1&resourceVersion={}", version + 1);
+    assert!(server.events(&watch).await.is_empty(), "a version of one change is passed");
+}

@@ -44,6 +44,8 @@ static PATH_ITEM: Message = Message {
         ("put", 3, OPERATION),
         ("post", 4, OPERATION),
         ("delete", 5, OPERATION),
+        ("options", 6, OPERATION),
+        ("head", 7, OPERATION),
         ("patch", 8, OPERATION),
         ("parameters", 9, PARAMETERS),
     ],

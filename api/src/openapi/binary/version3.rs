@@ -49,6 +49,8 @@ static PATH_ITEM: Message = Message {
         ("put", 5, OPERATION),
         ("post", 6, OPERATION),
         ("delete", 7, OPERATION),
+        ("options", 8, OPERATION),
+        ("head", 9, OPERATION),
         ("patch", 10, OPERATION),
         ("parameters", 13, PARAMETERS),
     ],

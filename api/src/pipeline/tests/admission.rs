@@ -200,6 +200,7 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
         names,
         [
             "NamespaceLifecycle",
+            "LimitRanger",
             "NodeRestriction",
             "TaintNodesByCondition",
             "Priority",
@@ -211,6 +212,7 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "CertificateSubjectRestriction",
             "DefaultIngressClass",
             "RoleEscalation",
+            "ResourceQuota",
         ]
     );
 }

@@ -9,6 +9,7 @@ mod field_validation;
 mod metadata;
 mod parts;
 mod patches;
+mod quotas;
 mod scale;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -66,6 +67,7 @@ struct DataKey {
 pub(super) struct DataKeys {
     by_name: RwLock<BTreeMap<String, Arc<DataKey>>>,
     current: ArcSwapOption<DataKey>,
+    changes: AtomicU64,
 }
 
 impl DataKeys {
@@ -77,6 +79,16 @@ impl DataKeys {
     /// The id of the plugin's key that sealed the current data key.
     pub(super) fn current_id(&self) -> Option<String> {
         self.current.load().as_ref().map(|key| key.key_id.clone())
+    }
+
+    /// How often another key became current. Counted after the change.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn make_current(&self, key: Arc<DataKey>) {
+        self.current.store(Some(key));
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn cipher(&self, name: &str) -> Option<Arc<Cipher>> {
@@ -91,11 +103,7 @@ impl DataKeys {
     /// Makes a key current that was sealed under `key_id`. `false` if there is none.
     pub(super) fn select(&self, key_id: &str) -> bool {
         let found = self.by_name.read().values().find(|key| key.key_id == key_id).cloned();
-        let is_found = found.is_some();
-        if is_found {
-            self.current.store(found);
-        }
-        is_found
+        found.map(|key| self.make_current(key)).is_some()
     }
 
     /// Number of keys.
@@ -118,7 +126,7 @@ impl DataKeys {
         let name = fresh.name.clone();
         let key = Arc::new(DataKey { name, key_id, cipher: Arc::new(cipher), sealed: sealed.into() });
         self.by_name.write().insert(key.name.to_string(), Arc::clone(&key));
-        self.current.store(Some(key));
+        self.make_current(key);
         Ok(())
     }
 

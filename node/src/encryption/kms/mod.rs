@@ -2,7 +2,7 @@
 //!
 //! Owns one plugin's handle. The plugin is asked at the start, to open the data keys of stored records, and again and again
 //! for its status; never for a record. Its thread ends with the handle, or when a reload replaces
-//! it; its data keys last as long as a handle.
+//! it; its data keys last as long as its handle.
 
 mod client;
 mod config;
@@ -52,17 +52,13 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Starts the plugin's thread. With `before`, the data keys of that one are kept: its plugin has moved.
+    /// Starts the plugin's thread, without a data key.
     ///
     /// # Errors
     /// The system starts no thread.
-    pub(super) fn start(
-        config: PluginConfig,
-        before: Option<&Plugin>,
-        pace: Pace,
-    ) -> std::io::Result<Plugin> {
+    pub(super) fn start(config: PluginConfig, pace: Pace) -> std::io::Result<Plugin> {
         let (jobs, received) = mpsc::channel(JOBS_MAX);
-        let keys = before.map(|before| Arc::clone(&before.keys)).unwrap_or_default();
+        let keys = Arc::<DataKeys>::default();
         let health = Health::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (of_thread, keys_of_thread) = (config.clone(), Arc::clone(&keys));
@@ -72,7 +68,7 @@ impl Plugin {
                 let worker = Worker {
                     plugin: of_thread.name.clone(),
                     client: Client::new(of_thread),
-                    opened: keys_of_thread.len(),
+                    opened: 0,
                     keys: keys_of_thread,
                     health: health_of_thread,
                     pace,
@@ -90,6 +86,11 @@ impl Plugin {
     /// Name of the data key for new records; `None` before the plugin has sealed one.
     pub(super) fn current(&self) -> Option<KeyName> {
         self.keys.current()
+    }
+
+    /// How often another data key became that for new records.
+    pub(super) fn changes(&self) -> u64 {
+        self.keys.changes()
     }
 
     /// The data key called `name`.

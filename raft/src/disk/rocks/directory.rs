@@ -78,7 +78,20 @@ pub enum OpenError {
         /// The kinds of records: `log entries, objects, history`.
         records: String,
     },
-    /// A data key cannot be opened by the service that sealed it, or the service for new keys does not answer.
+    /// The log holds entries in clear, which the encryption configuration forbids.
+    #[error(
+        "data directory {}: log entries with objects of {resource} are in clear, and the encryption configuration has no \
+         identity provider that allows this (it is kept until `orch encryption rewrite` is done)",
+        path.display()
+    )]
+    PlainEntries {
+        /// The directory.
+        path: PathBuf,
+        /// A resource of such entries: see [`crate::Key::resource`].
+        resource: String,
+    },
+    /// A data key cannot be opened by the service that sealed it, the service for new keys does not answer, or a key of the
+    /// configuration is another one than that of the stored records.
     #[error("data directory {}", path.display())]
     LockedKey {
         /// The directory.

@@ -16,8 +16,10 @@ mod history;
 mod log;
 mod options;
 mod pace;
+mod plain;
 mod record;
 mod rewrite;
+mod rewritten;
 mod sealing;
 mod space;
 mod state;
@@ -38,7 +40,8 @@ use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, Wr
 pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
-pub use self::rewrite::{Progress, Report, Rewritten};
+pub use self::rewrite::Report;
+pub use self::rewritten::{Progress, RewriteEnd, Rewritten};
 use self::sealing::Sealing;
 use self::state::Generations;
 use self::state_writer::StateWriter;
@@ -102,7 +105,8 @@ impl RocksDisk {
     ///
     /// # Errors
     /// [`OpenError::MissingKey`] if stored records need a key that `cipher` lacks, [`OpenError::LockedKey`] if it cannot
-    /// open a stored data key.
+    /// open a stored data key or has another key of a name, [`OpenError::PlainEntries`] if the log holds entries in clear
+    /// that it forbids.
     pub fn open_locked(
         directory: DataDirectory,
         cipher: Option<Arc<dyn RecordCipher>>,
@@ -142,7 +146,7 @@ impl Core {
         let bounds = LogBounds::find(&db).map_err(damaged)?;
         let sealing = Sealing::open(&db, path, cipher)?;
         directory.complete()?;
-        Ok(Core {
+        let core = Core {
             db,
             fuse: Arc::new(Fuse::default()),
             bounds: RwLock::new(bounds),
@@ -152,7 +156,11 @@ impl Core {
             written: Mutex::new(last_write),
             durable: AtomicU64::new(last_write),
             _directory: directory,
-        })
+        };
+        match core.find_forbidden_plain_entry().map_err(damaged)? {
+            Some(resource) => Err(OpenError::PlainEntries { path: path.to_owned(), resource }),
+            None => Ok(core),
+        }
     }
 
     fn write(&self, operation: &'static str, batch: WriteBatch) -> Result<(), DiskError> {

@@ -158,12 +158,14 @@ pub(super) fn load_number(db: &Db, operation: &'static str, name: &[u8]) -> Resu
     Ok(Some(u64::from_be_bytes(bytes)))
 }
 
+/// The checksum of an encrypted body, which differs from that of the same bytes as a plain one.
 fn checksum_encrypted(key: &[u8], body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(key);
-    hasher.update(body);
+    let plain = checksum(key, body);
+    let mut hasher = crc32fast::Hasher::new_with_initial(plain);
     hasher.update(ENCRYPTED_MARK);
-    hasher.finalize()
+    let marked = hasher.finalize();
+    // The mark leaves one of the 2^32 checksums as it is.
+    if marked == plain { !marked } else { marked }
 }
 
 fn checksum(key: &[u8], body: &[u8]) -> u32 {
@@ -185,6 +187,22 @@ mod tests {
             let mut flipped = value.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(unseal("t", b"key", &flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_encrypted_body_is_never_taken_for_a_plain_one() {
+        // The second has the one checksum that the mark does not change.
+        for end in [*b"1234", *b"\x86s\xd3-"] {
+            let body = [&b"\x01\x03one-some bytes-"[..], &end].concat();
+            let mut value = Vec::new();
+            let write = |value: &mut Vec<u8>| {
+                value.extend_from_slice(&body);
+                Ok::<(), DiskError>(())
+            };
+            seal_encrypted_into(&mut value, b"key", write).unwrap();
+            assert_eq!(unseal_any("t", b"key", &value).unwrap(), Body::Encrypted(&body));
+            assert_eq!(unseal_any("t", b"key", &seal(b"key", &body)).unwrap(), Body::Plain(&body));
         }
     }
 

@@ -9,6 +9,7 @@
 //! Invariant: a rewrite replaces the stored form of a record and never its content.
 //! Invariant: the note of a key goes only while the walked state is the current one and none is being installed.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -17,7 +18,10 @@ use rocksdb::{
 };
 
 use super::sealing::{Kind, Place};
-use super::{CF_LOG, CF_META, Core, Db, RocksDisk, failed, family, history, record, space};
+use super::{
+    CF_LOG, CF_META, Core, Db, Progress, RewriteEnd, Rewritten, RocksDisk, failed, family, history, record,
+    space, sweeper,
+};
 use crate::disk::DiskError;
 
 /// Most records of one step: writers wait for it.
@@ -30,47 +34,6 @@ const RANGE_BYTES: usize = 64 << 20;
 /// Free bytes without which no step begins: a compaction (64 MiB and its result) must not fill the disk, which would
 /// stop the database.
 const FREE_BYTES_MIN: u64 = 192 << 20;
-
-/// How far a rewrite is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Records examined so far.
-    pub examined: u64,
-    /// Records among them that were rewritten.
-    pub rewritten: u64,
-    /// Records that the store holds, estimated by the database when the rewrite began.
-    pub estimated: u64,
-    /// Bytes of the records examined so far.
-    pub bytes: u64,
-    /// Ranges of the store whose older forms are gone, after all records were examined.
-    pub compacted: u64,
-    /// Ranges of the store; 0 until all records were examined.
-    pub ranges: u64,
-}
-
-/// The result of a rewrite.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rewritten {
-    /// The final counts.
-    pub progress: Progress,
-    /// Names of keys that no record needs any more, sorted.
-    pub unneeded: Vec<String>,
-    /// Whether the rewrite went to its end. Otherwise older forms of records are still there.
-    pub is_complete: bool,
-}
-
-impl std::fmt::Display for Rewritten {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} records rewritten", self.progress.rewritten, self.progress.examined)?;
-        if !self.is_complete {
-            f.write_str("; stopped before the end")?;
-        }
-        match &self.unneeded[..] {
-            [] => Ok(()),
-            keys => write!(f, "; no record needs these keys any more: {}", keys.join(", ")),
-        }
-    }
-}
 
 /// The result of one step.
 #[derive(Default)]
@@ -129,17 +92,19 @@ impl RocksDisk {
         done
     }
 
-    /// Names of the keys that stored records need, sorted.
+    /// Names of the keys that stored records need, sorted. Waits for records that are being encrypted.
     pub fn needed_keys(&self) -> Vec<String> {
-        self.core.sealing.needed_keys().iter().map(ToString::to_string).collect()
+        self.core.needed_keys().iter().map(ToString::to_string).collect()
     }
 }
 
 impl Core {
     fn rewrite(&self, report: Report<'_>) -> Result<Rewritten, DiskError> {
         self.begin_meeting_keys();
+        let keys = self.sealing.revision();
         let mut progress = Progress { estimated: self.estimated_records()?, ..Progress::default() };
-        let stopped = |progress| Ok(Rewritten { progress, ..Rewritten::default() });
+        let ended = |progress, end| Ok(Rewritten { progress, unneeded: Vec::new(), end });
+        let stopped = |progress| ended(progress, RewriteEnd::Stopped);
         let Some(log) = self.walk_log(&mut progress, report)? else { return stopped(progress) };
         let Some((generation, state)) = self.walk_state(&mut progress, report)? else {
             return stopped(progress);
@@ -152,19 +117,23 @@ impl Core {
         let unneeded = {
             // Excludes installations from becoming current, and new ones from beginning.
             let generations = self.generations.write();
-            match generations.family() == generation && !generations.is_installing() {
-                true => self.forget_other_keys()?,
-                // The next rewrite walks the installed state.
-                false => return stopped(progress),
+            // The next rewrite walks the installed state.
+            if generations.family() != generation || generations.is_installing() {
+                return ended(progress, RewriteEnd::StateReplaced);
             }
+            if self.sealing.revision() != keys {
+                return ended(progress, RewriteEnd::KeysChanged);
+            }
+            self.forget_other_keys()?
         };
         self.sync().map_err(|error| self.fuse.blow(error))?;
         let unneeded = unneeded.iter().map(ToString::to_string).collect();
-        Ok(Rewritten { progress, unneeded, is_complete: true })
+        Ok(Rewritten { progress, unneeded, end: RewriteEnd::Complete })
     }
 
     /// Rewrites the log. `None` when the caller ended it.
     fn walk_log(&self, progress: &mut Progress, report: Report<'_>) -> Result<Option<Ranges>, DiskError> {
+        self.delete_purged()?;
         let (mut ranges, mut from) = (Ranges::default(), Some(Vec::new()));
         while let Some(at) = from {
             let step = self.rewrite_log(&at)?;
@@ -204,13 +173,22 @@ impl Core {
         Ok(Some((generation, ranges)))
     }
 
+    /// Deletes the purged entries that the sweeper has left: they are on the disk, and their keys may be gone.
+    fn delete_purged(&self) -> Result<(), DiskError> {
+        let bounds = self.bounds.write();
+        let Some(purged) = bounds.purged() else { return Ok(()) };
+        let mut batch = WriteBatch::default();
+        let end = record::log_key(purged.saturating_add(1));
+        batch.delete_range_cf(&family(&self.db, CF_LOG)?, record::log_key(0), end);
+        self.write("rewrite", batch)
+    }
+
     fn rewrite_log(&self, from: &[u8]) -> Result<Step, DiskError> {
         self.require_space()?;
         // Excludes appends, truncations and purges.
         let bounds = self.bounds.write();
         let last = bounds.span().map(|(_, last)| last).or(bounds.purged());
         let Some(last) = last else { return Ok(Step::default()) };
-        // Purged entries that the sweeper has not deleted yet are rewritten too: they are on the disk.
         let end = record::log_key(last.saturating_add(1));
         self.rewrite_step(CF_LOG, from, Some(&end))
     }
@@ -295,6 +273,7 @@ impl Core {
             let Some(found) = self.db.cf_handle(name) else { continue };
             self.db.flush_cf(&found).map_err(failed("rewrite"))?;
         }
+        let older = self.tables_of(families)?;
         for (name, ranges) in families {
             for (from, to) in ranges.iter() {
                 self.require_space()?;
@@ -307,7 +286,20 @@ impl Core {
                 }
             }
         }
-        Ok(ControlFlow::Continue(()))
+        // A compaction tells nobody that it failed.
+        match self.tables_of(families)?.intersection(&older).count() {
+            0 => Ok(ControlFlow::Continue(())),
+            left => Err(failure(format!("the database has not compacted {left} tables with older forms"))),
+        }
+    }
+
+    /// File names of the tables of `families`. A table is never changed, and its name never used again.
+    fn tables_of(&self, families: &[(&str, &Ranges)]) -> Result<BTreeSet<String>, DiskError> {
+        let mut names = BTreeSet::new();
+        for (name, _) in families {
+            names.extend(sweeper::tables_of(self, name)?.into_iter().map(|table| table.name));
+        }
+        Ok(names)
     }
 
     fn require_space(&self) -> Result<(), DiskError> {

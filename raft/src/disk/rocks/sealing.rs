@@ -80,7 +80,7 @@ impl<'a> Place<'a> {
     }
 
     /// The resources of a plain record here.
-    fn resources(self, plain: &'a [u8]) -> Result<Vec<&'a str>, DiskError> {
+    pub(super) fn resources(self, plain: &'a [u8]) -> Result<Vec<&'a str>, DiskError> {
         match self {
             Place::Object(resource) | Place::History(resource) => Ok(vec![resource]),
             Place::Entry => written_resources(plain).map_err(|error| DiskError {
@@ -138,8 +138,13 @@ impl Sealing {
         self.cipher.as_deref()
     }
 
-    /// Names of the keys that stored records need.
-    pub(super) fn needed_keys(&self) -> BTreeSet<KeyName> {
+    /// See [`RecordCipher::revision`].
+    pub(super) fn revision(&self) -> u64 {
+        self.cipher.as_ref().map_or(0, |cipher| cipher.revision())
+    }
+
+    /// Names of the keys in the notes.
+    fn noted_keys(&self) -> BTreeSet<KeyName> {
         self.notes.lock().written.iter().map(|(_, key)| key.clone()).collect()
     }
 }
@@ -161,13 +166,14 @@ impl Core {
             record::seal_into(value, key, plain);
             return Ok(());
         };
-        self.note_key(place.kind(), &name)?;
         record::seal_encrypted_into(value, key, |body| {
             let head = head(&name);
             body.extend_from_slice(&head);
             cipher.encrypt(&name, &associated(place.kind(), &head, key), plain, body)
         })
-        .map_err(refused("encrypt"))
+        .map_err(refused("encrypt"))?;
+        // Behind the encryption, so that no key is noted that cannot be used: a start would wait for it in vain.
+        self.note_key(place.kind(), &name)
     }
 
     /// The record in the stored `value`; an error if it is damaged, in clear where that is not allowed, or cannot be decrypted.
@@ -232,6 +238,14 @@ impl Core {
     pub(super) fn wanted_key(&self, place: Place<'_>, plain: &[u8]) -> Result<Option<KeyName>, DiskError> {
         let Some(cipher) = self.sealing.cipher() else { return Ok(None) };
         Ok(cipher.writing_key(&place.resources(plain)?))
+    }
+
+    /// Names of the keys that records need: those on the disk, and those that are being encrypted. Waits for the latter.
+    pub(super) fn needed_keys(&self) -> BTreeSet<KeyName> {
+        // A record gets its key and the key its note under one of these locks.
+        drop(self.bounds.write());
+        drop(self.generations.write());
+        self.sealing.noted_keys()
     }
 
     /// Notes that records of `kind` need the key. A write of its own, so that it stands before the record in the

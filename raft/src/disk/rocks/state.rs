@@ -204,6 +204,8 @@ impl Install for RocksInstall {
     fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
         self.core.fuse.check()?;
         let mut batch = WriteBatch::default();
+        // As for every record that is encrypted: see `Core::needed_keys`.
+        let _generations = self.core.generations.read();
         put_objects(&self.core, &mut batch, &self.name, &writes)?;
         let mut past_the_log = WriteOptions::default();
         past_the_log.disable_wal(true);

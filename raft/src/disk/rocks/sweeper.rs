@@ -248,7 +248,8 @@ fn ranges_of_removals(core: &Core, family: &str) -> Result<Vec<Keys>, DiskError>
     Ok(ranges.filter_map(|table| Some((table.start_key?, table.end_key?))).collect())
 }
 
-fn tables_of(core: &Core, family: &str) -> Result<Vec<LiveFile>, DiskError> {
+/// The tables of a column family; none if it was dropped.
+pub(super) fn tables_of(core: &Core, family: &str) -> Result<Vec<LiveFile>, DiskError> {
     let mut tables = core.db.live_files().map_err(failed("list tables"))?;
     tables.retain(|table| table.column_family_name == family);
     Ok(tables)

@@ -11,7 +11,7 @@ mod ephemeral;
 mod image;
 mod mount;
 pub(crate) mod probe;
-mod qos;
+pub(crate) mod qos;
 mod resize;
 pub(crate) mod resources;
 mod row;

@@ -13,7 +13,7 @@ type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
 /// `BestEffort` without any request or limit of cpu and memory, `Guaranteed` where every container (or the pod as a
 /// whole) limits both and the requests equal the limits, else `Burstable`.
-pub(super) fn qos_class(spec: &Value) -> &'static str {
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut guaranteed = true;
     let whole = spec.at("resources");

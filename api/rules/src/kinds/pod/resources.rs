@@ -107,17 +107,23 @@ pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path:
 }
 
 /// Checks the name of a resource of any object: qualified, and a standard one where it has no domain.
-fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
+pub(crate) fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
     let errors = invalid_each(path, name, names::qualified_name(name));
-    if errors.is_empty() && !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with(HUGE_PAGES)
-    {
+    let is_standard = STANDARD.contains(&name) || is_huge_pages_quota(name);
+    if errors.is_empty() && !name.contains('/') && !is_standard {
         let detail = "must be a standard resource type or fully qualified";
         return FieldErrors::from(FieldError::invalid_str(path.clone(), name, detail));
     }
     errors
 }
 
-fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
+/// Whether the name is one of huge pages, as a pod asks for them or as a quota counts them.
+pub(crate) fn is_huge_pages_quota(name: &str) -> bool {
+    name.strip_prefix("requests.").unwrap_or(name).starts_with(HUGE_PAGES)
+}
+
+/// Checks the name of a resource that a container asks for.
+pub(crate) fn validate_container_resource_name(brand: &Brand, name: &str, path: &Path) -> FieldErrors {
     let mut errors = validate_resource_name(name, path);
     let for_containers =
         // few: three names.
@@ -131,6 +137,11 @@ fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> Fi
         let detail = "doesn't follow extended resource name standard";
         errors.push(FieldError::invalid_str(path.clone(), name, detail));
     }
+    errors
+}
+
+fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_container_resource_name(brand, name, path);
     errors.extend(validate_quantity(brand, name, amount, path));
     errors.extend(validate_huge_pages(name, amount, path));
     errors
@@ -191,12 +202,14 @@ fn validate_claims(claims: &[Value], known: &Claims<'_>, path: &Path) -> FieldEr
     errors
 }
 
-fn is_native(brand: &Brand, name: &str) -> bool {
+/// Whether the name is of the system's own resources: one without a domain, or one below the label domain.
+pub(crate) fn is_native(brand: &Brand, name: &str) -> bool {
     // few: a text is searched, and no list.
     !name.contains('/') || name.contains(&format!("{}/", brand.label_domain))
 }
 
-fn is_extended(brand: &Brand, name: &str) -> bool {
+/// Whether the name is of a resource that devices of a node offer, such as `example.com/gpu`.
+pub(crate) fn is_extended(brand: &Brand, name: &str) -> bool {
     !is_native(brand, name)
         && !name.starts_with("requests.")
         && names::qualified_name(&format!("requests.{name}")).is_empty()

@@ -1,6 +1,7 @@
 //! A real disk with keys of a pretended plugin: starts, restarts, changes of the plugin's key, failures and hostile answers.
 
 mod pretend;
+mod reload;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +11,6 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use orch_proto::brand::ORCH;
 use orch_proto::kms::v2::EncryptResponse;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::{DataDirectory, OpenError, RocksDisk};
@@ -48,11 +48,7 @@ impl Place {
     }
 
     fn plugin(&self, timeout: &str) -> String {
-        let socket = self.path().join("kms.sock");
-        format!(
-            "{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: {timeout}}}}}",
-            socket.display()
-        )
+        plugin_in(self.path(), timeout)
     }
 
     fn configure(&self, providers: &[&str]) {
@@ -63,7 +59,7 @@ impl Place {
     }
 
     fn load(&self, pace: Pace) -> Arc<Keyring> {
-        Arc::new(Keyring::load_with(&self.path().join("keys.yaml"), &ORCH, pace).unwrap())
+        Arc::new(Keyring::load_with(&self.path().join("keys.yaml"), pace).unwrap())
     }
 
     fn open_with(&self, keys: &Arc<Keyring>) -> Result<RocksDisk, OpenError> {
@@ -81,6 +77,15 @@ impl Place {
     fn refusal(&self) -> String {
         Causes(&self.open().map(drop).unwrap_err()).to_string()
     }
+}
+
+/// The configuration of the plugin whose socket is in `folder`.
+fn plugin_in(folder: &Path, timeout: &str) -> String {
+    let socket = folder.join("kms.sock");
+    format!(
+        "{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: {timeout}}}}}",
+        socket.display()
+    )
 }
 
 fn write(disk: &RocksDisk, name: &str) {

@@ -1,0 +1,262 @@
+//! Usage of quotas: fills in the status of new and changed ones, and repairs usage that differs from what the objects of the
+//! namespace use.
+//!
+//! Owns when a quota is looked at. Usage follows the writes themselves (`admission::resource_quota`), so that this loop has
+//! little to do: it counts for a new quota or new limits, and looks again from time to time at those that were charged.
+//! Pods whose node is long past the time to end them stop counting in such a look.
+//!
+//!     new or changed limits -> count -> write the status -> count again, until both agree
+//!     charged               -> count within [`VERIFY_WAIT`]
+//!     all                   -> count every [`RESYNC_WAIT`]
+//!
+//! Invariant: a status is written only as long as the quota is of the revision at which was counted. Each write of an object
+//! that a quota counts changes the quota, or depends on its revision while the usage is unknown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::select;
+use orch_raft::object::SharedObject;
+use orch_raft::{Change, State, Store};
+use orch_rules::Action;
+use orch_rules::quota::{Amounts, Measure, Scope, amounts};
+use orch_rules::validate::tree::{Tree, same};
+use orch_schema::json;
+use orch_schema::quantity::Amount;
+use orch_schema::value::Value;
+
+use super::client::{Client, Place, any_changed, is_overtaken};
+use crate::admission::resource_quota::QUOTAS;
+use crate::error::ApiError;
+use crate::follow::{Derived, Follower};
+
+/// From the first charge since a quota was counted to the next count: a wrong usage, which only a write of the status by
+/// hand brings about, lasts no longer.
+const VERIFY_WAIT: Duration = Duration::from_secs(10);
+
+/// Between two counts of quotas that nobody charges, as in the reference: pods that are overdue show only then.
+const RESYNC_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// Wait after a change: quotas that come together are taken in together. Writers wait for the usage of a new quota.
+const SETTLE_WAIT: Duration = Duration::from_millis(10);
+
+/// Objects that are measured before other tasks run: about a millisecond.
+const MEASURED_AT_ONCE: usize = 64;
+
+/// Counts of one quota in a row, where writers change it in between. One that keeps changing is looked at again later.
+const COUNTS_MAX: usize = 8;
+
+/// Time that a pod counts beyond the end of its time, so that no node's clock, which may be behind, still gives back what is
+/// no longer counted.
+const OVERDUE_SLACK_S: i64 = 10;
+
+/// The quotas, and when each is to be counted.
+struct Due {
+    source: Arc<str>,
+    all: BTreeSet<Arc<str>>,
+    /// Those whose status lacks a limit.
+    at_once: BTreeSet<Arc<str>>,
+    /// Those that changed since they were counted.
+    soon: BTreeSet<Arc<str>>,
+}
+
+impl Due {
+    fn new() -> Self {
+        Due { source: QUOTAS.into(), all: BTreeSet::new(), at_once: BTreeSet::new(), soon: BTreeSet::new() }
+    }
+
+    fn set(&mut self, path: &Arc<str>, quota: Option<&SharedObject>) {
+        let Some(quota) = quota else {
+            for set in [&mut self.all, &mut self.at_once, &mut self.soon] {
+                set.remove(path);
+            }
+            return;
+        };
+        self.all.insert(path.clone());
+        let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
+        let status = value.at("status");
+        let is_known = status.has("used") && same(value.at("spec").at("hard"), status.at("hard"));
+        match is_known {
+            true => self.soon.insert(path.clone()),
+            false => self.at_once.insert(path.clone()),
+        };
+    }
+}
+
+impl Derived for Due {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        std::iter::once(&self.source)
+    }
+
+    fn change(&mut self, _source: &Arc<str>, change: &Change) {
+        self.set(&change.path, change.new.as_ref());
+    }
+
+    fn rebuild(&mut self, state: &State) {
+        *self = Due::new();
+        for (path, quota) in state.collection(QUOTAS).range_from("") {
+            self.set(path, Some(quota));
+        }
+        // Nobody has looked at these since this node leads.
+        self.at_once.clone_from(&self.all);
+    }
+}
+
+/// Keeps the usage of quotas. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let mut changed = [store.subscribe(&QUOTAS.into())];
+    let mut follower = Follower::new(Due::new(), &client.newest().await?);
+    let (mut verified_ms, mut synced_ms) = (client.now_ms(), client.now_ms());
+    loop {
+        let due = follower.value_mut();
+        let mut paths = std::mem::take(&mut due.at_once);
+        let now = client.now_ms();
+        if has_passed(&mut verified_ms, now, VERIFY_WAIT) {
+            paths.append(&mut due.soon);
+        }
+        if has_passed(&mut synced_ms, now, RESYNC_WAIT) {
+            paths.extend(due.all.iter().cloned());
+        }
+        for path in paths {
+            if !sync(client, &path).await? {
+                follower.value_mut().soon.insert(path);
+            }
+        }
+        let due = follower.value();
+        let wait = match (due.all.is_empty(), due.soon.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(RESYNC_WAIT),
+            (false, false) => Some(VERIFY_WAIT),
+        };
+        if due.at_once.is_empty() {
+            wait_for_change(store, &mut changed, wait).await;
+        }
+        store.sleep(SETTLE_WAIT).await;
+        follower.advance(&client.newest().await?);
+    }
+}
+
+/// Whether `wait` has passed since `last_ms`, which is now then. A clock that was set back counts as passed.
+fn has_passed(last_ms: &mut u64, now_ms: u64, wait: Duration) -> bool {
+    let passed = Duration::from_millis(now_ms.abs_diff(*last_ms));
+    if passed < wait {
+        return false;
+    }
+    *last_ms = now_ms;
+    true
+}
+
+/// Waits for a change of a quota, for no longer than `wait`.
+async fn wait_for_change<S: Store>(
+    store: &S,
+    changed: &mut [orch_raft::Subscription],
+    wait: Option<Duration>,
+) {
+    match wait {
+        None => any_changed(changed).await,
+        Some(wait) => {
+            let (change, end) = (pin!(any_changed(changed)), pin!(store.sleep(wait)));
+            select(change, end).await;
+        }
+    }
+}
+
+/// Counts for one quota until its status agrees. `false`: it changes faster than it can be counted.
+async fn sync<S: Store>(client: &Client<S>, path: &str) -> Result<bool, ApiError> {
+    let Some(resource) = client.stored_resource(QUOTAS) else { return Ok(true) };
+    for _ in 0..COUNTS_MAX {
+        let state = client.most_recent().await?;
+        let Some(quota) = state.collection(QUOTAS).get(path).cloned() else { return Ok(true) };
+        let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
+        let counted = count(client, &state, path, &value).await;
+        let Some(patch) = patch(&value, &counted) else { return Ok(true) };
+        let place = Place { resource: &resource, path };
+        match client.patch(place, Action::Status, &patch).await {
+            // A namespace that ends takes its quotas along.
+            Ok(()) | Err(ApiError::Forbidden { .. }) => {}
+            Err(ApiError::Invalid { .. }) => return Ok(true),
+            Err(error) if is_overtaken(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// The merge patch that makes the status of `quota` what was counted; `None` where it is so already.
+fn patch(quota: &Value, counted: &Amounts) -> Option<Value> {
+    let (limits, status) = (quota.at("spec").at("hard"), quota.at("status"));
+    let used = amounts(status, "used");
+    let is_right = counted.len() == used.len()
+        && counted
+            .iter()
+            .all(|(name, amount)| used.get(name).is_some_and(|used| used.quantity() == amount.quantity()));
+    if is_right && same(limits, status.at("hard")) && status.has("used") {
+        return None;
+    }
+    let nothing = |of: &Value| -> BTreeMap<String, Value> {
+        of.as_object().into_iter().flatten().map(|(name, _)| (name.to_string(), Value::Null)).collect()
+    };
+    let (mut hard, mut usage) = (nothing(status.at("hard")), nothing(status.at("used")));
+    hard.extend(
+        limits.as_object().into_iter().flatten().map(|(name, limit)| (name.to_string(), limit.clone())),
+    );
+    usage.extend(counted.iter().map(|(name, amount)| (name.clone(), json!(amount.to_string()))));
+    let metadata = quota.at("metadata");
+    Some(json!({
+        "metadata": {"uid": metadata.text("uid"), "resourceVersion": metadata.text("resourceVersion")},
+        "status": {"hard": object(hard), "used": object(usage)},
+    }))
+}
+
+fn object(fields: BTreeMap<String, Value>) -> Value {
+    Value::Object(fields.into_iter().collect())
+}
+
+/// What the objects in the namespace of the quota at `path` use of it, in `state`.
+async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &Value) -> Amounts {
+    let namespace = path.split('/').next().unwrap_or_default();
+    let now = i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX).saturating_sub(OVERDUE_SLACK_S);
+    let limits = amounts(quota.at("spec"), "hard");
+    let scopes = Scope::of_spec(quota.at("spec"));
+    let mut total = Amounts::new();
+    for resource in client.registry().resources() {
+        if !resource.namespaced || resource.conversion.is_some() || resource.review.is_some() {
+            continue;
+        }
+        let brand = client.registry().brand;
+        let measure = Measure::of(brand, &resource.storage, &resource.plural, &resource.group);
+        let Some(measure) = measure else { continue };
+        let counted: Vec<&String> = limits.keys().filter(|name| measure.counts(name)).collect();
+        if counted.is_empty() {
+            continue;
+        }
+        for name in &counted {
+            total.entry((*name).clone()).or_insert(Amount::ZERO);
+        }
+        for (at, (_, object)) in state.collection(&resource.storage).within(namespace, "").enumerate() {
+            if at % MEASURED_AT_ONCE == MEASURED_AT_ONCE - 1 {
+                client.store().sleep(Duration::ZERO).await;
+            }
+            let object: Value = match measure.varies() || !scopes.is_empty() {
+                true => serde_json::from_slice(&object.json).unwrap_or_default(),
+                false => Value::Null,
+            };
+            if !measure.is_in(&scopes, &object) {
+                continue;
+            }
+            let usage = measure.usage(&object, now);
+            for name in &counted {
+                let Some(amount) = usage.get(*name) else { continue };
+                total.entry((*name).clone()).and_modify(|sum| *sum = sum.plus(*amount));
+            }
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Requests that are passed on: logs, commands, attachments, ports, and proxies of pods, services and nodes.
+//!
+//! Owns the order: read the options, look up the objects, choose the backend, check its addresses, pass the request on, and
+//! make of the answer what the client gets. The rules are in `connect`; sockets are the adapter's.
+//!
+//!     query -> Options; objects -> Location -> resolved once -> checked -> Destination -> forward -> head -> stream
+//!              (lookup)                        (passage)
+//!
+//! These requests take no seat of flow control and have no deadline once the answer has begun: they last as long as both
+//! sides want. Each holds room of its user instead.
+
+mod lookup;
+mod passage;
+
+use axum::body::Body;
+use http::Response;
+use orch_raft::Store;
+use orch_rules::Action;
+use orch_schema::budget::Budget;
+
+use self::lookup::{Lookup, Options, Way};
+use self::passage::Passage;
+use super::body::Upload;
+use super::deadline::{REQUEST_MAX, run_until_deadline};
+use super::held::Payer;
+use super::respond::{self, Lasting};
+use super::{Api, Parts};
+use crate::authn::User;
+use crate::authz::{Attributes, ResourceAttributes};
+use crate::connect::Connector;
+use crate::connect::headers::asks_for_upgrade;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Subject};
+use crate::follow::Applied;
+use crate::request::{Target, Verb};
+
+/// Bytes that a passed-on request holds in buffers, half of them in each direction: what its user is charged for.
+const STREAM_BYTES: usize = 64 << 10;
+
+/// A request that is authorized and is to be passed on.
+#[derive(Clone, Copy)]
+pub(super) struct Passing<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) user: &'a User,
+    pub(super) target: &'a Target,
+    pub(super) endpoint: Endpoint<'a>,
+    pub(super) attributes: Attributes<'a>,
+}
+
+impl<S: Store> Api<S> {
+    /// Passes a request on and returns what the client gets. `verb`: `None` for methods without one.
+    pub(super) async fn pass_on(
+        &self,
+        passing: Passing<'_>,
+        upload: &mut Upload,
+        verb: Option<Verb>,
+    ) -> Result<Response<Body>, ApiError> {
+        let Passing { parts, user, target, endpoint, .. } = passing;
+        endpoint.check_method(target, &parts.method, verb)?;
+        if endpoint.action == Action::Log {
+            parts.representation()?;
+        } else if parts.query.value("dryRun").is_some() {
+            return Err(ApiError::BadRequest("dryRun is not supported".to_owned()));
+        }
+        let connector = self.connector.as_ref();
+        let unable = || ApiError::Unavailable("it passes no requests on".to_owned());
+        let connector = connector.ok_or_else(unable)?;
+        self.pipeline.store.may_serve()?;
+        let lasting = Lasting::default();
+        lasting.keep(self.ledger.take(Payer::of(user, &parts.exchange), STREAM_BYTES)?);
+        lasting.keep(self.measure_passing(parts));
+        // Nothing is changed while the way is looked up.
+        let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
+        let way = self.way(passing, connector);
+        let way = run_until_deadline(&self.pipeline.store, REQUEST_MAX, reading, &budget, way).await?;
+        let mut headers = parts.headers.clone();
+        self.pipeline.gate.strip_identity(None, &mut headers);
+        let passage = Passage { passing, connector, headers, lasting };
+        match way {
+            Way::Nothing => Ok(respond::no_content()),
+            Way::Log(location, query) => passage.log(&location, &query).await,
+            Way::Stream(location, query) if asks_for_upgrade(&parts.headers) => {
+                passage.upgrade(&location, &query, None).await
+            }
+            Way::Stream(..) => Err(ApiError::BadRequest("Upgrade request required".to_owned())),
+            Way::Proxy(location) => passage.proxy(&location, upload).await,
+        }
+    }
+
+    /// The backend of a request, by the options in its query and the newest objects.
+    async fn way(&self, passing: Passing<'_>, connector: &Connector) -> Result<Way, ApiError> {
+        let Passing { parts, target, endpoint, .. } = passing;
+        let options = Options::parse(endpoint.action, &target.name, &parts.query)?;
+        if options.are_of_a_stream() {
+            self.require_create(passing).await?;
+        }
+        let state = self.pipeline.most_recent().await?;
+        let lookup = Lookup { state, connector, brand: parts.served.registry.brand };
+        lookup.way(options, endpoint.resource, target, || self.pipeline.ambient.random())
+    }
+
+    /// Checks that the user may create the stream that it asks for by another method: a WebSocket begins with a GET, and
+    /// whoever may only read must not run commands.
+    async fn require_create(&self, passing: Passing<'_>) -> Result<(), ApiError> {
+        let create = Verb::Create.as_str();
+        let Attributes::Resource(asked) = passing.attributes else { return Ok(()) };
+        if asked.verb == create {
+            return Ok(());
+        }
+        let asked = ResourceAttributes { verb: create, ..asked };
+        let applied = Applied::of(&self.pipeline.store);
+        let ruling = self.pipeline.gate.rule(passing.user, Attributes::Resource(asked), &applied).await;
+        if ruling.is_allowed() {
+            return Ok(());
+        }
+        if let Some(error) = ruling.error() {
+            return Err(ApiError::Internal(error.to_owned()));
+        }
+        let subject = Subject {
+            group: asked.group.to_owned(),
+            kind: asked.resource.to_owned(),
+            name: asked.name.to_owned(),
+        };
+        // As in the reference, the authorizers' remarks are the whole reason, and mostly there are none.
+        let (resource, reason) = (subject.qualified(), ruling.reason());
+        let name = orch_schema::excerpt::quoted(&subject.name);
+        let message = format!("{resource} {name} is forbidden: {reason}");
+        Err(ApiError::Forbidden { subject, message, cause: None })
+    }
+}

@@ -1,0 +1,218 @@
+//! Writes under quotas: what is charged, refused and given back, alone and at one time.
+
+use futures::future::join_all;
+use orch_raft::{Key, Store};
+
+use super::*;
+use crate::admission::Chain;
+
+const QUOTAS: &str = "/api/v1/namespaces/ns/resourcequotas";
+
+impl Server {
+    /// Creates a quota whose usage is known, as its loop would fill it in for an empty namespace.
+    async fn quota(&self, name: &str, spec: Value) {
+        let hard = spec["hard"].clone();
+        self.create(QUOTAS, json!({"metadata": {"name": name}, "spec": spec})).await;
+        let mut used = hard.clone();
+        used.as_object_mut().unwrap().values_mut().for_each(|amount| *amount = json!("0"));
+        let status = json!({"status": {"hard": hard, "used": used}});
+        self.merge(&format!("{QUOTAS}/{name}/status"), status).await.object();
+    }
+
+    async fn used(&self, name: &str) -> Value {
+        self.get(&format!("{QUOTAS}/{name}")).await.json["status"]["used"].clone()
+    }
+}
+
+fn asking(name: &str, requests: Value) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": requests});
+    pod
+}
+
+#[tokio::test]
+async fn objects_are_counted_until_the_quota_is_full() {
+    let server = Server::new().await;
+    server.quota("q", json!({"hard": {"configmaps": "1", "count/deployments.apps": "1"}})).await;
+    assert_eq!(server.post(&format!("{MAPS}?dryRun=All"), map("a")).await.code, 201);
+    assert_eq!(server.used("q").await, json!({"configmaps": "0", "count/deployments.apps": "0"}));
+    server.create(MAPS, map("a")).await;
+    for path in [MAPS.to_owned(), format!("{MAPS}?dryRun=All")] {
+        assert_eq!(
+            server.post(&path, map("b")).await.refusal(),
+            (
+                403,
+                "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, \
+                 limited: configmaps=1"
+            )
+        );
+    }
+    server.create(DEPLOYMENTS, deployment("d")).await;
+    assert_eq!(
+        server.post(DEPLOYMENTS, deployment("e")).await.refusal(),
+        (
+            403,
+            "deployments.apps \"e\" is forbidden: exceeded quota: q, requested: count/deployments.apps=1, used: \
+             count/deployments.apps=1, limited: count/deployments.apps=1"
+        )
+    );
+    let scaled = server.merge(&format!("{DEPLOYMENTS}/d"), json!({"spec": {"replicas": 3}})).await;
+    assert_eq!(scaled.code, 200);
+    server.create("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "free"}})).await;
+    assert_eq!(server.used("q").await, json!({"configmaps": "1", "count/deployments.apps": "1"}));
+}
+
+#[tokio::test]
+async fn one_entry_of_the_log_has_the_object_and_every_charge() {
+    let server = Server::new().await;
+    server.quota("a", json!({"hard": {"pods": "5"}})).await;
+    server.quota("b", json!({"hard": {"pods": "5", "requests.cpu": "2"}})).await;
+    server.quota("c", json!({"hard": {"pods": "5"}, "scopes": ["BestEffort"]})).await;
+    let created = server.create(PODS, asking("p", json!({"cpu": "500m"}))).await;
+    let version = created["metadata"]["resourceVersion"].as_str().unwrap();
+    let state = server.pipeline.store.state();
+    let revision_of = |name: &str| {
+        state.object(&Key::new(&"resourcequotas".into(), "ns", name).unwrap()).unwrap().revision.0.to_string()
+    };
+    assert_eq!((&*revision_of("a"), &*revision_of("b")), (version, version));
+    assert_ne!(revision_of("c"), version, "the pod is not in its scope");
+    assert_eq!(server.used("a").await, json!({"pods": "1"}));
+    assert_eq!(server.used("b").await, json!({"pods": "1", "requests.cpu": "500m"}));
+    let refused = server.post(PODS, asking("r", json!({"cpu": "1600m"}))).await;
+    assert_eq!(
+        refused.refusal(),
+        (
+            403,
+            "pods \"r\" is forbidden: exceeded quota: b, requested: requests.cpu=1600m, used: requests.cpu=500m, \
+             limited: requests.cpu=2"
+        )
+    );
+    assert_eq!(server.used("a").await, json!({"pods": "1"}), "all quotas are charged or none");
+}
+
+#[tokio::test]
+async fn a_quota_that_cannot_measure_a_pod_refuses_it() {
+    let server = Server::new().await;
+    server.quota("q", json!({"hard": {"requests.cpu": "1", "limits.cpu": "2"}})).await;
+    assert_eq!(
+        server.post(PODS, pod("p")).await.refusal(),
+        (
+            403,
+            "pods \"p\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.cpu for: c"
+        )
+    );
+    let hard = json!({"configmaps": "1", "secrets": "1"});
+    server.create(QUOTAS, json!({"metadata": {"name": "new"}, "spec": {"hard": hard}})).await;
+    assert_eq!(server.post(MAPS, map("free")).await.code, 201, "a quota without status limits nothing");
+    let status = json!({"status": {"hard": hard, "used": {"secrets": "0"}}});
+    server.merge(&format!("{QUOTAS}/new/status"), status).await.object();
+    assert_eq!(
+        server.post(MAPS, map("m")).await.refusal(),
+        (403, "configmaps \"m\" is forbidden: status unknown for quota: new, resources: configmaps")
+    );
+}
+
+#[tokio::test]
+async fn what_is_removed_ended_or_reduced_is_given_back_at_once() {
+    let server = Server::new().await;
+    server.quota("q", json!({"hard": {"pods": "9", "count/pods": "9", "requests.cpu": "9"}})).await;
+    let used =
+        |pods: &str, count: &str, cpu: &str| json!({"pods": pods, "count/pods": count, "requests.cpu": cpu});
+    for name in ["a", "b", "c"] {
+        server.create(PODS, asking(name, json!({"cpu": "1"}))).await;
+    }
+    assert_eq!(server.used("q").await, used("3", "3", "3"));
+    server.delete(&format!("{PODS}/a?dryRun=All"), Value::Null).await.object();
+    assert_eq!(server.used("q").await, used("3", "3", "3"));
+    server.delete(&format!("{PODS}/a"), Value::Null).await.object();
+    assert_eq!(server.used("q").await, used("2", "2", "2"));
+    server.merge(&format!("{PODS}/b/status"), json!({"status": {"phase": "Succeeded"}})).await.object();
+    assert_eq!(server.used("q").await, used("1", "2", "1"), "a pod that has ended is an object still");
+    server.delete(&format!("{PODS}/b"), Value::Null).await.object();
+    assert_eq!(server.used("q").await, used("1", "1", "1"));
+    // Held by a finalizer, it goes with the update that removes it.
+    let path = format!("{PODS}/c");
+    server.merge(&path, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.object();
+    server.delete(&path, Value::Null).await.object();
+    assert_eq!(server.used("q").await, used("1", "1", "1"));
+    server.merge(&path, json!({"metadata": {"finalizers": null}})).await.object();
+    assert_eq!(server.get(&path).await.code, 404);
+    assert_eq!(server.used("q").await, used("0", "0", "0"));
+}
+
+#[tokio::test]
+async fn where_another_program_counts_nothing_is_given_back() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::builtin().with_usage_recomputed_elsewhere();
+    server.quota("q", json!({"hard": {"pods": "1"}})).await;
+    server.create(PODS, pod("a")).await;
+    server.delete(&format!("{PODS}/a"), Value::Null).await.object();
+    assert_eq!(server.used("q").await, json!({"pods": "1"}));
+    assert_eq!(server.post(PODS, pod("b")).await.code, 403);
+}
+
+#[tokio::test]
+async fn a_claim_that_grows_is_charged_the_difference() {
+    let server = Server::new().await;
+    const CLAIMS: &str = "/api/v1/namespaces/ns/persistentvolumeclaims";
+    server.quota("q", json!({"hard": {"requests.storage": "5Gi"}})).await;
+    let claim = |storage: &str| {
+        json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v",
+            "storageClassName": "s", "resources": {"requests": {"storage": storage}}}})
+    };
+    server.create(CLAIMS, claim("2Gi")).await;
+    server.merge(&format!("{CLAIMS}/c/status"), json!({"status": {"phase": "Bound"}})).await.object();
+    let grow = |storage: &str| json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+    let path = format!("{CLAIMS}/c");
+    assert_eq!(
+        server.merge(&path, grow("6Gi")).await.refusal(),
+        (
+            403,
+            "persistentvolumeclaims \"c\" is forbidden: exceeded quota: q, requested: requests.storage=4Gi, used: \
+             requests.storage=2Gi, limited: requests.storage=5Gi"
+        )
+    );
+    server.merge(&path, grow("4Gi")).await.object();
+    assert_eq!(server.used("q").await, json!({"requests.storage": "4Gi"}));
+}
+
+#[tokio::test]
+async fn quotas_limit_quotas_but_not_themselves() {
+    let server = Server::new().await;
+    server.quota("q", json!({"hard": {"resourcequotas": "1"}})).await;
+    let quota = |name: &str| json!({"metadata": {"name": name}, "spec": {"hard": {"pods": "1"}}});
+    server.create(QUOTAS, quota("second")).await;
+    assert_eq!(server.used("q").await, json!({"resourcequotas": "1"}));
+    assert_eq!(server.post(QUOTAS, quota("third")).await.code, 403);
+    server.delete(&format!("{QUOTAS}/second"), Value::Null).await.object();
+    assert_eq!(server.used("q").await, json!({"resourcequotas": "0"}));
+    server.delete(&format!("{QUOTAS}/q"), Value::Null).await.object();
+}
+
+#[tokio::test]
+async fn of_many_creates_and_deletes_at_one_time_none_is_counted_wrong() {
+    let server = Server::new().await;
+    server.quota("a", json!({"hard": {"pods": "10"}})).await;
+    server.quota("b", json!({"hard": {"count/pods": "20"}})).await;
+    let create = |at: usize| {
+        let server = &server;
+        async move { server.post(PODS, pod(&format!("p{at}"))).await.code }
+    };
+    let codes = join_all((0..64).map(create)).await;
+    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 10, "{codes:?}");
+    assert!(codes.iter().all(|code| matches!(code, 201 | 403)), "{codes:?}");
+    let pods = server.get(PODS).await.json["items"].as_array().unwrap().clone();
+    assert_eq!(pods.len(), 10);
+    let (first, _) = pods.split_at(5);
+    let paths = first.iter().map(|pod| format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap()));
+    let paths: Vec<String> = paths.collect();
+    let deletes = join_all(paths.iter().map(|path| server.delete(path, Value::Null)));
+    let (deleted, codes) = futures::join!(deletes, join_all((64..128).map(create)));
+    assert!(deleted.iter().all(|reply| reply.code == 200), "{deleted:?}");
+    let created = codes.iter().filter(|code| **code == 201).count();
+    let left = server.get(PODS).await.json["items"].as_array().unwrap().len();
+    assert_eq!(left, 5 + created);
+    assert!(left <= 10);
+    assert_eq!(server.used("a").await, json!({"pods": left.to_string()}));
+    assert_eq!(server.used("b").await, json!({"count/pods": left.to_string()}));
+}
