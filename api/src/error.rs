@@ -152,6 +152,17 @@ pub enum ApiError {
     /// An object larger than the store's limit.
     #[error("object too large: {0}")]
     ObjectTooLarge(String),
+    /// The disruption budget of a pod does not allow its eviction. Nothing was changed.
+    #[error("{cause}")]
+    DisruptionBudget {
+        /// The message of the cause, which names the budget.
+        cause: String,
+        /// Seconds after which the budget may allow it; 0 where that is not known.
+        retry_after_seconds: u32,
+    },
+    /// A request that the reference answers with code 500, a message, and no reason.
+    #[error("{0}")]
+    Unsupported(String),
     /// The state is at its quota, and the request would add to it. Nothing was changed.
     #[error("the state is full: {used} of {quota} bytes")]
     StateFull {
@@ -192,7 +203,8 @@ pub enum NotAcceptable {
 impl Subject {
     /// An object, named by its resource, as most errors name it.
     pub fn resource(resource: &Resource, name: &str) -> Self {
-        Subject { group: resource.group.clone(), kind: resource.plural.clone(), name: name.to_owned() }
+        let group = resource.path_group.clone();
+        Subject { group, kind: resource.plural.clone(), name: name.to_owned() }
     }
 
     /// An object, named by its kind, as validation errors name it.

@@ -27,6 +27,9 @@ pub struct Resource {
     pub schema: Arc<Schema>,
     /// The rules of the kind.
     pub strategy: Arc<dyn Strategy>,
+    /// Group of the paths that it is served under, by which errors name it: that of the object, where a sub-resource has
+    /// documents of a kind in another group.
+    pub path_group: String,
     /// Name of the collection in the store. Versions and groups of the same objects share it.
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
@@ -243,6 +246,7 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
         other_resets,
         status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
         head: head_of(&definition),
+        path_group: definition.group.clone(),
         definition: Arc::new(definition),
         schema: schema.clone(),
         strategy,
@@ -264,9 +268,11 @@ fn document(
     let name = format!("{}/{}", parent.plural, part.name);
     let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
-    let definition = ResourceType { group, version, kind, type_id: part.type_id, ..parent.clone() };
+    let (columns, type_id) = (strategy.columns(), part.type_id);
+    let definition = ResourceType { group, version, kind, columns, type_id, ..parent.clone() };
     let resource = Resource {
         head: head_of(&definition),
+        path_group: parent.group.clone(),
         definition: Arc::new(definition),
         schema: schema.clone(),
         strategy,

@@ -5,7 +5,10 @@
 mod causes;
 mod connect;
 
-use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
+use causes::{
+    apply_conflict, bound_causes, disruption_budget, forbidden, internal, invalid, patch_result,
+    too_large_revision,
+};
 use orch_proto::Brand;
 use orch_schema::excerpt::quoted;
 use orch_schema::excerpt::{fitting, mark};
@@ -58,6 +61,11 @@ impl Status {
     /// The Status for a delete that removed the object.
     pub fn deleted(subject: Subject, uid: String) -> Self {
         Status { details: Some(Details { subject, uid, ..Details::default() }), ..Status::default() }
+    }
+
+    /// The Status for a request that was carried out and leaves nothing to show.
+    pub fn created() -> Self {
+        Status { code: 201, ..Status::default() }
     }
 
     /// The Status for a request whose credentials were refused.
@@ -174,6 +182,10 @@ impl Status {
             ApiError::OverBudget(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
             }
+            ApiError::DisruptionBudget { cause, retry_after_seconds } => {
+                disruption_budget(cause, *retry_after_seconds)
+            }
+            ApiError::Unsupported(message) => plain(500, "", message),
             // Clients know this message of etcd. It has no reason, as in the reference.
             ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
             // Without `Retry-After`: only freed space or a higher quota helps.
@@ -206,7 +218,7 @@ impl Status {
         document.insert("kind".to_owned(), json!("Status"));
         document.insert("apiVersion".to_owned(), json!("v1"));
         document.insert("metadata".to_owned(), Value::Object(metadata));
-        let outcome = if self.code == 0 { "Success" } else { "Failure" };
+        let outcome = if self.code < 300 { "Success" } else { "Failure" };
         document.insert("status".to_owned(), json!(outcome));
         insert_text(&mut document, "message", &self.message);
         insert_text(&mut document, "reason", self.reason);

@@ -15,6 +15,16 @@ pub enum Action {
     Token,
     /// Writes the conditions that approve or deny a request for a certificate.
     Approval,
+    /// Reads or writes the number of replicas, as a document of its own.
+    Scale,
+    /// Assigns a pod to a node.
+    Binding,
+    /// Deletes a pod if its disruption budget allows that.
+    Eviction,
+    /// Reads a pod, or adds ephemeral containers to it.
+    EphemeralContainers,
+    /// Reads a pod, or changes the resources of its containers.
+    Resize,
     /// Reads the log of a container from the kubelet of its node.
     Log,
     /// Runs a command in a container, through its kubelet.
@@ -29,12 +39,17 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 10] = [
+    pub const ALL: [Action; 15] = [
         Action::Object,
         Action::Status,
         Action::Finalize,
         Action::Token,
         Action::Approval,
+        Action::Scale,
+        Action::Binding,
+        Action::Eviction,
+        Action::EphemeralContainers,
+        Action::Resize,
         Action::Log,
         Action::Exec,
         Action::Attach,
@@ -50,6 +65,11 @@ impl Action {
             Action::Finalize => "finalize",
             Action::Token => "token",
             Action::Approval => "approval",
+            Action::Scale => "scale",
+            Action::Binding => "binding",
+            Action::Eviction => "eviction",
+            Action::EphemeralContainers => "ephemeralcontainers",
+            Action::Resize => "resize",
             Action::Log => "log",
             Action::Exec => "exec",
             Action::Attach => "attach",
@@ -60,7 +80,7 @@ impl Action {
 
     /// Whether the action changes the resources of a pod's containers.
     pub fn is_resize(self) -> bool {
-        self.subresource() == "resize"
+        self == Action::Resize
     }
 
     /// Whether another server answers the request: nothing is stored, and the answer may last.

@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod certificates;
+pub mod disruption;
 pub mod kinds;
 pub mod pod_security;
 pub mod quota;

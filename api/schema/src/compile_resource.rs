@@ -6,10 +6,15 @@ use orch_proto::{Brand, options};
 use prost_reflect::MessageDescriptor;
 
 use super::compile::{CompileError, Compiler};
-use super::resource::{Column, DefaultPropagation, NameRule, ResourceType, Rules, Selectable, Subresource};
+use super::resource::{
+    Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
+};
 
 /// The verbs of a resource whose option names none.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Message of the documents of the sub-resource `scale`.
+const SCALE: &str = "autoscaling.v1.Scale";
 
 /// The description of a column that gives `{name}` for it.
 const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although \
@@ -94,7 +99,9 @@ fn subresource(
     let message = message.as_ref().unwrap_or(parent);
     let (group, version) = group_version(compiler, message);
     let kind = message.name().into();
+    let is_scale = full_name == SCALE;
     Ok(Subresource {
+        scale: is_scale.then(|| scale_paths(options.scale.as_ref())),
         name: options.name().into(),
         group,
         version,
@@ -103,6 +110,19 @@ fn subresource(
         verbs: options.verbs.clone(),
         resets: options.resets.clone(),
     })
+}
+
+/// The paths of `options`, or those that every built-in kind has.
+fn scale_paths(options: Option<&options::ScalePaths>) -> ScalePaths {
+    let steps = |path: Option<&str>, usual: &str| {
+        let path = path.filter(|path| !path.is_empty()).unwrap_or(usual);
+        path.split('.').map(str::to_owned).collect()
+    };
+    ScalePaths {
+        spec_replicas: steps(options.map(options::ScalePaths::spec_replicas), "spec.replicas"),
+        status_replicas: steps(options.map(options::ScalePaths::status_replicas), "status.replicas"),
+        selector: steps(options.map(options::ScalePaths::selector), "spec.selector"),
+    }
 }
 
 /// Group and version of the file that declares `message`. A branded group is under the brand's domain.

@@ -39,7 +39,9 @@ pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
     write_envelope,
 };
-pub use resource::{Column, DefaultPropagation, NameRule, ResourceType, Rules, Selectable, Subresource};
+pub use resource::{
+    Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
+};
 pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };

@@ -117,6 +117,19 @@ pub struct Subresource {
     pub verbs: Vec<String>,
     /// Paths of fields that its writes may not own; empty: those of the object.
     pub resets: Vec<String>,
+    /// Fields of the object that a `Scale` shows; for the sub-resource `scale` alone.
+    pub scale: Option<ScalePaths>,
+}
+
+/// Paths of the fields of an object that a `Scale` shows, as their steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// Wanted number of replicas.
+    pub spec_replicas: Vec<String>,
+    /// Observed number of replicas.
+    pub status_replicas: Vec<String>,
+    /// Selector of the pods: a label selector, a map of labels, or the text of a selector.
+    pub selector: Vec<String>,
 }
 
 /// A column of a table.

@@ -6,8 +6,12 @@ use orch_schema::value::Value;
 /// The author of the allocator's additions: no position in a chain.
 const ALLOCATOR: usize = usize::MAX;
 
-/// Conditions and operations of plugins and of the allocator, which are applied with the write or not at all.
-#[derive(Debug, Default)]
+/// The author of additions of a request's endpoint, such as an eviction.
+const ENDPOINT: usize = usize::MAX - 1;
+
+/// Conditions and operations of plugins, of the allocator and of the endpoint, which are applied with the write or not at
+/// all.
+#[derive(Clone, Debug, Default)]
 pub struct Additions {
     /// The plugin that is being called, by its position in the chain.
     plugin: usize,
@@ -69,6 +73,12 @@ impl Additions {
     /// Whether condition number `at` is one of the allocator.
     pub(crate) fn is_allotment(&self, at: usize) -> bool {
         self.author(at) == Some(ALLOCATOR)
+    }
+
+    /// Records the endpoint of the request, which is no plugin, as the author of the additions from now on: a write is
+    /// tried again when a condition of these does not hold.
+    pub(crate) fn begin_endpoint(&mut self) {
+        self.plugin = ENDPOINT;
     }
 
     /// Position in the chain of the plugin that added condition number `at`.

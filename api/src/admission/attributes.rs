@@ -78,11 +78,6 @@ impl Attributes<'_> {
 
     /// The object as refusals name it.
     pub fn subject(&self) -> Subject {
-        let subject = Subject::resource(self.resource, self.name);
-        match self.action {
-            // The document is of another group than the account in whose path it stands.
-            Action::Token => Subject { group: String::new(), ..subject },
-            _ => subject,
-        }
+        Subject::resource(self.resource, self.name)
     }
 }

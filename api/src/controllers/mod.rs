@@ -16,6 +16,7 @@
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     default_service, api_endpoints  the service of the API, its ranges, and where the members serve it
 //!     allocation_repair  claims and addresses that no longer agree with services
+//!     disruption   status of disruption budgets
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -29,6 +30,7 @@ pub(crate) mod bootstrap;
 mod certificates;
 mod client;
 mod default_service;
+mod disruption;
 mod each_namespace;
 mod expiry;
 mod garbage;
@@ -153,7 +155,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
-    let certifier = client("certificate-controller");
+    let (certifier, budgeter) = (client("certificate-controller"), client("disruption-controller"));
     let selected = |name, run| unless_left_out(&options.selection, name, run);
     let announcer = client("cluster-authentication");
     let (accounts, publisher) =
@@ -171,7 +173,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         None => Box::pin(std::future::pending()),
     };
     let allocator = client("ipallocator-repair-controller");
-    let loops: [BoxFuture<'_, Infallible>; 15] = [
+    let loops: [BoxFuture<'_, Infallible>; 16] = [
         selected(
             "ipallocator-repair-controller",
             Box::pin(keep("allocation", &allocator, || allocation_repair::run(&allocator))),
@@ -196,6 +198,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         selected(
             "clusterrole-aggregation-controller",
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+        selected(
+            "disruption-controller",
+            Box::pin(keep("disruption budgets", &budgeter, || disruption::run(&budgeter))),
         ),
         selected(
             "resourcequota-controller",

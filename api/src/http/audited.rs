@@ -24,7 +24,7 @@ pub(super) fn record_answer(
 ) {
     let Some(trail) = request.exchange.trail() else { return };
     if let Answer::Done(status) = answer {
-        trail.record_status(status, 200);
+        trail.record_status(status, if status.code == 0 { 200 } else { status.code });
     }
     if !trail.shows_responses() {
         return;

@@ -321,7 +321,10 @@ impl<S: Store> Api<S> {
                 };
                 respond::payload(code, content_type, renderer.written(&written, now)?)
             }
-            Answer::Done(status) => status_response(200, request.registry, &status, representation),
+            Answer::Done(status) => {
+                let code = if status.code == 0 { 200 } else { status.code };
+                status_response(code, request.registry, &status, representation)
+            }
         })
     }
 

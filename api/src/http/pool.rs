@@ -224,7 +224,7 @@ impl<S: Store> Api<S> {
         };
         match request.verb {
             Verb::Watch => selectors() >= SELECTOR_BYTES_MIN,
-            Verb::Get if as_stored => false,
+            Verb::Get if as_stored && request.action != Action::Scale => false,
             Verb::List => {
                 let many = if as_stored { GATHERED_OBJECTS_MIN } else { MANY_OBJECTS_MIN };
                 let objects = state().collection(&request.resource.storage);
@@ -234,7 +234,7 @@ impl<S: Store> Api<S> {
                     || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            Verb::Create => false,
+            Verb::Create if request.target.name.is_empty() => false,
             Verb::DeleteCollection => {
                 let objects = state().collection(&request.resource.storage);
                 let is_large = |object: &SharedObject| object.json.len() >= LARGE_BYTES_MIN;
@@ -243,9 +243,9 @@ impl<S: Store> Api<S> {
                     || objects.len() >= MANY_OBJECTS_MIN
                     || objects.range_from("").any(|(_, object)| is_large(object))
             }
-            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => {
-                let key = request.key();
-                key.is_ok_and(|key| state().object(&key).is_some_and(|o| o.json.len() >= LARGE_BYTES_MIN))
+            Verb::Get | Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
+                let key = request.stored_key();
+                key.is_some_and(|key| state().object(&key).is_some_and(|o| o.json.len() >= LARGE_BYTES_MIN))
             }
         }
     }

@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The write that marks or removes `old`.
-    fn try_delete(
+    pub(super) fn try_delete(
         &self,
         request: Request<'_>,
         key: &orch_raft::Key,
@@ -118,7 +118,7 @@ impl<S: Store> Pipeline<S> {
             return Err(ApiError::Invalid { subject: request.options_subject(OPTIONS), errors });
         }
         let dry_run = !value.items("dryRun").is_empty();
-        let options = DeleteOptions { value, dry_run };
+        let options = DeleteOptions::new(value, dry_run);
         // Before anything is deleted, so that a collection's deletion that fails halfway carries the warning, too.
         request.exchange.warn(options.orphaning_warning(request.resource));
         Ok(options)
@@ -168,13 +168,28 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
     }
 
     fn names_version(&self) -> bool {
-        self.options.value.at("preconditions").has("resourceVersion")
+        self.options.names_version()
     }
 }
 
 impl DeleteOptions {
+    /// The options `value`, which are valid.
+    pub(super) fn new(value: Value, dry_run: bool) -> Self {
+        DeleteOptions { value, dry_run }
+    }
+
+    /// Whether the preconditions name the `resourceVersion` of the object.
+    pub(super) fn names_version(&self) -> bool {
+        self.value.at("preconditions").has("resourceVersion")
+    }
+
     /// Refuses the delete of an object whose uid or `resourceVersion` is not that of the preconditions.
-    fn check_preconditions(&self, request: Request<'_>, name: &str, old: &Value) -> Result<(), ApiError> {
+    pub(super) fn check_preconditions(
+        &self,
+        request: Request<'_>,
+        name: &str,
+        old: &Value,
+    ) -> Result<(), ApiError> {
         let wanted = self.value.at("preconditions");
         let stored = old.at("metadata");
         for (field, name_of, after) in [

@@ -11,9 +11,11 @@
 
 mod allotment;
 mod audited;
+mod binding;
 mod create;
 mod delete;
 mod delete_collection;
+mod eviction;
 mod get;
 mod grace;
 mod incoming;
@@ -27,6 +29,7 @@ mod patch_body;
 mod patch_part;
 mod point;
 mod review;
+mod scale;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -208,6 +211,17 @@ impl<S: Store> Pipeline<S> {
         if (request.verb, request.action) == (Verb::Create, Action::Token) {
             return Box::pin(self.token(request)).await.map(Answer::Written);
         }
+        match (request.verb, request.action) {
+            (Verb::Get | Verb::Update | Verb::Patch, Action::Scale) => {
+                return Box::pin(self.scale(request)).await.map(Answer::Written);
+            }
+            (Verb::Create, Action::Eviction) => return Box::pin(self.evict(request)).await.map(Answer::Done),
+            (Verb::Create, Action::Binding) => return Box::pin(self.bind(request)).await.map(Answer::Done),
+            (Verb::Create, Action::Object) if *request.resource.storage == *binding::BINDINGS => {
+                return Box::pin(self.bind(request)).await.map(Answer::Done);
+            }
+            _ => {}
+        }
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),
             Verb::List => self.list(request).await.map(Answer::List),
@@ -280,6 +294,14 @@ impl Request<'_> {
     pub(crate) fn key(&self) -> Result<Key, ApiError> {
         Key::new(&self.resource.storage, &self.target.namespace, &self.target.name)
             .map_err(|_| ApiError::NotFound(self.subject()))
+    }
+
+    /// Store key of the object that the path names, also where a sub-resource has documents of its own. `None`: there
+    /// can be no such object.
+    pub(crate) fn stored_key(&self) -> Option<Key> {
+        let target = self.target;
+        let resource = self.registry.find(&target.group, &target.version, &target.resource)?;
+        Key::new(&resource.storage, &target.namespace, &target.name).ok()
     }
 
     /// The subject of errors about query options: `ListOptions.meta.orch.io`.

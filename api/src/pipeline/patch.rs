@@ -66,7 +66,8 @@ impl<S: Store> Pipeline<S> {
         Err(changing_too_fast())
     }
 
-    fn parsed(&self, request: Request<'_>) -> Result<Parsed, ApiError> {
+    /// The patch in the body.
+    pub(super) fn parsed(&self, request: Request<'_>) -> Result<Parsed, ApiError> {
         let format = patch_media_type(request.content_type);
         parse_patch(request, format).map_err(|error| redact_patch(request, error))
     }

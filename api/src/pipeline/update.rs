@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The decoded body of a PUT; its name is that of the URL.
-    fn sent(&self, request: Request<'_>, options: &Options) -> Result<Value, ApiError> {
+    pub(super) fn sent(&self, request: Request<'_>, options: &Options) -> Result<Value, ApiError> {
         let mut value = self.incoming(request, options.field_validation)?;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
@@ -122,7 +122,15 @@ impl<S: Store> Pipeline<S> {
         Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
     }
 
-    fn track(&self, request: Request<'_>, options: &Options, old: &Value, new: &mut Value, now: &str) {
+    /// Records the fields that the writer of `new` owns.
+    pub(super) fn track(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        old: &Value,
+        new: &mut Value,
+        now: &str,
+    ) {
         let resource = request.resource;
         let api_version = resource.api_version();
         let writer = writer(request, options, &api_version, now);
@@ -131,7 +139,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    fn validate_change(
+    /// Checks the rules of metadata and of the kind.
+    pub(super) fn validate_change(
         &self,
         request: Request<'_>,
         old: &Value,
@@ -152,7 +161,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Whether the object is being deleted and nothing holds it any more.
-fn is_freed(request: Request<'_>, new: &Value) -> bool {
+pub(super) fn is_freed(request: Request<'_>, new: &Value) -> bool {
     let metadata = new.at("metadata");
     let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
     metadata.has("deletionTimestamp")
@@ -259,7 +268,7 @@ fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
 }
 
 /// Refuses a `resourceVersion` that is not the stored one, and an absent one where the kind requires it.
-fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+pub(super) fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     let version = old.at("metadata").text("resourceVersion");
     let metadata = child_mut(new, "metadata");
     match metadata.text("resourceVersion") {

@@ -67,6 +67,13 @@ pub(super) fn forbidden(
     status
 }
 
+pub(super) fn disruption_budget(cause: &str, retry_after_seconds: u32) -> Status {
+    let causes = vec![("DisruptionBudget".to_owned(), cause.to_owned(), String::new())];
+    let details = Details { causes, retry_after_seconds, ..Details::default() };
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
+    Status { code: 429, reason: "TooManyRequests", message, details: Some(details), ..Status::default() }
+}
+
 pub(super) fn internal(message: &str) -> Status {
     let causes = vec![(String::new(), message.to_owned(), String::new())];
     let details = Details { causes, ..Details::default() };

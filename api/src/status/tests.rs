@@ -11,6 +11,7 @@ use crate::connect::ConnectError;
 /// so that a new variant has to be listed.
 fn may_be_repeated(error: &ApiError) -> bool {
     match error {
+        ApiError::DisruptionBudget { retry_after_seconds, .. } => *retry_after_seconds > 0,
         ApiError::NameGenerationExhausted(_)
         | ApiError::RevisionTooLarge { .. }
         | ApiError::NoRoom
@@ -41,6 +42,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::TooManyOperations(_)
         | ApiError::OverBudget(_)
         | ApiError::ObjectTooLarge(_)
+        | ApiError::Unsupported(_)
         | ApiError::StateFull { .. }
         | ApiError::NoSpace { .. }
         // The request may have reached the other server.
@@ -85,6 +87,8 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::TooManyRequests { retry_after_s: 1 },
         ApiError::ObjectTooLarge(text()),
         ApiError::Connect(ConnectError::Failed(text())),
+        ApiError::DisruptionBudget { cause: text(), retry_after_seconds: 10 },
+        ApiError::Unsupported(text()),
         ApiError::Internal(text()),
     ]
 }
@@ -93,7 +97,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (33, 33), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (35, 35), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");
@@ -139,6 +143,8 @@ fn one_of_each_with(text: &str) -> Vec<ApiError> {
         ApiError::Expired { message: text.to_owned(), continue_token: None },
         ApiError::Unavailable(text.to_owned()),
         ApiError::Connect(ConnectError::Refused { code: 502, text: text.to_owned(), pod: text.to_owned() }),
+        ApiError::DisruptionBudget { cause: text.to_owned(), retry_after_seconds: 10 },
+        ApiError::Unsupported(text.to_owned()),
         ApiError::Internal(text.to_owned()),
     ]
 }

@@ -36,6 +36,7 @@ pub fn folder() -> PathBuf {
 pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
     let has = |wanted: &str| needs.iter().any(|needed| needed == wanted);
     let mut loops = vec![
+        "disruption-controller",
         "resourcequota-controller",
         "serviceaccount-controller",
         "root-ca-certificate-publisher-controller",

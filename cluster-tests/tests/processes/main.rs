@@ -14,6 +14,7 @@ mod contention;
 mod disk;
 mod divergence;
 mod encryption;
+mod evictions;
 mod foundings;
 mod front_proxies;
 mod hostile;

@@ -4,6 +4,7 @@
 
 pub mod age;
 pub mod batch;
+pub mod binding;
 pub mod certificate_signing_request;
 pub mod config_map;
 pub mod disruption_budget;
@@ -24,6 +25,7 @@ pub mod rbac;
 pub mod resource_quota;
 pub mod review;
 pub mod runtime_class;
+pub mod scale;
 pub mod secret;
 pub mod service;
 pub mod service_account;
@@ -44,6 +46,7 @@ pub use strategy::{Cell, Context, Plain, Requester, Strategy};
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
+        "bindings" | "pods/binding" => Arc::new(binding::Binding),
         "certificatesigningrequests.certificates" => {
             Arc::new(certificate_signing_request::CertificateSigningRequest)
         }
@@ -55,6 +58,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "csinodes.storage" => Arc::new(storage::CsiNode),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
+        "deployments/scale" | "replicasets/scale" | "replicationcontrollers/scale" | "statefulsets/scale" => {
+            Arc::new(scale::Scale)
+        }
         "endpoints" => Arc::new(endpoints::Endpoints),
         "endpointslices.discovery" => Arc::new(endpoint_slice::EndpointSlice),
         "events" => Arc::new(event::Event),
@@ -72,6 +78,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "persistentvolumes" => Arc::new(persistent_volume::PersistentVolume),
         "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
         "pods" => Arc::new(pod::Pod),
+        "pods/eviction" => Arc::new(Plain),
         "prioritylevelconfigurations.flowcontrol.apiserver" => {
             Arc::new(flow_control::PriorityLevelConfiguration)
         }
@@ -104,6 +111,7 @@ mod tests {
 
     /// The kinds with a strategy, by storage resource: plural name and group without its domain.
     const SERVED: &[&str] = &[
+        "bindings",
         "certificatesigningrequests.certificates",
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",
@@ -113,6 +121,7 @@ mod tests {
         "csinodes.storage",
         "daemonsets.apps",
         "deployments.apps",
+        "deployments/scale",
         "endpoints",
         "endpointslices.discovery",
         "events",
@@ -130,9 +139,13 @@ mod tests {
         "persistentvolumes",
         "poddisruptionbudgets.policy",
         "pods",
+        "pods/binding",
+        "pods/eviction",
         "priorityclasses.scheduling",
         "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
+        "replicasets/scale",
+        "replicationcontrollers/scale",
         "resourcequotas",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
@@ -146,6 +159,7 @@ mod tests {
         "servicecidrs.networking",
         "services",
         "statefulsets.apps",
+        "statefulsets/scale",
         "storageclasses.storage",
         "subjectaccessreviews.authorization",
         "tokenreviews.authentication",

@@ -80,6 +80,13 @@ pub(super) fn update_spec_or_status(context: &Context<'_>, old: &Value, new: &mu
     }
 }
 
+/// Keeps the fields of the metadata that clients set: sub-resources that change a part of the spec leave them alone.
+pub(super) fn keep_client_metadata(old: &Value, new: &mut Value) {
+    for field in ["labels", "annotations", "ownerReferences", "finalizers"] {
+        keep_metadata(old, new, field);
+    }
+}
+
 /// Keeps one field of the metadata as it was.
 pub(super) fn keep_metadata(old: &Value, new: &mut Value, field: &str) {
     carry(old.at("metadata"), child_mut(new, "metadata"), field);

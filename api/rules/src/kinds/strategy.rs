@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use orch_proto::Brand;
+use orch_schema::Column;
 use orch_schema::value::Value;
 
 use crate::Action;
@@ -100,6 +101,12 @@ pub trait Strategy: Send + Sync + 'static {
     /// Whether finalizers outside the metadata keep a deleted object, such as a namespace's `spec.finalizers`.
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
+    }
+
+    /// The columns of the table of documents that only a sub-resource has, such as a `Scale`. Those of objects are
+    /// options of their message.
+    fn columns(&self) -> Vec<Column> {
+        Vec::new()
     }
 
     /// The cells of a table row, one for each column the schema names. `None`: the kind has only the default columns.

@@ -57,16 +57,30 @@ pub fn is_empty(selector: &Value) -> bool {
 
 /// Whether a valid selector selects an object with these labels. An absent selector selects nothing.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
+    selects_by(selector, |key| labels.get(key).and_then(Value::as_str))
+}
+
+/// [`selects`], over labels that are sorted by key.
+pub fn selects_sorted(selector: &Value, labels: &[(String, String)]) -> bool {
+    selects_by(selector, |key| {
+        let at = labels.binary_search_by(|(name, _)| name.as_str().cmp(key)).ok()?;
+        Some(labels[at].1.as_str())
+    })
+}
+
+fn selects_by<'l>(selector: &Value, label: impl Fn(&str) -> Option<&'l str>) -> bool {
     if !selector.is_object() {
         return false;
     }
-    let by_label =
-        selector.entries("matchLabels").into_iter().all(|(key, value)| labels.get(key) == Some(value));
-    by_label && selector.items("matchExpressions").iter().all(|requirement| meets(requirement, labels))
+    let by_label = selector
+        .entries("matchLabels")
+        .into_iter()
+        .all(|(key, value)| label(key).is_some_and(|label| value == label));
+    let expressions = selector.items("matchExpressions").iter();
+    by_label && expressions.into_iter().all(|requirement| meets(requirement, label(requirement.text("key"))))
 }
 
-fn meets(requirement: &Value, labels: &Value) -> bool {
-    let label = labels.get(requirement.text("key")).and_then(Value::as_str);
+fn meets(requirement: &Value, label: Option<&str>) -> bool {
     // once: each requirement of a selector is asked about one label.
     let listed = |value: &str| requirement.texts("values").contains(&value);
     match requirement.text("operator") {
@@ -80,6 +94,12 @@ fn meets(requirement: &Value, labels: &Value) -> bool {
 
 /// The selector in the one-line form of tables: `a=b,c in (d,e)`; `<none>` without requirements.
 pub fn format_label_selector(selector: &Value) -> String {
+    let text = format_requirements(selector);
+    if text.is_empty() { "<none>".to_owned() } else { text }
+}
+
+/// The requirements of the selector in the form that list requests parse; empty without any.
+pub fn format_requirements(selector: &Value) -> String {
     let mut terms: Vec<(String, String)> = sorted_entries(selector.at("matchLabels"))
         .into_iter()
         .map(|(key, value)| (key.to_owned(), format!("{key}={}", value.as_str().unwrap_or_default())))
@@ -95,9 +115,6 @@ pub fn format_label_selector(selector: &Value) -> String {
             _ => key.to_owned(),
         };
         terms.push((key.to_owned(), term));
-    }
-    if terms.is_empty() {
-        return "<none>".to_owned();
     }
     terms.sort_by(|a, b| a.0.cmp(&b.0));
     let terms: Vec<String> = terms.into_iter().map(|term| term.1).collect();
@@ -151,6 +168,8 @@ mod tests {
             (json!({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}), true),
         ] {
             assert_eq!(selects(&selector, &labels), expected, "{selector}");
+            let sorted = [("a", "b"), ("n", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            assert_eq!(selects_sorted(&selector, &sorted), expected, "{selector}");
         }
     }
 

@@ -84,7 +84,8 @@ fn check(write: Write<'_>) -> Result<(), Refusal> {
     match (&*write.attributes.resource.storage, write.attributes.action) {
         ("pods", Action::Object) => pod::check(write),
         ("pods", Action::Status) => pod::check_status(write),
-        ("pods", other) => Err(forbidden(format!(
+        (_, Action::Eviction) => pod::check_eviction(write),
+        ("pods", other) | (_, other @ Action::Binding) => Err(forbidden(format!(
             "unexpected pod subresource {:?}, only 'status' and 'eviction' are allowed",
             other.subresource()
         ))),

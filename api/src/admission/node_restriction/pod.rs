@@ -166,6 +166,18 @@ fn kind_of_volume(volume: &Value) -> Result<Option<&'static str>, String> {
     Ok(None)
 }
 
+/// Accepts the eviction of a pod of the node.
+pub(super) fn check_eviction(write: Write<'_>) -> Result<(), Refusal> {
+    let (node, attributes) = (quoted(write.node), write.attributes);
+    if attributes.name.is_empty() {
+        return Err(forbidden("could not determine pod from request data".to_owned()));
+    }
+    let pod = write.find("pods", attributes.namespace, attributes.name, "pod").map_err(Refusal::Error)?;
+    refuse_unless(is_on(Some(&pod), write.node), || {
+        format!("node {node} can only evict pods with spec.nodeName set to itself")
+    })
+}
+
 pub(super) fn check_status(write: Write<'_>) -> Result<(), Refusal> {
     let node = quoted(write.node);
     let (Operation::Update, Some(new), Some(old)) =

@@ -2,12 +2,15 @@
 
 mod admission;
 mod apply;
+mod binding;
 mod deletion;
+mod eviction;
 mod field_validation;
 mod metadata;
 mod parts;
 mod patches;
 mod quotas;
+mod scale;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -191,7 +194,10 @@ impl Reply {
                 let items: Vec<Value> = list.objects.iter().map(|object| parsed(&object.json)).collect();
                 Reply { code: 200, json: json!({"items": items}), warnings: Vec::new() }
             }
-            Answer::Done(status) => Reply { code: 200, json: status.to_value(), warnings: Vec::new() },
+            Answer::Done(status) => {
+                let code = if status.code == 0 { 200 } else { status.code };
+                Reply { code, json: status.to_value(), warnings: Vec::new() }
+            }
         }
     }
 

@@ -5,10 +5,11 @@ use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
 use crate::Action;
+use crate::kinds::batch::job_status::validate_status_update;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
-use crate::validate::metadata::{immutable, nonnegative};
+use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -60,12 +61,7 @@ impl Strategy for Job {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
-            let path = Path::new("status");
-            let counts = ["active", "succeeded", "failed", "ready", "terminating"];
-            let status = new.at("status");
-            errors.extend(
-                counts.into_iter().filter_map(|field| nonnegative(status.int(field), path.child(field))),
-            );
+            errors.extend(validate_status_update(old, new));
             return errors;
         }
         let path = Path::new("spec");

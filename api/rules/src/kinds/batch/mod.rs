@@ -4,6 +4,7 @@
 
 mod cron_job;
 mod job;
+mod job_status;
 mod schedule;
 
 pub use cron_job::CronJob;

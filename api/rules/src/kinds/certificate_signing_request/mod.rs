@@ -65,9 +65,7 @@ impl Strategy for CertificateSigningRequest {
                     None => unset(status, "conditions"),
                 }
             }
-            Action::Object | Action::Finalize | Action::Token => carry(old, new, "status"),
-            // Nothing is written.
-            Action::Log | Action::Exec | Action::Attach | Action::PortForward | Action::Proxy => {}
+            _ => carry(old, new, "status"),
         }
     }
 

@@ -24,8 +24,17 @@ pub(super) struct PodContext<'a> {
 
 const NEEDS_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
 /// Fields that an ephemeral container must not set: it takes no part in the pod's service.
-const NOT_EPHEMERAL: [&str; 7] =
-    ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy"];
+const NOT_EPHEMERAL: [&str; 9] = [
+    "ports",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+];
 
 /// Rules for all containers of a pod spec.
 pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
@@ -101,6 +110,11 @@ fn validate_ephemeral(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
         let detail = "cannot be set for an Ephemeral Container";
         let given = NOT_EPHEMERAL.into_iter().filter(|field| !container.is_empty_at(field));
         errors.extend(given.map(|field| FieldError::forbidden(path.child(field), detail)));
+        let mounts = path.child("volumeMounts");
+        for (at, mount) in container.items("volumeMounts").iter().numbered() {
+            let given = ["subPath", "subPathExpr"].into_iter().filter(|field| !mount.is_empty_at(field));
+            errors.extend(given.map(|field| FieldError::forbidden(mounts.index(at).child(field), detail)));
+        }
     }
     errors
 }

@@ -2,14 +2,17 @@
 //!
 //! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
 
+pub mod condition;
 mod container;
 pub(crate) mod defaults;
 pub(crate) mod diff;
 pub(crate) mod environment;
+mod ephemeral;
 mod image;
 mod mount;
 pub(crate) mod probe;
 pub(crate) mod qos;
+mod resize;
 pub(crate) mod resources;
 mod row;
 pub(crate) mod scheduling;
@@ -52,17 +55,24 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        if context.action != Action::Status {
-            carry(old, new, "status");
-            object_meta::raise_generation(old, new, &["spec"]);
-            return;
+        match context.action {
+            Action::Status => {}
+            Action::EphemeralContainers => return keep_but_ephemeral(old, new),
+            Action::Resize => return resize::keep_but_resources(old, new),
+            _ => {
+                carry(old, new, "status");
+                object_meta::raise_generation(old, new, &["spec"]);
+                return;
+            }
         }
         carry(old, new, "spec");
         unset(child_mut(new, "metadata"), "deletionTimestamp");
         for field in ["ownerReferences", "deletionTimestamp"] {
             object_meta::keep_metadata(old, new, field);
         }
-        set_default_text(child_mut(new, "status"), "qosClass", old.at("status").text("qosClass"));
+        let status = child_mut(new, "status");
+        set_default_text(status, "qosClass", old.at("status").text("qosClass"));
+        status::keep_observed_generations(old.at("status"), status);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -87,8 +97,14 @@ impl Strategy for Pod {
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors.extend(validate_whole(context, new));
-        errors.extend(update::validate_spec_update(old, new));
-        errors
+        match context.action {
+            Action::EphemeralContainers => ephemeral::validate_update(context, old, new, errors),
+            Action::Resize => resize::validate_update(context, old, new, errors),
+            _ => {
+                errors.extend(update::validate_spec_update(old, new));
+                errors
+            }
+        }
     }
 
     fn warnings(&self, _context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
@@ -134,6 +150,22 @@ impl Strategy for Pod {
     fn table_conditions(&self, object: &Value) -> Vec<Value> {
         row::pod_conditions(object)
     }
+}
+
+/// Keeps everything of `old` but the ephemeral containers.
+fn keep_but_ephemeral(old: &Value, new: &mut Value) {
+    let added = new.at("spec").at("ephemeralContainers").clone();
+    for field in ["spec", "status"] {
+        carry(old, new, field);
+    }
+    object_meta::keep_client_metadata(old, new);
+    let spec = child_mut(new, "spec");
+    if added.is_null() {
+        unset(spec, "ephemeralContainers")
+    } else {
+        set(spec, "ephemeralContainers", added)
+    }
+    object_meta::raise_generation(old, new, &["spec"]);
 }
 
 fn validate_whole(context: &Context<'_>, pod: &Value) -> FieldErrors {

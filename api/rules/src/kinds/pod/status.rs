@@ -1,11 +1,14 @@
 //! Rules for updates of a pod's status.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use orch_schema::budget::Numbered;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::kinds::pod::spec::validate_ip;
-use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, shown, shown_items};
+use crate::validate::metadata::{immutable, invalid_each};
+use crate::validate::tree::{Tree, carry, items_mut, set, shown_items};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const NO_WAY_BACK: &str = "may not be transitioned to non-terminated state";
@@ -15,12 +18,19 @@ const ONE_PER_FAMILY: &str = "may specify no more than one IP for each IP family
 pub(super) fn validate_status_update(old: &Value, new: &Value) -> FieldErrors {
     let (before, after) = (old.at("status"), new.at("status"));
     let path = Path::new("status");
-    let mut errors = validate_conditions(after.items("conditions"));
+    let mut errors = validate_conditions(after.items("conditions"), &path.child("conditions"));
     let nominated = after.text("nominatedNodeName");
     if !nominated.is_empty() && nominated != before.text("nominatedNodeName") {
         let path = path.child("nominatedNodeName");
+        if !old.at("spec").text("nodeName").is_empty() {
+            let detail = "may not be set on pods that are already bound to a node";
+            errors.push(FieldError::forbidden(path.clone(), detail));
+        }
         errors.extend(invalid_each(&path, nominated, names::dns1123_subdomain(nominated)));
     }
+    errors.extend(immutable(after.at("qosClass"), before.at("qosClass"), path.child("qosClass")));
+    let claims = new.at("spec").items("resourceClaims");
+    errors.extend(validate_claims(after, claims, &path.child("resourceClaimStatuses")));
     for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
         errors.extend(validate_transitions(old, before, after, list, &path.child(list)));
     }
@@ -34,17 +44,65 @@ pub(super) fn validate_status_update(old: &Value, new: &Value) -> FieldErrors {
     errors
 }
 
-fn validate_conditions(conditions: &[Value]) -> FieldErrors {
-    let path = Path::new("metadata").child("conditions");
+/// Keeps the observed generations of `old` where `new` names none: old clients do not know them.
+pub(super) fn keep_observed_generations(old: &Value, new: &mut Value) {
+    const FIELD: &str = "observedGeneration";
+    let mut known: BTreeMap<&str, VecDeque<&Value>> = BTreeMap::new();
+    for condition in old.items("conditions") {
+        known.entry(condition.text("type")).or_default().push_back(condition.at(FIELD));
+    }
+    for condition in items_mut(new, "conditions") {
+        // Each condition has taken its predecessor's, also where it names one itself.
+        let before = known.get_mut(condition.text("type")).and_then(VecDeque::pop_front);
+        if let Some(before) = before.filter(|before| !before.is_null())
+            && condition.is_empty_at(FIELD)
+        {
+            set(condition, FIELD, before.clone());
+        }
+    }
+    if new.is_empty_at(FIELD) {
+        carry(old, new, FIELD);
+    }
+}
+
+fn validate_claims(status: &Value, claims: &[Value], path: &Path) -> FieldErrors {
+    let names: Distinct<&str> = claims.iter().map(|claim| claim.text("name")).collect();
+    let (mut seen, mut errors) = (Distinct::new(), FieldErrors::new());
+    for (at, claim) in status.items("resourceClaimStatuses").iter().numbered() {
+        let (path, name) = (path.index(at).child("name"), claim.text("name"));
+        if !names.has(&name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            errors.push(FieldError::invalid_str(path.clone(), name, detail));
+        }
+        if seen.is_repeated(name) {
+            errors.push(FieldError::duplicate(path.clone(), &quoted(name)));
+        }
+        let made = claim.text("resourceClaimName");
+        if claim.has("resourceClaimName") {
+            errors.extend(invalid_each(&path, made, names::dns1123_subdomain(made)));
+        }
+    }
+    errors
+}
+
+fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for (at, condition) in conditions.iter().numbered() {
+        let generation = condition.int("observedGeneration").unwrap_or(0);
+        if generation < 0 {
+            let path = path.index(at).child("observedGeneration");
+            errors.push(FieldError::invalid(path, &generation.to_string(), "must be a non-negative integer"));
+        }
+    }
     let system = ["PodScheduled", "Ready", "Initialized"];
     let own =
         // few: three conditions are the system's.
         conditions.iter().numbered().filter(|(_, condition)| !system.contains(&condition.text("type")));
-    own.flat_map(|(at, condition)| {
+    errors.extend(own.flat_map(|(at, condition)| {
         let kind = condition.text("type");
         invalid_each(&path.index(at).child("Type"), kind, names::qualified_name(kind))
-    })
-    .collect()
+    }));
+    errors
 }
 
 // A container that ended stays ended, unless its pod restarts it.
@@ -81,12 +139,6 @@ fn validate_ips(ips: &[Value], path: &Path) -> FieldErrors {
         let of_six = addresses.iter().filter(|ip| ip.contains(':')).count();
         if addresses.len() > 2 || of_six != 1 {
             errors.push(FieldError::invalid(path.clone(), &shown_items(ips), ONE_PER_FAMILY));
-        }
-        let mut seen = Distinct::new();
-        for (at, ip) in addresses.iter().numbered() {
-            if seen.is_repeated(ip) {
-                errors.push(FieldError::duplicate(path.index(at), &shown(&ips[at])));
-            }
         }
     }
     errors

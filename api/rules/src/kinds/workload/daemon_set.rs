@@ -49,10 +49,11 @@ impl Strategy for DaemonSet {
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
+        let before = template_generation(old);
         if context.action == Action::Status {
+            set_template_generation(new, before);
             return;
         }
-        let before = template_generation(old);
         let changed = !same(old.at("spec").at("template"), new.at("spec").at("template"));
         set_template_generation(new, if changed { before.saturating_add(1) } else { before });
         object_meta::raise_generation(old, new, &["spec"]);

@@ -191,6 +191,11 @@ fn validate_status(status: &Value, path: &Path) -> FieldErrors {
     errors.extend(validate_counts(status, &parts, path));
     errors.extend(validate_counts(status, &["observedGeneration", "collisionCount"], path));
     errors.extend(validate_at_most(status, &parts, "replicas", path));
+    let count = |field: &str| status.int(field).unwrap_or(0);
+    if count("availableReplicas") > count("readyReplicas") {
+        let (available, detail) = (count("availableReplicas"), "cannot be greater than status.readyReplicas");
+        errors.push(FieldError::invalid(path.child("availableReplicas"), &available.to_string(), detail));
+    }
     errors
 }
 

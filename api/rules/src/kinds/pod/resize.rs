@@ -1,0 +1,293 @@
+//! The sub-resource `resize`: the cpu and memory of a pod's containers change while it runs.
+//!
+//! Owns what a resize leaves alone, and its rules: no container comes, goes or changes its place, no request or limit
+//! is removed, and the quality of service class stays.
+
+use orch_schema::budget::Numbered;
+use orch_schema::value::Value;
+
+use crate::kinds::Context;
+use crate::kinds::object_meta;
+use crate::kinds::pod::qos::qos_class;
+use crate::validate::tree::{Tree, carry, child_mut, items_mut, same, set, unset};
+use crate::validate::{FieldError, FieldErrors, Path};
+
+/// Annotation of a static pod's mirror, below the brand's domain of labels.
+const MIRROR_ANNOTATION: &str = "config.mirror";
+
+/// The lists of containers that can be resized.
+const LISTS: [&str; 2] = ["containers", "initContainers"];
+
+/// The amounts that can change.
+const RESIZED: [&str; 2] = ["cpu", "memory"];
+
+/// Whether the pod mirrors a static pod of a node.
+pub(super) fn is_mirror(context: &Context<'_>, pod: &Value) -> bool {
+    pod.at("metadata").at("annotations").has(&context.brand.label(MIRROR_ANNOTATION))
+}
+
+/// Keeps everything of `old` but the resources of the pod and of its containers. Lists of containers that do not match
+/// are left for the rules to refuse.
+pub(super) fn keep_but_resources(old: &Value, new: &mut Value) {
+    let (before, after) = (old.at("spec"), new.at("spec"));
+    let has_all = |list: &str| before.items(list).len() == after.items(list).len();
+    if LISTS.into_iter().all(has_all) {
+        let mut spec = before.clone();
+        for list in LISTS {
+            resize_list(&mut spec, after, list);
+        }
+        carry(after, &mut spec, "resources");
+        set(new, "spec", spec);
+        carry(old, new, "status");
+        object_meta::keep_client_metadata(old, new);
+    }
+    object_meta::raise_generation(old, new, &["spec"]);
+}
+
+fn resize_list(spec: &mut Value, after: &Value, list: &str) {
+    let named = |spec: &Value| {
+        spec.items(list).iter().map(|container| container.text("name").to_owned()).collect::<Vec<_>>()
+    };
+    if named(spec) != named(after) {
+        return carry(after, spec, list);
+    }
+    for (container, resized) in items_mut(spec, list).iter_mut().zip(after.items(list)) {
+        for field in ["resources", "resizePolicy"] {
+            carry(resized, container, field);
+        }
+    }
+}
+
+/// Rules for a resize. `errors`: those of the new pod as a whole.
+pub(super) fn validate_update(
+    context: &Context<'_>,
+    old: &Value,
+    new: &Value,
+    mut errors: FieldErrors,
+) -> FieldErrors {
+    let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
+    let excluded = if is_mirror(context, old) {
+        Some("static pods cannot be resized")
+    } else {
+        let is_windows = before.at("os").text("name") == "windows";
+        is_windows.then_some("windows pods cannot be resized")
+    };
+    if let Some(detail) = excluded {
+        return FieldErrors::from(FieldError::forbidden(Path::new(""), detail));
+    }
+    let class = match old.at("status").text("qosClass") {
+        "" => qos_class(before),
+        class => class,
+    };
+    if class != qos_class(after) {
+        let detail = "Pod QOS Class may not change as a result of resizing";
+        errors.push(FieldError::invalid_str(path.clone(), new.at("status").text("qosClass"), detail));
+    }
+    if !supports_resize(old.at("status")) {
+        let detail = "Pod running on node without support for resize";
+        errors.push(FieldError::forbidden(path.clone(), detail));
+    }
+    let misplaced = validate_order(before, after, &path);
+    let is_in_order = misplaced.is_empty();
+    errors.extend(misplaced);
+    if !is_in_order {
+        return errors;
+    }
+    errors.extend(validate_none_removed(
+        before.at("resources"),
+        after.at("resources"),
+        &path.child("resources"),
+    ));
+    for list in LISTS {
+        let pairs = before.items(list).iter().zip(after.items(list)).numbered();
+        for (at, (before, after)) in pairs {
+            let path = path.child(list).index(at).child("resources");
+            errors.extend(validate_none_removed(before.at("resources"), after.at("resources"), &path));
+        }
+        errors.extend(validate_nothing_else(before, after, list, &path));
+    }
+    if errors.is_empty() && !same(before, &with_amounts_of(after, before)) {
+        errors.push(FieldError::forbidden(path, "only cpu and memory resources are mutable"));
+    }
+    errors
+}
+
+/// Whether the node reports the resources of running containers, as nodes do that can resize them.
+fn supports_resize(status: &Value) -> bool {
+    let running =
+        // once: one pod.
+        status.items("containerStatuses").iter().find(|container| container.at("state").has("running"));
+    status.text("phase") != "Running" || running.is_none_or(|container| container.has("resources"))
+}
+
+fn validate_order(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for list in LISTS {
+        let (path, before, after) = (path.child(list), before.items(list), after.items(list));
+        if before.len() != after.len() {
+            let detail = format!("{list} may not be added or removed on resize");
+            errors.push(FieldError::forbidden(path, &detail));
+            continue;
+        }
+        let pairs = before.iter().zip(after).numbered();
+        let moved = pairs.filter(|(_, (before, after))| before.text("name") != after.text("name"));
+        errors.extend(moved.map(|(at, _)| {
+            let detail = format!("{list} may not be renamed or reordered on resize");
+            FieldError::forbidden(path.index(at).child("name"), &detail)
+        }));
+    }
+    errors
+}
+
+fn validate_none_removed(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for list in ["requests", "limits"] {
+        let left = after.at(list);
+        // once: one container.
+        let is_removed = before.entries(list).into_iter().any(|(name, _)| !left.has(name));
+        if is_removed {
+            let detail = format!("resource {list} cannot be removed");
+            errors.push(FieldError::forbidden(path.child(list), &detail));
+        }
+    }
+    errors
+}
+
+/// Refuses changes of containers beyond amounts of cpu and memory.
+fn validate_nothing_else(before: &Value, after: &Value, list: &str, path: &Path) -> FieldErrors {
+    let pairs = before.items(list).iter().zip(after.items(list));
+    let changed = pairs.filter(|(before, after)| !same(before, &with_amounts_of(after, before)));
+    changed
+        .map(|(before, _)| {
+            let is_sidecar = list == "initContainers" && before.text("restartPolicy") == "Always";
+            let of = if is_sidecar { " for sidecar containers" } else { "" };
+            let detail = format!("only cpu and memory resources{of} are mutable");
+            FieldError::forbidden(path.clone(), &detail)
+        })
+        .collect()
+}
+
+/// `after` with the cpu and memory of `before`: of a container, or of a pod's spec and all of its containers.
+fn with_amounts_of(after: &Value, before: &Value) -> Value {
+    let mut restored = after.clone();
+    for list in LISTS {
+        for (container, before) in items_mut(&mut restored, list).iter_mut().zip(before.items(list)) {
+            *container = with_amounts_of(container, before);
+        }
+    }
+    if restored.has("resources") || before.has("resources") {
+        let resources = child_mut(&mut restored, "resources");
+        // Claims are no amounts: a container that has some cannot be resized, as in the reference.
+        unset(resources, "claims");
+        for list in ["requests", "limits"] {
+            let (amounts, old) = (child_mut(resources, list), before.at("resources").at(list));
+            RESIZED.into_iter().for_each(|name| carry(old, amounts, name));
+        }
+    }
+    restored
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+    use crate::Action;
+    use crate::kinds::Strategy;
+    use crate::kinds::pod::Pod;
+    use crate::kinds::testing::{CONTEXT, created, updated};
+
+    fn pod(containers: Value, init: Value) -> Value {
+        json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "spec": {"containers": containers, "initContainers": init}
+        })
+    }
+
+    fn check(change: impl Fn(&mut Value), expected: &[&str]) -> Value {
+        let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}});
+        let old = created(
+            &Pod,
+            pod(
+                json!([{"name": "c", "image": "i", "resources": resources}, {"name": "d", "image": "i"}]),
+                json!([{"name": "s", "image": "i", "restartPolicy": "Always"}]),
+            ),
+        );
+        let mut new = old.clone();
+        change(&mut new);
+        let new = updated(&Pod, Action::Resize, &old, new);
+        let context = Context { action: Action::Resize, ..CONTEXT };
+        let told: Vec<String> =
+            Pod.validate_update(&context, &old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(told, expected);
+        new
+    }
+
+    #[test]
+    fn only_cpu_and_memory_change_and_neither_is_removed() {
+        let resized = check(
+            |pod| {
+                pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("200m");
+                pod["spec"]["containers"][0]["image"] = json!("ignored");
+                pod["spec"]["initContainers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+                pod["metadata"]["labels"] = json!({"ignored": ""});
+            },
+            &[],
+        );
+        assert_eq!(resized["metadata"]["generation"], 2);
+        assert_eq!(resized["spec"]["containers"][0]["image"], "i");
+        assert!(!resized["metadata"].has("labels"));
+        check(
+            |pod| {
+                pod["spec"]["containers"][0]["resources"]["limits"] = json!({});
+            },
+            &["spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"],
+        );
+        let other = "spec: Forbidden: only cpu and memory resources are mutable";
+        check(
+            |pod| {
+                pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = json!("1Gi");
+            },
+            &[other],
+        );
+        check(
+            |pod| {
+                let policy = json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
+                pod["spec"]["containers"][0]["resizePolicy"] = policy;
+            },
+            &[other],
+        );
+    }
+
+    #[test]
+    fn containers_stay_in_their_places() {
+        check(
+            |pod| {
+                let first = pod["spec"]["containers"][0].clone();
+                pod["spec"]["containers"] = json!([first]);
+            },
+            &["spec.containers: Forbidden: containers may not be added or removed on resize"],
+        );
+        check(
+            |pod| {
+                pod["spec"]["containers"][1]["name"] = json!("e");
+            },
+            &["spec.containers[1].name: Forbidden: containers may not be renamed or reordered on resize"],
+        );
+    }
+
+    #[test]
+    fn a_resize_needs_a_node_that_reports_resources() {
+        for (status, expected) in [
+            (json!({"phase": "Pending"}), true),
+            (json!({"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}), false),
+            (json!({"phase": "Running", "containerStatuses": [{"state": {"waiting": {}}}]}), true),
+            (
+                json!({"phase": "Running", "containerStatuses": [{"state": {"running": {"a": 1}}, "resources": {"a": 1}}]}),
+                true,
+            ),
+        ] {
+            assert_eq!(supports_resize(&status), expected, "{status}");
+        }
+    }
+}

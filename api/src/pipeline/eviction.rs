@@ -1,0 +1,255 @@
+//! Evictions: a pod is deleted if its disruption budget allows that.
+//!
+//! Owns the way of an eviction through the stages, and the exactness of budgets: the status of the budget, from which
+//! the eviction is taken off, is written in the transaction that deletes the pod, under the condition that the budget
+//! is as it was when it was judged. Of two evictions at once, through whatever nodes, one is applied first; the other
+//! is refused, and judged again by what is left.
+
+use std::sync::LazyLock;
+
+use orch_raft::{Condition, Key, Operation as StoreOperation, Store};
+use orch_rules::Action;
+use orch_rules::disruption::{Verdict, ignores_budget, judge};
+use orch_rules::kinds::pod::condition::set_disruption_target;
+use orch_rules::validate::selector::selects;
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::{WriteKind, validate_delete_options};
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::binding::pod_request;
+use super::delete::DeleteOptions;
+use super::modify::{Attempt, Change, Current, Write};
+use super::options::Options;
+use super::{Pipeline, Request};
+use crate::admission::{Additions, Attributes, Operation, View};
+use crate::authn::User;
+use crate::error::{ApiError, Subject};
+use crate::fields::{Writer, track_update};
+use crate::request::Target;
+use crate::status::Status;
+
+/// Group and version of disruption budgets, and the name of their collection.
+const BUDGETS: [&str; 3] = ["policy", "v1", "poddisruptionbudgets"];
+
+/// Seconds after which an eviction may be tried again whose budget has not been counted yet, as in the reference.
+const RETRY_SECONDS: u32 = 10;
+
+/// The user under whom the server writes budgets.
+static SERVER: LazyLock<User> =
+    LazyLock::new(|| User { name: "system:apiserver".to_owned(), ..User::local_admin() });
+
+impl<S: Store> Pipeline<S> {
+    /// POST of an eviction.
+    pub(super) async fn evict(&self, request: Request<'_>) -> Result<Status, ApiError> {
+        let options = self.write_options(request, WriteKind::Plain)?;
+        let mut eviction = self.incoming(request, options.field_validation)?;
+        self.settle_namespace(request, &mut eviction)?;
+        if eviction.at("metadata").text("name") != request.target.name {
+            let message = "name in URL does not match name in Eviction object";
+            return Err(ApiError::BadRequest(message.to_owned()));
+        }
+        let dry_run = propagate_dry_run(request, &options, &mut eviction)?;
+        let (view, mut additions) = (View::of(&self.store), Additions::default());
+        let attributes = Attributes { dry_run, ..self.attributes(request, Operation::Create) };
+        let mutated = self.admission.mutate(&attributes, &mut eviction, &view, &mut additions, 0).await;
+        mutated.map_err(|refused| refused.error)?;
+        self.admission.validate(&attributes, Some(&eviction), &view, &mut additions).await?;
+        let deletion = delete_options(request, &eviction, dry_run)?;
+        let target: &Target = request.target;
+        let pod = pod_request(request, target)?;
+        let key = pod.key()?;
+        let attempt = EvictAttempt {
+            pipeline: self,
+            request: pod,
+            key: &key,
+            options: &deletion,
+            additions: &additions,
+        };
+        match self.modify(pod, &key, dry_run, attempt).await? {
+            Some(_) => Ok(Status::created()),
+            None => Err(ApiError::NotFound(pod.subject())),
+        }
+    }
+
+    /// Takes the eviction of `pod` off its budget, if it has one.
+    ///
+    /// # Errors
+    /// The refusal of the budget.
+    async fn charge_budget(
+        &self,
+        request: Request<'_>,
+        pod: &Value,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), ApiError> {
+        let storage = format!("{}.{}", BUDGETS[2], BUDGETS[0]);
+        let (namespace, labels) = (&request.target.namespace, pod.at("metadata").at("labels"));
+        let budgets = view.list(&storage, namespace).into_iter();
+        let mut budgets = budgets.filter(|budget| selects(budget.at("spec").at("selector"), labels));
+        let Some(budget) = budgets.next() else { return Ok(()) };
+        if budgets.next().is_some() {
+            let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(ApiError::Unsupported(message.to_owned()));
+        }
+        let name = budget.at("metadata").text("name");
+        let key = Key::new(&storage.as_str().into(), namespace, name)
+            .map_err(|error| ApiError::Internal(error.to_string()))?;
+        let found = view.applied().state.object(&key);
+        let revision = found.ok_or_else(|| ApiError::Internal(format!("no budget {name}")))?.revision;
+        additions.begin_endpoint();
+        additions.require(Condition::AtRevision(key.clone(), revision));
+        let now = self.ambient.now().seconds_text();
+        match judge(&budget, pod, &now) {
+            Verdict::Uncounted => Ok(()),
+            Verdict::Counted(status) => {
+                self.write_budget(request, key, &budget, status, view, additions).await
+            }
+            verdict => Err(refusal(name, verdict)),
+        }
+    }
+
+    /// Adds the budget with its new status to the transaction.
+    async fn write_budget(
+        &self,
+        request: Request<'_>,
+        key: Key,
+        budget: &Value,
+        status: Value,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), ApiError> {
+        let [group, version, plural] = BUDGETS;
+        let resource = request.registry.find(group, version, plural).ok_or(ApiError::UnknownPath)?;
+        let mut new = budget.clone();
+        set(&mut new, "status", status);
+        let manager = format!("{}-apiserver", request.registry.brand.component_prefix);
+        let writer = Writer {
+            manager: &manager,
+            api_version: &resource.api_version(),
+            subresource: Action::Status.subresource(),
+            now: &self.ambient.now().seconds_text(),
+            reset: resource.resets(Action::Status),
+            others: &resource.others,
+        };
+        if let Err(error) = track_update(&resource.schema, resource.type_id, Some(budget), &mut new, &writer)
+        {
+            tracing::debug!(%error, "ownership of a budget's status is not tracked");
+        }
+        let attributes = Attributes {
+            resource,
+            action: Action::Status,
+            name: key.name(),
+            old: Some(budget),
+            user: &SERVER,
+            ..self.attributes(request, Operation::Update)
+        };
+        let mutated = self.admission.mutate(&attributes, &mut new, view, additions, 0).await;
+        mutated.map_err(|refused| refused.error)?;
+        self.admission.validate(&attributes, Some(&new), view, additions).await?;
+        additions.operate(StoreOperation::Put(self.put(resource, key.clone(), &mut new)?));
+        Ok(())
+    }
+}
+
+/// The error of an eviction that the budget `name` refuses.
+fn refusal(name: &str, verdict: Verdict) -> ApiError {
+    let no = |cause: String, retry_after_seconds| ApiError::DisruptionBudget { cause, retry_after_seconds };
+    match verdict {
+        Verdict::Exhausted(cause) => no(cause, 0),
+        Verdict::NotObserved => not_observed(name),
+        Verdict::Broken(reason) => {
+            let subject = Subject {
+                group: BUDGETS[0].to_owned(),
+                kind: "poddisruptionbudget".to_owned(),
+                name: name.to_owned(),
+            };
+            let message = format!("{} {:?} is forbidden: {reason}", subject.qualified(), subject.name);
+            let cause =
+                format!("The disruption budget {name} does not allow evicting pods currently: {reason}");
+            ApiError::Forbidden { subject, message, cause: Some(("DisruptionBudget", cause, "")) }
+        }
+        Verdict::Uncounted | Verdict::Counted(_) => {
+            ApiError::Internal("an allowed eviction is refused".to_owned())
+        }
+    }
+}
+
+fn not_observed(name: &str) -> ApiError {
+    let cause = format!("The disruption budget {name} is still being processed by the server.");
+    ApiError::DisruptionBudget { cause, retry_after_seconds: RETRY_SECONDS }
+}
+
+/// Whether the eviction is a dry run: the request or its document says so, and both the same where both do.
+fn propagate_dry_run(
+    request: Request<'_>,
+    options: &Options,
+    eviction: &mut Value,
+) -> Result<bool, ApiError> {
+    let asked: Vec<&str> = request.query.values("dryRun").collect();
+    let given = eviction.at("deleteOptions").texts("dryRun");
+    if !asked.is_empty() && !given.is_empty() && asked != given {
+        let message = format!(
+            "Non-matching dry-run options in request and content: [{}] and [{}]",
+            asked.join(" "),
+            given.join(" ")
+        );
+        return Err(ApiError::Unsupported(message));
+    }
+    let dry_run = options.dry_run || !given.is_empty();
+    if options.dry_run && given.is_empty() {
+        let asked = json!(asked);
+        set(child_mut(eviction, "deleteOptions"), "dryRun", asked);
+    }
+    Ok(dry_run)
+}
+
+/// The options of the pod's deletion.
+fn delete_options(request: Request<'_>, eviction: &Value, dry_run: bool) -> Result<DeleteOptions, ApiError> {
+    let options = eviction.at("deleteOptions");
+    let value = if options.is_object() { options.clone() } else { json!({}) };
+    let errors = validate_delete_options(&value);
+    if !errors.is_empty() {
+        return Err(ApiError::Invalid { subject: request.options_subject("DeleteOptions"), errors });
+    }
+    Ok(DeleteOptions::new(value, dry_run))
+}
+
+/// An eviction of a stored pod.
+struct EvictAttempt<'a, S> {
+    pipeline: &'a Pipeline<S>,
+    /// The request for the pod.
+    request: Request<'a>,
+    key: &'a Key,
+    options: &'a DeleteOptions,
+    /// The additions of admission to the eviction.
+    additions: &'a Additions,
+}
+
+impl<S: Store> Attempt for EvictAttempt<'_, S> {
+    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+        let EvictAttempt { pipeline, request, key, options, additions } = *self;
+        let Current { value: pod, view, .. } = current;
+        options.check_preconditions(request, key.name(), &pod)?;
+        let (mut additions, mut evicted) = (additions.clone(), pod.clone());
+        if !options.dry_run {
+            set_disruption_target(&mut evicted, &pipeline.ambient.now().seconds_text());
+        }
+        let write = pipeline.try_delete(request, key, options, &evicted)?;
+        let attributes = Attributes {
+            old: Some(&pod),
+            dry_run: options.dry_run,
+            is_removal: matches!(write, Write::Remove(_)),
+            ..pipeline.attributes(request, Operation::Delete)
+        };
+        pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
+        if !ignores_budget(&pod) {
+            pipeline.charge_budget(request, &pod, &view, &mut additions).await?;
+        }
+        Ok(Change { write, additions })
+    }
+
+    fn names_version(&self) -> bool {
+        self.options.names_version()
+    }
+}
