@@ -13,7 +13,6 @@ pub mod egress;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
-pub mod expression;
 pub mod fields;
 pub mod flow;
 pub mod follow;
@@ -36,3 +35,5 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod watch;
+
+pub use orch_rules::expression;

@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod certificates;
+pub mod expression;
 pub mod kinds;
 pub mod selector;
 pub mod validate;

@@ -67,6 +67,8 @@ pub enum FieldErrorKind {
     Duplicate,
     /// `FieldValueTooLong`.
     TooLong,
+    /// `FieldValueTooMany`.
+    TooMany,
     /// `FieldValueNotFound`.
     NotFound,
 }
@@ -92,6 +94,11 @@ impl FieldError {
     pub fn invalid(path: Path, shown: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {}", cut(shown));
         Self::with_detail(path, FieldErrorKind::Invalid, message, detail)
+    }
+
+    /// A value that breaks a rule and is not shown, such as an object of several fields.
+    pub fn invalid_unshown(path: Path, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Invalid, "Invalid value".to_owned(), detail)
     }
 
     /// A string value that breaks a rule.
@@ -137,11 +144,18 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
+    /// A list or map of `count` entries that may have at most `limit`.
+    pub fn too_many(path: Path, count: usize, limit: usize) -> Self {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let message = format!("Too many: {count}: must have at most {limit} {unit}");
+        FieldError { path, kind: FieldErrorKind::TooMany, message }
+    }
+
     /// The error without its value and without its detail, which may quote a value.
     pub fn withheld(self) -> Self {
         let class = match self.kind {
             // These messages name a bound, and no value.
-            FieldErrorKind::Required | FieldErrorKind::TooLong => self.message,
+            FieldErrorKind::Required | FieldErrorKind::TooLong | FieldErrorKind::TooMany => self.message,
             _ => {
                 let class = self.message.split(':').next().unwrap_or_default();
                 format!("{class}: what stands there is not repeated")
@@ -173,6 +187,7 @@ impl FieldErrorKind {
             FieldErrorKind::Forbidden => "FieldValueForbidden",
             FieldErrorKind::Duplicate => "FieldValueDuplicate",
             FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::NotFound => "FieldValueNotFound",
         }
     }

@@ -7,6 +7,7 @@ mod field_validation;
 mod metadata;
 mod parts;
 mod patches;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -196,7 +196,7 @@ fn is_native(brand: &Brand, name: &str) -> bool {
     !name.contains('/') || name.contains(&format!("{}/", brand.label_domain))
 }
 
-fn is_extended(brand: &Brand, name: &str) -> bool {
+pub(crate) fn is_extended(brand: &Brand, name: &str) -> bool {
     !is_native(brand, name)
         && !name.starts_with("requests.")
         && names::qualified_name(&format!("requests.{name}")).is_empty()

@@ -7,7 +7,7 @@ use crate::Action;
 use crate::kinds::workload::{
     amount, container_images, container_names, default_template, number_or_percent, validate_at_most,
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_same_selector,
-    validate_selector, validate_template, within_hundred_percent,
+    validate_selector, validate_template, warn_about_workload, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
@@ -68,6 +68,10 @@ impl Strategy for Deployment {
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors.extend(validate_same_selector(old, new));
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        warn_about_workload(context, old, new)
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

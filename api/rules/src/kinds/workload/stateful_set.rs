@@ -7,7 +7,7 @@ use crate::Action;
 use crate::kinds::workload::{
     container_images, container_names, default_template, number_or_percent, validate_at_most,
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_selector,
-    validate_template, within_hundred_percent,
+    validate_template, warn_about_spec, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::distinct::Distinct;
@@ -91,6 +91,18 @@ impl Strategy for StatefulSet {
             errors.push(FieldError::forbidden(Path::new("spec"), REFUSED));
         }
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let mut warnings = warn_about_spec(context, old, new);
+        if new.at("spec").int("revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+            warnings.push(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
+                 recommended"
+                    .to_owned(),
+            );
+        }
+        warnings
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
