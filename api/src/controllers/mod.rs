@@ -78,8 +78,9 @@ impl Default for Options {
 /// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
 
-/// Period of the check whether this node leads, which costs one load: a new leader's loops start within it.
-const LEADERSHIP_PACE: Duration = Duration::from_millis(500);
+/// Period of the check whether this node leads, which costs one load: a new leader's loops start within it, and a new
+/// cluster is ready only once they have made its roles.
+const LEADERSHIP_PACE: Duration = Duration::from_millis(50);
 
 /// The wait after a loop's first failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(500);

@@ -1,7 +1,9 @@
 //! Watch events: JSON lines, or Protobuf frames with a length prefix.
 //!
-//! Owns the form of a stream. An event of plain JSON is written by three copies into the connection's buffer.
+//! Owns the form of a stream. An event of plain JSON is written by three copies into the connection's buffer, but for
+//! large objects: a thousand watchers that do not read would each hold a copy.
 
+use bytes::Bytes;
 use orch_raft::Revision;
 use orch_raft::object::SharedObject;
 use orch_schema::encode_json;
@@ -17,6 +19,19 @@ use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::negotiate::Encoding;
 use crate::status::Status;
+
+/// Bytes of a stored object from which on events share it with the store: less is copied faster than it is sent in parts.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// An event whose object is shared with the store: its parts in order.
+pub struct SharedEvent {
+    /// Up to the stored bytes.
+    pub open: Vec<u8>,
+    /// The stored bytes; the revision between them where another replaces theirs.
+    pub object: Vec<Bytes>,
+    /// What follows them.
+    pub end: &'static [u8],
+}
 
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +95,33 @@ impl Renderer {
             }
         }
         Ok(())
+    }
+
+    /// The event, as [`Renderer::event`] writes it, with a large object shared; `None` for a small one, and for forms that
+    /// are not the stored one.
+    pub fn shared_event(
+        &self,
+        kind: EventType,
+        object: &SharedObject,
+        revision: Option<Revision>,
+    ) -> Option<SharedEvent> {
+        let is_json = matches!(self.representation.encoding, Encoding::Json | Encoding::Yaml);
+        if object.json.len() < SHARED_BYTES_MIN || !is_json || !self.is_stored_form() {
+            return None;
+        }
+        let mut open = Vec::new();
+        json_event_open(kind.as_str(), &mut open);
+        open.extend_from_slice(&self.resource.head);
+        let shared = |part: &[u8]| object.json.slice_ref(part);
+        let object = match revision {
+            None => vec![object.json.slice(1..)],
+            Some(revision) => {
+                let (before, after) = object.json_around_revision();
+                let digits = Bytes::copy_from_slice(itoa::Buffer::new().format(revision.0).as_bytes());
+                vec![shared(before.get(1..)?), digits, shared(after)]
+            }
+        };
+        Some(SharedEvent { open, object, end: JSON_EVENT_END })
     }
 
     /// Appends a BOOKMARK: an empty object of the kind whose resourceVersion says that all earlier events were sent.

@@ -6,7 +6,7 @@
 //!     one object:  head + stored bytes                      one frame; a large object's stored bytes are not copied
 //!     a list:      envelope + stored bytes with commas      length by summing, frames filled on demand
 //!                  a table or YAML, of many objects         pieces of the size of a frame
-//!     an event:    {"type":...,"object": head + stored bytes
+//!     an event:    {"type":...,"object": head + stored bytes; those of a large object are not copied
 //!
 //! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; all bytes of a
 //! response beyond its current frame are shared with the store.
@@ -41,7 +41,7 @@ use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
 
-pub use event::EventType;
+pub use event::{EventType, SharedEvent};
 pub use payload::{Frames, Payload};
 pub use status::{meta_document, status, whole_document};
 

@@ -4,10 +4,11 @@
 //! watch. A change of its resource wakes it, and it reads the history when its socket has room: from memory, older
 //! changes from the disk. A watch that reads too slowly falls out of both and ends with a 410. It never holds memory.
 //!
-//! Invariant: the cursor passes a revision only when all its events are in a frame.
+//! Invariant: the cursor passes a revision only when all its events are rendered.
 
 mod event;
 mod initial;
+mod output;
 mod start;
 
 use std::sync::Arc;
@@ -21,14 +22,11 @@ use orch_raft::{Change, Collection, Revision, Store};
 
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
-use crate::render::Renderer;
 use crate::status::Status;
 use event::{Event, Scope};
+use output::Output;
 
 pub use initial::InitialEvents;
-
-/// Bytes of events after which a frame goes to the socket: four TLS records. A slow reader holds this much.
-const FRAME_BYTES: usize = 64 << 10;
 
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const MATCHED_PER_LOOK_MAX: usize = 4096;
@@ -44,7 +42,7 @@ static UNWRITTEN: WarningLimit = WarningLimit::new();
 /// A running watch. [`Watch::next`] returns its frames.
 pub struct Watch<S> {
     pipeline: Arc<Pipeline<S>>,
-    renderer: Renderer,
+    output: Output,
     /// Collection of the followed objects in the store.
     storage: Arc<str>,
     scope: Scope,
@@ -56,7 +54,6 @@ pub struct Watch<S> {
     initial_events: InitialEvents,
     /// The cursor: all changes up to this revision were sent or are outside the selection.
     position: Revision,
-    is_first_event: bool,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     wants_bookmarks: bool,
@@ -96,9 +93,6 @@ enum Wake {
     End,
 }
 
-/// A frame that broke off, and the error.
-type Cut = (Vec<u8>, ApiError);
-
 /// `Store::sleep` with a handle of its own on the store.
 fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
     let store = store.clone();
@@ -107,7 +101,7 @@ fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
 
 /// The result of [`Watch::look`], which never waits.
 pub enum LookResult {
-    /// A frame to send.
+    /// Bytes to send.
     Frame(Bytes),
     /// No event to send.
     Nothing,
@@ -116,7 +110,8 @@ pub enum LookResult {
 }
 
 impl<S: Store> Watch<S> {
-    /// The next frame: whole events in the negotiated representation. `None` when the watch has ended.
+    /// The next bytes: events in the negotiated representation, of which a large one may take several calls. `None` when the
+    /// watch has ended.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.look() {
@@ -134,7 +129,10 @@ impl<S: Store> Watch<S> {
                     Wake::Changed => {}
                     // The bookmark is sent after the changes up to now, so that it carries the newest position.
                     Wake::Bookmark => self.owes_bookmark = true,
-                    Wake::End => return self.finish(),
+                    Wake::End => {
+                        self.finish();
+                        return self.output.take();
+                    }
                 }
             }
         }
@@ -166,7 +164,7 @@ impl<S: Store> Watch<S> {
     /// is made from each object, and the objects have `bytes` or more in all while the initial events last, on average
     /// afterwards.
     pub fn has_much_to_render(&self, bytes: usize) -> bool {
-        if self.renderer.is_as_stored() {
+        if self.output.renderer.is_as_stored() {
             return false;
         }
         match &self.phase {
@@ -179,27 +177,36 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// Looks at a bounded number of objects, and returns the frame of their events.
+    /// Looks at a bounded number of objects, and returns the next part of their events.
     pub fn look(&mut self) -> LookResult {
-        let ended = |last: Option<Bytes>| last.map_or(LookResult::Ended, LookResult::Frame);
-        if self.is_over() {
-            return ended(self.finish());
+        // Even after the watch's time: an event that has begun is sent whole.
+        if let Some(part) = self.output.take() {
+            return LookResult::Frame(part);
         }
         self.is_behind = false;
-        let frame = match self.phase {
-            Phase::Ended => return LookResult::Ended,
-            _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
-            Phase::Initial { .. } => self.initial_frame(),
-            Phase::Following => self.frame_of_changes(),
-        };
-        let mut frame = match frame {
-            Ok(frame) => frame,
-            Err((frame, error)) => self.end_with(frame, &error),
-        };
-        if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
-            frame.extend(self.bookmark_frame().unwrap_or_default());
+        if matches!(self.phase, Phase::Ended) {
+            return LookResult::Ended;
         }
-        if frame.is_empty() { LookResult::Nothing } else { LookResult::Frame(frame.into()) }
+        if self.is_over() {
+            self.finish();
+        } else {
+            let written = match self.phase {
+                _ if self.is_revoked() => Err(ApiError::revoked()),
+                Phase::Initial { .. } => self.write_initial(),
+                Phase::Following | Phase::Ended => self.write_changed(),
+            };
+            if let Err(error) = written {
+                self.end_with(&error);
+            }
+            if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
+                self.write_bookmark();
+            }
+        }
+        match (self.output.take(), &self.phase) {
+            (Some(part), _) => LookResult::Frame(part),
+            (None, Phase::Ended) => LookResult::Ended,
+            (None, _) => LookResult::Nothing,
+        }
     }
 
     /// Whether the watch's time is over or the node stops. Checked before every frame, because changes may never pause.
@@ -209,10 +216,12 @@ impl<S: Store> Watch<S> {
     }
 
     /// Ends the watch with a bookmark at the cursor, unless initial events are still to be sent.
-    fn finish(&mut self) -> Option<Bytes> {
+    fn finish(&mut self) {
         let is_complete = matches!(self.phase, Phase::Following);
         self.phase = Phase::Ended;
-        if is_complete { self.bookmark_frame() } else { None }
+        if is_complete {
+            self.write_bookmark();
+        }
     }
 
     /// Whether the state behind this watch was found wrong, so that its client must not continue from it.
@@ -255,10 +264,10 @@ impl<S: Store> Watch<S> {
         .await
     }
 
-    /// ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for it.
-    fn initial_frame(&mut self) -> Result<Vec<u8>, Cut> {
-        let mut frame = Vec::new();
-        let Phase::Initial { collection, after } = &mut self.phase else { return Ok(frame) };
+    /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
+    /// it.
+    fn write_initial(&mut self) -> Result<(), ApiError> {
+        let Phase::Initial { collection, after } = &mut self.phase else { return Ok(()) };
         let (collection, sent) = (collection.clone(), after.take());
         let now = self.pipeline.ambient.now();
         let mut passed = None;
@@ -266,87 +275,66 @@ impl<S: Store> Watch<S> {
             if at >= MATCHED_PER_LOOK_MAX {
                 self.is_behind = true;
                 self.phase = Phase::Initial { collection: collection.clone(), after: passed };
-                return Ok(frame);
+                return Ok(());
             }
             passed = Some(path.clone());
             if !self.scope.selector.matches(path, object) {
                 continue;
             }
-            let first = std::mem::take(&mut self.is_first_event);
-            let event = Event::added(object);
-            if let Err(error) =
-                self.renderer.event(event.kind, object, event.revision, first, now, &mut frame)
-            {
-                return Err((frame, error));
-            }
-            if frame.len() >= FRAME_BYTES {
-                let after = Some(path.clone());
-                self.phase = Phase::Initial { collection: collection.clone(), after };
-                return Ok(frame);
+            self.output.event(&Event::added(object), now)?;
+            if self.output.is_full() {
+                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
+                return Ok(());
             }
         }
         self.phase = Phase::Following;
         self.initial_events.end();
-        if std::mem::take(&mut self.owes_initial_end)
-            && let Err(error) = self.renderer.bookmark(
-                self.position,
-                true,
-                std::mem::take(&mut self.is_first_event),
-                &mut frame,
-            )
-        {
-            return Err((frame, error));
+        if std::mem::take(&mut self.owes_initial_end) {
+            self.output.bookmark(self.position, true)?;
         }
-        Ok(frame)
+        Ok(())
     }
 
-    /// Events of the changes after the cursor, up to one frame: from memory, or one block of older changes from the
-    /// disk.
-    fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
+    /// Writes events of the changes after the cursor, up to one frame: from memory, or one block of older changes from
+    /// the disk.
+    fn write_changed(&mut self) -> Result<(), ApiError> {
         let state = self.pipeline.store.state();
         // Checked after the state was taken, so that a state found wrong meanwhile is not sent.
         if self.is_revoked() {
-            return Err((Vec::new(), ApiError::revoked()));
+            return Err(ApiError::revoked());
         }
         let collection = state.collection(&self.storage);
-        let mut frame = Vec::new();
         if collection.changed() > self.position {
             let written = match collection.changes_after(self.position) {
-                Ok(changes) => self.write_changes(changes, &mut frame)?,
+                Ok(changes) => self.write_changes(changes)?,
                 Err(_) => {
                     self.is_behind = true;
                     let past = self.pipeline.store.past_changes(&self.storage, self.position);
-                    let past =
-                        past.map_err(|gone| (Vec::new(), ApiError::too_old(gone.requested, gone.oldest)))?;
+                    let past = past.map_err(|gone| ApiError::too_old(gone.requested, gone.oldest))?;
                     let position = self.position;
-                    let later = past.iter().filter(move |change| change.revision > position);
-                    self.write_changes(later, &mut frame)?;
+                    self.write_changes(past.iter().filter(move |change| change.revision > position))?;
                     if self.position == position {
                         // Without a later change in the block, the next look would read it again, for ever.
-                        return Err((frame, ApiError::too_old(position, state.applied())));
+                        return Err(ApiError::too_old(position, state.applied()));
                     }
-                    return Ok(frame);
+                    return Ok(());
                 }
             };
             if written != Written::All {
                 self.is_behind |= written == Written::Enough;
-                return Ok(frame);
+                return Ok(());
             }
         }
         self.position = self.position.max(state.applied());
-        Ok(frame)
+        Ok(())
     }
 
-    /// Appends the events of `changes`, which follow the cursor without a gap, and moves the cursor.
-    fn write_changes<'a>(
-        &mut self,
-        changes: impl Iterator<Item = &'a Change>,
-        frame: &mut Vec<u8>,
-    ) -> Result<Written, Cut> {
+    /// Writes the events of `changes`, which follow the cursor without a gap, and moves the cursor.
+    fn write_changes<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) -> Result<Written, ApiError> {
         let now = self.pipeline.ambient.now();
         for (at, change) in changes.enumerate() {
             if change.revision > self.position {
-                if frame.len() >= FRAME_BYTES {
+                if self.output.is_full() {
                     return Ok(Written::FrameFull);
                 }
                 if at >= MATCHED_PER_LOOK_MAX {
@@ -354,42 +342,36 @@ impl<S: Store> Watch<S> {
                 }
             }
             self.position = change.revision;
-            let Some(event) = self.scope.event(change) else { continue };
-            let first = std::mem::take(&mut self.is_first_event);
-            let written = self.renderer.event(event.kind, event.object, event.revision, first, now, frame);
-            // The events before it are the client's: the cursor has passed them.
-            written.map_err(|error| (std::mem::take(frame), error))?;
+            // After an error the events before it are the client's: the cursor has passed them.
+            if let Some(event) = self.scope.event(change) {
+                self.output.event(&event, now)?;
+            }
         }
         Ok(Written::All)
     }
 
-    /// A bookmark at the cursor; `None` if the client did not ask for bookmarks.
-    fn bookmark_frame(&mut self) -> Option<Bytes> {
-        if !self.wants_bookmarks {
-            return None;
-        }
-        let mut frame = Vec::new();
-        let first = std::mem::take(&mut self.is_first_event);
-        match self.renderer.bookmark(self.position, false, first, &mut frame) {
-            Ok(()) => Some(frame.into()),
-            Err(error) => Some(self.end_with(Vec::new(), &error).into()),
+    /// Writes a bookmark at the cursor, if the client asked for bookmarks.
+    fn write_bookmark(&mut self) {
+        if self.wants_bookmarks
+            && let Err(error) = self.output.bookmark(self.position, false)
+        {
+            self.end_with(&error);
         }
     }
 
-    /// Ends the watch with an ERROR event behind the contents of `frame`.
-    fn end_with(&mut self, mut frame: Vec<u8>, error: &ApiError) -> Vec<u8> {
+    /// Ends the watch with an ERROR event behind what is written.
+    fn end_with(&mut self, error: &ApiError) {
         self.phase = Phase::Ended;
         if matches!(error, ApiError::Internal(_))
             && let Some(left_out) = FAILURES.pass()
         {
             tracing::error!(resource = %self.storage, %error, left_out, "a watch fails");
         }
-        let status = Status::of(error, self.renderer.brand());
-        if let Err(error) = self.renderer.error_event(&status, &mut frame)
+        let status = Status::of(error, self.output.renderer.brand());
+        if let Err(error) = self.output.error(&status)
             && let Some(left_out) = UNWRITTEN.pass()
         {
             tracing::error!(%error, left_out, "an ERROR event cannot be written");
         }
-        frame
     }
 }

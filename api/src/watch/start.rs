@@ -8,6 +8,7 @@ use orch_raft::Store;
 use orch_rules::validate::{ListOptions, validate_list_options};
 
 use super::event::Scope;
+use super::output::Output;
 use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
 use crate::pipeline::{Pipeline, Request, revision_parameter};
@@ -68,7 +69,7 @@ impl<S: Store> Watch<S> {
             }
         };
         Ok(Watch {
-            renderer,
+            output: Output::new(renderer),
             storage: request.resource.storage.clone(),
             scope: scope(request, selector),
             subscription,
@@ -76,7 +77,6 @@ impl<S: Store> Watch<S> {
             initial_events: InitialEvents::new(matches!(phase, Phase::Initial { .. })),
             phase,
             position,
-            is_first_event: true,
             is_behind: false,
             wants_bookmarks,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),

@@ -1,4 +1,4 @@
-//! The flood works: one user sends what it can, and the gets of another user are timed meanwhile.
+//! The flood works: some users send what they can, and the gets of another user are timed meanwhile.
 //!
 //! The flood begins before the timed user and ends with it. Refusals of the flood are no errors of the work: they are what
 //! flow control is for. They are printed, so that a run without a flood is not taken for a good one.
@@ -24,33 +24,43 @@ pub(super) struct As<'a> {
     pub(super) kind: Kind,
 }
 
-/// Runs both users on the config maps of `namespace`; returns the measurements of `timed`.
+/// Runs all users on the config maps of `namespace`; returns the measurements of `timed`.
 pub(super) fn flood(
     load: &Load,
     namespace: &str,
     payload: &Arc<str>,
-    flooding: &As<'_>,
+    flooding: &[As<'_>],
     timed: &As<'_>,
 ) -> Result<Outcome> {
     let run = |user: &As<'_>, duration: Duration, threads: u32| {
-        let access = |target: &Target| {
-            let access = target.access.with_identity(Identity::Token(user.token.to_owned()));
-            Target { access, ..target.clone() }
-        };
-        let targets = load.targets.iter().map(access).collect();
-        let load = Load { targets, threads, clients: user.clients, duration, ..load.clone() };
+        let load = Load { threads, clients: user.clients, duration, ..as_user(load, user.token) };
         drive(&load, |client| Script::new(user.kind.clone(), namespace, payload, client))
     };
     thread::scope(|scope| {
-        let flood = scope.spawn(|| run(flooding, load.duration + 2 * RISE, load.threads));
+        let run = &run;
+        let floods: Vec<_> = flooding
+            .iter()
+            .map(|user| scope.spawn(move || run(user, load.duration + 2 * RISE, load.threads)))
+            .collect();
         thread::sleep(RISE);
         let outcome = run(timed, load.duration, 1);
-        let flood = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
-        let (done, seconds) = (flood.tally.operations, flood.elapsed.as_secs_f64());
-        eprintln!(
-            "the flood: {done} operations in {seconds:.1} s; refused or failed: {:?}",
-            flood.tally.errors
-        );
+        for flood in floods {
+            let flood = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
+            let (done, seconds) = (flood.tally.operations, flood.elapsed.as_secs_f64());
+            let (bytes, errors) = (flood.tally.bytes as f64 / 1e6, &flood.tally.errors);
+            eprintln!(
+                "the flood: {done} operations, {bytes:.0} MB in {seconds:.1} s; refused or failed: {errors:?}"
+            );
+        }
         outcome
     })
+}
+
+/// `load` as the user of `token`.
+pub(super) fn as_user(load: &Load, token: &str) -> Load {
+    let access = |target: &Target| {
+        let access = target.access.with_identity(Identity::Token(token.to_owned()));
+        Target { access, ..target.clone() }
+    };
+    Load { targets: load.targets.iter().map(access).collect(), ..load.clone() }
 }

@@ -2,8 +2,8 @@
 //!
 //! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
-//! work, `flood` times one user while another floods, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and `report`
-//! prints.
+//! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `process` reads the
+//! servers' CPU time and memory, `reference` holds the figures to compare with and `report` prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
 //! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation by
@@ -21,6 +21,7 @@ pub(crate) mod process;
 mod reference;
 mod report;
 mod run;
+mod stalled;
 mod tally;
 mod target;
 mod wire;

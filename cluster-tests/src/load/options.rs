@@ -51,7 +51,7 @@ pub struct Options {
     /// Objects in the lists.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub objects: u32,
-    /// Watchers of the watch work.
+    /// Watchers of the watch work, and of flood-stalled.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub watchers: u32,
     /// Clients of the user who floods, in the flood works.
@@ -121,6 +121,8 @@ pub enum WorkName {
     FloodPatch,
     /// One user floods lists of all objects; another user's gets are timed.
     FloodList,
+    /// As flood-list, with `--watchers` of the flooding user that never read while the objects change.
+    FloodStalled,
 }
 
 impl Options {
@@ -140,7 +142,7 @@ impl WorkName {
 
     /// Whether one user floods while another is timed.
     pub(super) fn is_flood(self) -> bool {
-        matches!(self, Self::FloodGet | Self::FloodPatch | Self::FloodList)
+        matches!(self, Self::FloodGet | Self::FloodPatch | Self::FloodList | Self::FloodStalled)
     }
 
     /// Name on the command line and in reports.
@@ -158,6 +160,7 @@ impl WorkName {
             Self::FloodGet => "flood-get",
             Self::FloodPatch => "flood-patch",
             Self::FloodList => "flood-list",
+            Self::FloodStalled => "flood-stalled",
         }
     }
 
@@ -166,8 +169,9 @@ impl WorkName {
         match self {
             Self::Create => 64,
             Self::Get | Self::GetAny | Self::MergePatch | Self::Mixed | Self::All => 32,
-            Self::List | Self::ListChunked | Self::FloodGet | Self::FloodPatch | Self::FloodList => 4,
             Self::Watch => 16,
+            Self::List | Self::ListChunked => 4,
+            Self::FloodGet | Self::FloodPatch | Self::FloodList | Self::FloodStalled => 4,
         }
     }
 }

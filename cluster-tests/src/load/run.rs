@@ -13,7 +13,7 @@ use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::target::Target;
 use super::work::{Kind, Script, payload};
-use super::{bindings, fanout, fixture, flood, process};
+use super::{bindings, fanout, fixture, flood, process, stalled};
 use crate::client::{Access, Endpoint, Identity, Trust};
 use crate::cluster::{self, Cluster};
 
@@ -111,8 +111,8 @@ impl<'a> Bench<'a> {
             WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),
             WorkName::Mixed => (self.namespace("mixed", OBJECTS)?, Kind::Mixed { objects: OBJECTS, created }),
             WorkName::Watch => return self.watch(),
-            WorkName::FloodGet | WorkName::FloodPatch | WorkName::FloodList => return self.flood(name),
-            WorkName::All => bail!("`all` is not one work"),
+            name if name.is_flood() => return self.flood(name),
+            _ => bail!("`{}` is not one work", name.word()),
         };
         let load = Load { clients: self.clients(name), ..self.load.clone() };
         drive(&load, |client| Script::new(kind.clone(), &namespace, &self.payload, client))
@@ -132,14 +132,28 @@ impl<'a> Bench<'a> {
         fixture::open_to_all(&self.load.targets[0], &namespace)?;
         let kind = match name {
             WorkName::FloodPatch => Kind::Patch { objects },
-            WorkName::FloodList => Kind::List,
+            WorkName::FloodList | WorkName::FloodStalled => Kind::List,
             _ => Kind::Get { objects, any: false },
         };
         let flooding =
             flood::As { token: &self.options.flood_token, clients: self.options.flood_clients, kind };
         let kind = Kind::Get { objects, any: false };
         let timed = flood::As { token: &self.options.timed_token, clients: self.clients(name), kind };
-        flood::flood(&self.load, &namespace, &self.payload, &flooding, &timed)
+        let run = |flooding: &[flood::As<'_>]| {
+            flood::flood(&self.load, &namespace, &self.payload, flooding, &timed)
+        };
+        if name != WorkName::FloodStalled {
+            return run(&[flooding]);
+        }
+        // One writer: each of its changes is an event for every watcher.
+        let writing =
+            flood::As { token: &self.options.flood_token, clients: 1, kind: Kind::Patch { objects } };
+        let version = fixture::version(&self.setup, &namespace)?;
+        let watching = flood::as_user(&self.load, &self.options.flood_token);
+        let watchers = self.options.watchers;
+        stalled::beside_stalled_watchers(&watching, &namespace, &version, watchers, || {
+            run(&[flooding, writing])
+        })
     }
 
     /// Name of this run's namespace `word`, which is created with `objects` objects at the first call.

@@ -24,6 +24,7 @@ use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
+use super::turns::Turns;
 use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
 use crate::tls::Tls;
@@ -88,7 +89,7 @@ pub(super) async fn serve_tls<S: Answers>(
     service: S,
     terms: Terms,
 ) -> Result<(), ConnectionError> {
-    let stream = Stall::new(prepared(stream)?, limits::STALL_MAX);
+    let stream = Turns::new(Stall::new(prepared(stream)?, limits::STALL_MAX));
     let settings = Arc::clone(&tls.borrow_and_update());
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
     let handshake =
@@ -164,7 +165,7 @@ async fn serve_local<S: Answers>(
 ) -> Result<(), ConnectionError> {
     // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
-    let stream = Stall::new(stream, limits::STALL_MAX);
+    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX));
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
     serve_http(stream, sends_itself, manner, (peer, Some(door)), service, terms, std::future::pending()).await

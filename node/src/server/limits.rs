@@ -61,9 +61,9 @@ pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// memory piece by piece, so more than a few frames in flight brings nothing.
 pub(super) const STREAM_SEND_BUFFER: usize = 256 << 10;
 
-/// Bytes of plaintext that the TLS session buffers before they are written to the socket: the size of a system call;
-/// larger was not faster.
-pub(super) const TLS_BUFFER: usize = 256 << 10;
+/// Bytes of plaintext that the TLS session buffers before they are written to the socket: four records, a turn of the
+/// connection ([`super::turns`]). A connection whose client does not read holds as much.
+pub(super) const TLS_BUFFER: usize = 64 << 10;
 
 /// Interval of HTTP/2 keepalive pings.
 pub(super) const PING_EVERY: Duration = Duration::from_secs(30);

@@ -8,7 +8,8 @@
 //! the most connections ([`places`]).
 //!
 //! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a socket
-//! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]).
+//! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]). No
+//! connection keeps a thread for longer than it takes to write a few hundred kilobytes ([`turns`]).
 
 mod connection;
 mod gather;
@@ -21,6 +22,7 @@ mod serve;
 mod socket;
 mod stall;
 mod streams;
+mod turns;
 mod validity;
 mod visitor;
 

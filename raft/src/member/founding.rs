@@ -129,7 +129,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let answer = answer.ok_or_else(|| format!("{} does not answer", peer.name))?;
             decided.push(founder(peer, self.agreeing_disk(peer, answer)?));
         }
-        if founders.len() == 1 {
+        if founders.len() == 1 && self.options.listens_alone {
             // There is no other founder to ask: listen for a cluster that this disk may have forgotten.
             R::sleep(LISTEN_ALONE).await;
         }

@@ -45,8 +45,8 @@ pub struct Options {
     /// The highest feature level that this member supports: below [`FEATURE_LEVEL_MAX`] only in tests of clusters of
     /// several versions.
     pub feature_level_max: u32,
-    /// Makes a member that knows no other member listen for a second before it elects itself: its disk may be an older
-    /// copy, from before others joined. `false` where no other member can have joined.
+    /// Makes a member that knows no other member listen for a second before it founds a cluster or elects itself: its disk
+    /// may be an older copy, from before others joined, or have lost all. `false` where no other member can have joined.
     pub listens_alone: bool,
 }
 

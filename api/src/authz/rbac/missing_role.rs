@@ -51,8 +51,7 @@ fn roles_that_allow(policy: &Policy, attributes: Attributes<'_>) -> Vec<String> 
             if of != scope || found.len() == ROLES_MAX {
                 continue;
             }
-            // few: the rules of one role.
-            if role.prepared.iter().any(|rule| rule.allows(&asked)) {
+            if role.allows(&asked) {
                 let kind = if of.is_empty() { "ClusterRole" } else { "Role" };
                 found.push(format!("{kind} {name:?}"));
             }

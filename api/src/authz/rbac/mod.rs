@@ -19,7 +19,7 @@ pub use self::escalation::{Uncovered, covers};
 pub use self::policy::{
     CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
 };
-pub use self::rules::{ALL, Asked, PolicyRule, Rule};
+pub use self::rules::{ALL, Asked, PolicyRule, Rule, Sieve};
 use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
 use crate::authn::User;
@@ -94,7 +94,7 @@ fn find(
     let mut found = None;
     policy.visit(user, namespace, |grant, role| {
         match role {
-            Some(role) if role.prepared.iter().any(|rule| rule.allows(&asked)) => found = Some(grant.clone()),
+            Some(role) if role.allows(&asked) => found = Some(grant.clone()),
             Some(_) => {}
             None if missing.len() < MISSING_MAX && !missing.contains(grant.role()) => {
                 missing.push(grant.role().clone());

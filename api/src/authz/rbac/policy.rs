@@ -14,7 +14,7 @@ use orch_raft::{Change, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
-use super::rules::{PolicyRule, Rule};
+use super::rules::{Asked, PolicyRule, Rule, Sieve};
 use crate::authn::User;
 use crate::authn::service_account_name::ServiceAccountName;
 use crate::follow::Derived;
@@ -34,14 +34,22 @@ pub struct Role {
     /// As stored.
     pub stored: Vec<PolicyRule>,
     /// Prepared for matching, in the same order.
-    pub prepared: Vec<Rule>,
+    prepared: Vec<Rule>,
+    sieve: Sieve,
 }
 
 impl Role {
     /// A role with these rules.
     pub fn new(stored: Vec<PolicyRule>) -> Role {
-        let prepared = stored.iter().map(Rule::new).collect();
-        Role { stored, prepared }
+        let prepared: Vec<Rule> = stored.iter().map(Rule::new).collect();
+        let sieve = Sieve::new(&prepared);
+        Role { stored, prepared, sieve }
+    }
+
+    /// Whether a rule allows what `asked` holds.
+    pub fn allows(&self, asked: &Asked<'_>) -> bool {
+        // few: the rules of one role.
+        self.sieve.passes(asked) && self.prepared.iter().any(|rule| rule.allows(asked))
     }
 }
 

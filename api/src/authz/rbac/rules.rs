@@ -3,7 +3,7 @@
 //! Owns the reference's matching of verbs, groups, resources, names and URLs. It knows no role and no user.
 //!
 //! Texts are compared by hash first: most rules do not match, and a decision looks at those of every role that its user
-//! has.
+//! has. Most roles do not even name what is asked for, which a [`Sieve`] tells without a look at their rules.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -77,6 +77,11 @@ impl<T: AsRef<str>> Hashed<T> {
     fn is<U: AsRef<str>>(&self, other: &Hashed<U>) -> bool {
         self.hash == other.hash && self.text.as_ref() == other.text.as_ref()
     }
+
+    /// One bit of 64, by the hash.
+    fn bit(&self) -> u64 {
+        1 << (self.hash % 64)
+    }
 }
 
 /// Texts of a rule, and whether `*` is among them.
@@ -143,6 +148,36 @@ impl Rule {
 
     fn covers_part(&self, subresource: Option<&Hashed<&str>>) -> bool {
         subresource.is_some_and(|asked| self.subresources.iter().any(|own| own.is(asked)))
+    }
+}
+
+/// What the rules of a role name at all. It lets through every request that a rule allows, and some others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sieve {
+    /// The bit of each named resource; all of them where a rule is about every resource or about a part of every one.
+    resources: u64,
+    has_urls: bool,
+}
+
+impl Sieve {
+    /// The sieve of `rules`.
+    pub fn new(rules: &[Rule]) -> Sieve {
+        let of = |rule: &Rule| match &rule.resources {
+            resources if resources.all || !rule.subresources.is_empty() => u64::MAX,
+            resources => resources.texts.iter().fold(0, |bits, text| bits | text.bit()),
+        };
+        Sieve {
+            resources: rules.iter().fold(0, |bits, rule| bits | of(rule)),
+            has_urls: rules.iter().any(|rule| !rule.urls.is_empty()),
+        }
+    }
+
+    /// `false`: no rule allows what `asked` holds.
+    pub fn passes(self, asked: &Asked<'_>) -> bool {
+        match asked {
+            Asked::Path { .. } => self.has_urls,
+            Asked::Resource { resource, .. } => self.resources & resource.bit() != 0,
+        }
     }
 }
 

@@ -141,6 +141,26 @@ fn events_are_lines_of_json() {
 }
 
 #[test]
+fn events_of_large_objects_share_the_stored_bytes() {
+    let renderer = renderer("configmaps", JSON);
+    let mut large = config_map("a");
+    large["data"]["payload"] = json!("x".repeat(20_000));
+    let object = stored(&renderer, &large);
+    for revision in [None, Some(Revision(1234))] {
+        let whole = stream(&renderer, |renderer, out| {
+            renderer.event(EventType::Deleted, &object, revision, false, NOW, out)
+        });
+        let shared = renderer.shared_event(EventType::Deleted, &object, revision).unwrap();
+        let of_store = object.json.as_ptr_range();
+        assert!(shared.object.iter().any(|part| part.len() > 20_000 && of_store.contains(&part.as_ptr())));
+        let parts = [&shared.open[..], &shared.object.concat(), shared.end].concat();
+        assert_eq!(String::from_utf8(parts).unwrap(), whole);
+    }
+    let small = stored(&renderer, &config_map("a"));
+    assert!(renderer.shared_event(EventType::Added, &small, None).is_none());
+}
+
+#[test]
 fn events_show_the_view_that_was_asked_for() {
     let renderer = renderer("configmaps", METADATA);
     let object = stored(&renderer, &config_map("a"));
