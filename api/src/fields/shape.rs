@@ -115,9 +115,9 @@ impl<'s> Slot<'s> {
         }
     }
 
-    /// Whether any value is allowed.
+    /// Whether any value is allowed, and shaped by itself.
     pub(super) fn is_untyped(self) -> bool {
-        matches!(self.ty, ValueType::Untyped)
+        matches!(self.ty, ValueType::Untyped) && self.atomic != Some(true)
     }
 
     /// The declared type.

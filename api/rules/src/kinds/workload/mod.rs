@@ -78,6 +78,28 @@ fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     errors
 }
 
+/// Rules for the template of a spec whose selector was checked before. `kind` is the word in messages. The reference does
+/// not look at the template behind a selector that it cannot read.
+fn validate_selected_template(
+    context: &Context<'_>,
+    spec: &Value,
+    template: &Value,
+    kind: &str,
+    path: &Path,
+) -> FieldErrors {
+    let (chosen, selector_path) = (spec.at("selector"), path.child("selector"));
+    if !validate_label_selector(chosen, &selector_path).is_empty() {
+        let detail = if kind == "StatefulSet" { "" } else { "invalid label selector" };
+        return FieldError::invalid(selector_path, &shown(chosen), detail).into();
+    }
+    let mut errors: FieldErrors = validate_match(spec, path).into_iter().collect();
+    errors.extend(validate_template(context, template, &path.child("template")));
+    if kind != "StatefulSet" {
+        errors.extend(validate_keeps_running(spec, kind, path));
+    }
+    errors
+}
+
 /// Checks that the selector selects the labels of the template.
 fn validate_match(spec: &Value, path: &Path) -> Option<FieldError> {
     let labels = spec.at("template").at("metadata").at("labels");

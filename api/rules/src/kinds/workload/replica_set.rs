@@ -6,8 +6,7 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
-    validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
-    warn_about_workload,
+    validate_same_selector, validate_selected_template, validate_selector, warn_about_workload,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
@@ -78,9 +77,7 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     let mut errors = validate_counts(spec, &["replicas", "minReadySeconds"], path);
     // The reference says `deployment` in this message, too.
     errors.extend(validate_selector(spec, "deployment", path));
-    errors.extend(validate_match(spec, path));
-    errors.extend(validate_template(context, spec.at("template"), &path.child("template")));
-    errors.extend(validate_keeps_running(spec, "ReplicaSet", path));
+    errors.extend(validate_selected_template(context, spec, spec.at("template"), "ReplicaSet", path));
     errors
 }
 
