@@ -210,7 +210,8 @@ impl Subject {
     /// An object, named by its kind, as validation errors name it.
     pub fn kind(resource: &Resource, name: &str) -> Self {
         // Objects of a converted version are validated in their stored form, whose group the errors name.
-        let group = if resource.conversion.is_some() { String::new() } else { resource.group.clone() };
+        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let group = stored.unwrap_or_else(|| resource.group.clone());
         Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
 

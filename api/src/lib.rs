@@ -15,7 +15,6 @@ pub mod egress;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
-pub mod expression;
 pub mod fields;
 pub mod flow;
 pub mod follow;
@@ -38,3 +37,5 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod watch;
+
+pub use orch_rules::expression;

@@ -10,12 +10,13 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use orch_proto::Brand;
 use orch_rules::Action;
+use orch_rules::kinds::version::other_form;
 use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use crate::authz::review::Review;
-use crate::fields::OtherVersion;
+use crate::fields::{Convert, OtherVersion};
 use crate::request::Verb;
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
@@ -61,11 +62,13 @@ impl Deref for Resource {
 #[derive(Clone, Copy)]
 pub struct Conversion {
     /// Converts from the stored form.
-    pub from_stored: fn(&Value) -> Value,
+    pub from_stored: Convert,
     /// Converts to the stored form.
-    pub to_stored: fn(&Value) -> Value,
+    pub to_stored: Convert,
     /// Maps the name of a selectable field to its stored name.
     pub stored_field: fn(&str) -> Option<&'static str>,
+    /// Group of the stored version, which validation errors name.
+    pub stored_group: &'static str,
     /// The type of the stored form.
     pub stored_type: TypeId,
 }
@@ -168,7 +171,7 @@ impl Resource {
     /// Converts `stored` to this version.
     pub fn to_version(&self, stored: Value) -> Value {
         match self.conversion {
-            Some(conversion) => (conversion.from_stored)(&stored),
+            Some(conversion) => conversion.from_stored.apply(&stored),
             None => stored,
         }
     }
@@ -176,9 +179,14 @@ impl Resource {
     /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
     pub fn to_stored(&self, value: Value) -> Value {
         match self.conversion {
-            Some(conversion) => (conversion.to_stored)(&value),
+            Some(conversion) => conversion.to_stored.apply(&value),
             None => value,
         }
+    }
+
+    /// `value`, which is in this version, as it comes back from its stored form; `None` where that is the same form.
+    pub fn round_trip(&self, value: &Value) -> Option<Value> {
+        self.conversion.map(|conversion| conversion.from_stored.apply(&conversion.to_stored.apply(value)))
     }
 
     /// The type of the stored bytes.
@@ -222,14 +230,15 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
     let own =
         if stem.is_empty() { definition.plural.clone() } else { format!("{}.{stem}", definition.plural) };
-    let twin = own == "events.events";
-    let storage = if twin { "events".to_owned() } else { own };
+    let form = other_form(&own, &definition.version);
+    let storage = form.map_or(own, |form| form.storage.to_owned());
     let strategy = strategy_for(&storage)?;
-    let conversion = twin.then(|| Conversion {
-        from_stored: orch_rules::kinds::event::to_events_v1,
-        to_stored: orch_rules::kinds::event::from_events_v1,
-        stored_field: orch_rules::kinds::event::stored_field_label,
-        stored_type: schema.find_type("core.v1.Event").expect("the core kinds are in the schema"),
+    let conversion = form.map(|form| Conversion {
+        from_stored: Convert::new(brand, form.from_stored),
+        to_stored: Convert::new(brand, form.to_stored),
+        stored_field: form.stored_field,
+        stored_group: form.stored_group,
+        stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
     });
     // Sub-resources without an action are not served.
     let mut definition = definition.clone();

@@ -6,6 +6,7 @@
 pub mod action;
 pub mod certificates;
 pub mod disruption;
+pub mod expression;
 pub mod kinds;
 pub mod pod_security;
 pub mod quota;

@@ -148,6 +148,7 @@ impl Compiler {
         let mut field = Field::new(name, descriptor.number(), value);
         field.presence = descriptor.field_descriptor_proto().proto3_optional();
         field.emit_empty = options.emit_empty() || self.is_plain_message(descriptor, options, field.presence);
+        field.retains_empty = options.retain_empty();
         field.required = options.required();
         field.default = match &options.default {
             Some(text) => Some(

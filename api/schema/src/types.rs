@@ -78,6 +78,8 @@ pub struct Field {
     /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
     /// an empty list and an empty map are the same as an absent field.
     pub presence: bool,
+    /// An explicit empty list in JSON is kept by the decoder, although it is not written.
+    pub retains_empty: bool,
     /// Overrides `atomic` of the field's type: whether server-side apply owns the object as a whole.
     pub atomic: Option<bool>,
     /// The `.proto` file names the list's topology, which published schemas then show. Lists without one are atomic.
@@ -293,6 +295,7 @@ impl Field {
             emit_empty: false,
             patch: PatchStrategy::default(),
             presence: false,
+            retains_empty: false,
             atomic: None,
             topology_declared: false,
             inlined_in: Box::default(),

@@ -28,6 +28,7 @@ const SYSTEM: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "manag
 const CONTEXT: Context<'static> = Context {
     brand: &orch_proto::brand::ORCH,
     group: "",
+    version: "v1",
     namespace: "ns",
     action: Action::Object,
     user: Requester { name: "me", uid: "", groups: &[], extra: &BTreeMap::new() },

@@ -1,5 +1,6 @@
 //! `StorageObjectInUseProtection`: gives a new PersistentVolumeClaim a finalizer, so that it outlives the pods that use
-//! it, and a new PersistentVolume one, so that it outlives its claim.
+//! it, a new PersistentVolume one, so that it outlives its claim, and a new VolumeAttributesClass one, so that it
+//! outlives the claims and volumes that name it.
 
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
@@ -45,6 +46,7 @@ fn finalizer_of(storage: &str) -> Option<(&'static str, &'static str)> {
     match storage {
         "persistentvolumeclaims" => Some(("persistentvolumeclaims", "pvc-protection")),
         "persistentvolumes" => Some(("persistentvolumes", "pv-protection")),
+        "volumeattributesclasses.storage" => Some(("volumeattributesclasses.storage", "vac-protection")),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
+use orch_rules::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
 
 /// Name of the variable.
 const REQUEST: &str = "request";

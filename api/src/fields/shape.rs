@@ -52,6 +52,9 @@ pub enum ItemError {
     NullInSet,
 }
 
+/// The message of fields that hold documents of other programs.
+const DOCUMENT: &str = "runtime.RawExtension";
+
 /// The type of content without a declared type.
 static UNTYPED: ValueType = ValueType::Untyped;
 
@@ -90,11 +93,15 @@ impl<'s> Slot<'s> {
         Slot { ty, atomic: None }
     }
 
-    /// A declared field. A field that takes several JSON types counts as untyped.
+    /// A declared field. A field that takes several JSON types counts as untyped. One that holds the document of another
+    /// program is owned as a whole (vectors/kinds, k-controllerrevision).
     pub(super) fn of_field(field: &'s Field) -> Self {
         match field.wire {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
-            Wire::Plain | Wire::Wrapped => Slot { ty: &field.value, atomic: field.atomic },
+            Wire::Plain | Wire::Wrapped => {
+                let is_document = field.untyped_name.as_deref() == Some(DOCUMENT);
+                Slot { ty: &field.value, atomic: field.atomic.or(is_document.then_some(true)) }
+            }
         }
     }
 
@@ -108,9 +115,9 @@ impl<'s> Slot<'s> {
         }
     }
 
-    /// Whether any value is allowed.
+    /// Whether any value is allowed, and shaped by itself.
     pub(super) fn is_untyped(self) -> bool {
-        matches!(self.ty, ValueType::Untyped)
+        matches!(self.ty, ValueType::Untyped) && self.atomic != Some(true)
     }
 
     /// The declared type.
@@ -135,6 +142,7 @@ impl<'s> Slot<'s> {
             ValueType::List { item, topology: ListTopology::Map(keys) } => Shape::Keyed { item, keys },
             ValueType::Map { value, atomic: false } => Shape::Map(value),
             ValueType::Untyped => match value {
+                Some(Value::Object(_)) | None if self.atomic == Some(true) => Shape::Atomic,
                 Some(Value::Object(_)) | None => Shape::Map(&UNTYPED),
                 Some(Value::Array(_)) => Shape::Atomic,
                 Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use orch_proto::Brand;
 use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::Value;
 
@@ -17,8 +18,24 @@ use super::set::FieldSet;
 use super::shape::{ItemError, Shape};
 use super::update::Writer;
 
-/// Converts an object from one version to another.
-pub type Convert = fn(&Value) -> Value;
+/// Converts an object from one version to another, under one brand.
+#[derive(Clone, Copy, Debug)]
+pub struct Convert {
+    brand: &'static Brand,
+    convert: orch_rules::kinds::version::Convert,
+}
+
+impl Convert {
+    /// The conversion `convert` under `brand`.
+    pub fn new(brand: &'static Brand, convert: orch_rules::kinds::version::Convert) -> Self {
+        Convert { brand, convert }
+    }
+
+    /// The converted object.
+    pub fn apply(&self, value: &Value) -> Value {
+        (self.convert)(self.brand, value)
+    }
+}
 
 /// A served version of the kind other than the request's.
 #[derive(Clone, Debug)]
@@ -36,8 +53,8 @@ pub struct OtherVersion {
 /// `value` after all of `steps`.
 fn converted(steps: &[Convert], value: &Value) -> Value {
     let mut steps = steps.iter();
-    let first = steps.next().map_or_else(|| value.clone(), |step| step(value));
-    steps.fold(first, |value, step| step(&value))
+    let first = steps.next().map_or_else(|| value.clone(), |step| step.apply(value));
+    steps.fold(first, |value, step| step.apply(&value))
 }
 
 /// A change of an object, compared in each version on demand.

@@ -10,7 +10,7 @@ use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 use orch_rules::Action;
 use orch_rules::kinds::Context;
 use orch_rules::validate::tree::{Tree, child_mut, set, unset};
-use orch_rules::validate::{Path, WriteKind, validate_object_meta};
+use orch_rules::validate::{FieldError, Path, WriteKind, validate_object_meta};
 use orch_schema::apply_defaults;
 use orch_schema::value::Value;
 
@@ -18,6 +18,7 @@ use super::allotment::Transfer;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast};
 use super::options::Options;
 use super::stored::{check_size, without_revision};
+use super::update::track;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, Refused, View};
 use crate::allocation::Unallotted;
@@ -25,7 +26,7 @@ use crate::allocation::claims::Holdings;
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::authz::ResourceAttributes;
 use crate::error::{ApiError, Subject};
-use crate::fields::{Writer, track_update};
+use crate::fields::Writer;
 use crate::follow::Applied;
 use crate::request::Verb;
 
@@ -160,7 +161,9 @@ impl<S: Store> Pipeline<S> {
         let view = self.allot_new(&attributes, &mut value, view).await?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
-        self.validate_new(request, &value, &now)?;
+        let required = resource.strategy.namespace_requirement(&context, None, &value);
+        let unmet = self.unmet(request, required, &view).await?;
+        self.validate_new(request, &value, &now, unmet)?;
         request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
@@ -362,7 +365,7 @@ impl<S: Store> Pipeline<S> {
                 reset: resource.resets(Action::Object),
                 others: &resource.others,
             };
-            if let Err(error) = track_update(&resource.schema, resource.type_id, None, value, &writer) {
+            if let Err(error) = track(resource, None, value, &writer) {
                 tracing::debug!(%error, "ownership of a new object is not tracked");
             }
         }
@@ -370,11 +373,19 @@ impl<S: Store> Pipeline<S> {
         size
     }
 
-    fn validate_new(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {
+    /// `unmet` is the error of a namespace without a label that the object needs.
+    fn validate_new(
+        &self,
+        request: Request<'_>,
+        value: &Value,
+        now: &str,
+        unmet: Option<FieldError>,
+    ) -> Result<(), ApiError> {
         let resource = request.resource;
         let rule = resource.rules.names;
         let metadata = value.at("metadata");
         let mut errors = validate_object_meta(metadata, resource.namespaced, rule, &Path::new("metadata"));
+        errors.extend(unmet);
         errors.extend(resource.strategy.validate_create(&self.context(request, now), value));
         if errors.is_empty() {
             return Ok(());

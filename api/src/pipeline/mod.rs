@@ -22,6 +22,7 @@ mod incoming;
 mod list;
 mod media_type;
 mod modify;
+mod namespace_label;
 mod options;
 mod owners;
 mod patch;
@@ -277,6 +278,7 @@ impl<S: Store> Pipeline<S> {
         Context {
             brand: request.registry.brand,
             group: &request.target.group,
+            version: &request.target.version,
             namespace: &request.target.namespace,
             action: request.action,
             user: request.user.requester(),

@@ -143,7 +143,7 @@ impl<S: Store> Pipeline<S> {
         check_version(object, &stored, &mut after)?;
         let context = self.context(object, &now);
         object.resource.strategy.prepare_for_update(&context, &stored, &mut after);
-        self.validate_change(object, &stored, &after, &now)?;
+        self.validate_change(object, &stored, &after, &now, None)?;
         request.exchange.warn(object.resource.strategy.warnings(&context, Some(&stored), &after));
         request.budget.check()?;
         let is_removal = is_freed(object, &after);

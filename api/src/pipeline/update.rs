@@ -6,9 +6,9 @@ use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use orch_rules::Action;
 use orch_rules::kinds::NameRule;
-use orch_rules::validate::tree::{Tree, child_mut, set, unset};
+use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
 use orch_rules::validate::{
-    Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
+    FieldError, Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
 };
 use orch_schema::apply_defaults;
 use orch_schema::excerpt::part;
@@ -23,7 +23,8 @@ use super::{Pipeline, Request, Written, owners};
 use crate::admission::{Additions, Attributes, Operation};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
-use crate::fields::{Writer, keep_times_if_unchanged, track_update};
+use crate::fields::{FieldsError, Writer, keep_times_if_unchanged, track_update};
+use crate::registry::Resource;
 
 impl<S: Store> Pipeline<S> {
     /// PUT.
@@ -106,7 +107,9 @@ impl<S: Store> Pipeline<S> {
         self.allot(&attributes, &mut new, &view).map_err(|unallotted| unallotted.error)?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
-        self.validate_change(request, &old, &new, &now)?;
+        let required = resource.strategy.namespace_requirement(&context, Some(&old), &new);
+        let unmet = self.unmet(request, required, &view).await?;
+        self.validate_change(request, &old, &new, &now, unmet)?;
         request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
         request.budget.check()?;
         let is_removal = is_freed(request, &new);
@@ -134,24 +137,27 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let api_version = resource.api_version();
         let writer = writer(request, options, &api_version, now);
-        if let Err(error) = track_update(&resource.schema, resource.type_id, Some(old), new, &writer) {
+        if let Err(error) = track(resource, Some(old), new, &writer) {
             tracing::debug!(%error, "ownership of a change is not tracked");
         }
     }
 
-    /// Checks the rules of metadata and of the kind.
+    /// Checks the rules of metadata and of the kind. `unmet` is the error of a namespace without a label that the object
+    /// needs.
     pub(super) fn validate_change(
         &self,
         request: Request<'_>,
         old: &Value,
         new: &Value,
         now: &str,
+        unmet: Option<FieldError>,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
         let path = Path::new("metadata");
         let (metadata, before) = (new.at("metadata"), old.at("metadata"));
         let mut errors = validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
         errors.extend(validate_object_meta_update(metadata, before, &path));
+        errors.extend(unmet);
         errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
         if errors.is_empty() {
             return Ok(());
@@ -192,6 +198,22 @@ impl<S: Store> Attempt for UpdateAttempt<'_, S> {
     fn names_version(&self) -> bool {
         self.names_version
     }
+}
+
+/// Computes the managed fields of `new`. In a version that is converted, those fields are owned that come back from the
+/// stored form, with what the conversion adds.
+pub(super) fn track(
+    resource: &Resource,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+) -> Result<(), FieldsError> {
+    let Some(mut seen) = resource.round_trip(new) else {
+        return track_update(&resource.schema, resource.type_id, old, new, writer);
+    };
+    track_update(&resource.schema, resource.type_id, old, &mut seen, writer)?;
+    carry(seen.at("metadata"), child_mut(new, "metadata"), "managedFields");
+    Ok(())
 }
 
 /// The field manager of a change that `request` makes to a stored object. `api_version` is the resource's.

@@ -187,7 +187,7 @@ impl Renderer {
     fn version_value(&self, json: &[u8]) -> Result<Value, ApiError> {
         let stored = self.stored_value(json)?;
         Ok(match self.resource.conversion {
-            Some(conversion) => (conversion.from_stored)(&stored),
+            Some(conversion) => conversion.from_stored.apply(&stored),
             None => stored,
         })
     }

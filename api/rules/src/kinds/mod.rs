@@ -3,15 +3,18 @@
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 
 pub mod age;
+pub mod autoscaler;
 pub mod batch;
 pub mod binding;
 pub mod certificate_signing_request;
 pub mod config_map;
+pub mod device;
 pub mod disruption_budget;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
 pub mod flow_control;
+mod key_pair;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
@@ -20,6 +23,7 @@ pub mod node;
 mod object_meta;
 pub mod persistent_volume;
 pub mod pod;
+pub mod pod_template;
 pub mod priority_class;
 pub mod rbac;
 pub mod resource_quota;
@@ -34,6 +38,7 @@ pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod token_request;
+pub mod version;
 pub mod volume_claim;
 pub mod workload;
 
@@ -41,9 +46,9 @@ use std::sync::Arc;
 
 pub use crate::Action;
 pub use orch_schema::NameRule;
-pub use strategy::{Cell, Context, Plain, Requester, Strategy};
+pub use strategy::{Cell, Context, NamespaceRequirement, Plain, Requester, Strategy};
 
-/// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
+/// The strategy of a storage resource, which serves all versions of its objects; `None` for a kind that is not served.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
         "bindings" | "pods/binding" => Arc::new(binding::Binding),
@@ -52,19 +57,26 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
         "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
+        // No object is ever stored: this server watches over no other component.
+        "componentstatuses" => Arc::new(Plain),
         "configmaps" => Arc::new(config_map::ConfigMap),
+        "controllerrevisions.apps" => Arc::new(workload::ControllerRevision),
         "cronjobs.batch" => Arc::new(batch::CronJob),
         "csidrivers.storage" => Arc::new(storage::CsiDriver),
         "csinodes.storage" => Arc::new(storage::CsiNode),
+        "csistoragecapacities.storage" => Arc::new(storage::CsiStorageCapacity),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
         "deployments/scale" | "replicasets/scale" | "replicationcontrollers/scale" | "statefulsets/scale" => {
             Arc::new(scale::Scale)
         }
+        "deviceclasses.resource" => Arc::new(device::DeviceClass),
         "endpoints" => Arc::new(endpoints::Endpoints),
         "endpointslices.discovery" => Arc::new(endpoint_slice::EndpointSlice),
         "events" => Arc::new(event::Event),
         "flowschemas.flowcontrol.apiserver" => Arc::new(flow_control::FlowSchema),
+        "horizontalpodautoscalers.autoscaling" => Arc::new(autoscaler::HorizontalPodAutoscaler),
+        "ingressclasses.networking" => Arc::new(networking::IngressClass),
         "ingresses.networking" => Arc::new(networking::Ingress),
         "ipaddresses.networking" => Arc::new(networking::IpAddress),
         "jobs.batch" => Arc::new(batch::Job),
@@ -79,11 +91,16 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
         "pods" => Arc::new(pod::Pod),
         "pods/eviction" => Arc::new(Plain),
+        "podtemplates" => Arc::new(pod_template::PodTemplate),
         "prioritylevelconfigurations.flowcontrol.apiserver" => {
             Arc::new(flow_control::PriorityLevelConfiguration)
         }
         "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
         "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "replicationcontrollers" => Arc::new(workload::ReplicationController),
+        "resourceclaims.resource" => Arc::new(device::ResourceClaim),
+        "resourceclaimtemplates.resource" => Arc::new(device::ResourceClaimTemplate),
+        "resourceslices.resource" => Arc::new(device::ResourceSlice),
         "resourcequotas" => Arc::new(resource_quota::ResourceQuota),
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
@@ -101,6 +118,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "storageclasses.storage" => Arc::new(storage::StorageClass),
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
         "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
+        "volumeattributesclasses.storage" => Arc::new(storage::VolumeAttributesClass),
         _ => return None,
     })
 }
@@ -115,17 +133,23 @@ mod tests {
         "certificatesigningrequests.certificates",
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",
+        "componentstatuses",
         "configmaps",
+        "controllerrevisions.apps",
         "cronjobs.batch",
         "csidrivers.storage",
         "csinodes.storage",
+        "csistoragecapacities.storage",
         "daemonsets.apps",
         "deployments.apps",
         "deployments/scale",
+        "deviceclasses.resource",
         "endpoints",
         "endpointslices.discovery",
         "events",
         "flowschemas.flowcontrol.apiserver",
+        "horizontalpodautoscalers.autoscaling",
+        "ingressclasses.networking",
         "ingresses.networking",
         "ipaddresses.networking",
         "jobs.batch",
@@ -141,12 +165,17 @@ mod tests {
         "pods",
         "pods/binding",
         "pods/eviction",
+        "podtemplates",
         "priorityclasses.scheduling",
         "prioritylevelconfigurations.flowcontrol.apiserver",
         "replicasets.apps",
         "replicasets/scale",
+        "replicationcontrollers",
         "replicationcontrollers/scale",
+        "resourceclaims.resource",
+        "resourceclaimtemplates.resource",
         "resourcequotas",
+        "resourceslices.resource",
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "runtimeclasses.node",
@@ -164,6 +193,7 @@ mod tests {
         "subjectaccessreviews.authorization",
         "tokenreviews.authentication",
         "volumeattachments.storage",
+        "volumeattributesclasses.storage",
     ];
 
     #[test]

@@ -71,9 +71,18 @@ impl Strategy for Node {
             or(address(object, "InternalIP"), "<none>"),
             or(address(object, "ExternalIP"), "<none>"),
             or(info.text("osImage"), "<unknown>"),
-            or(info.text("kernelVersion"), "<unknown>"),
+            or(&kernel(info), "<unknown>"),
             or(info.text("containerRuntimeVersion"), "<unknown>"),
         ])
+    }
+}
+
+/// The kernel's version with the architecture, as far as they are known.
+fn kernel(info: &Value) -> String {
+    match (info.text("kernelVersion"), info.text("architecture")) {
+        ("", _) => String::new(),
+        (version, "") => version.to_owned(),
+        (version, architecture) => format!("{version} ({architecture})"),
     }
 }
 

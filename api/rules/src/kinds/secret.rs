@@ -8,6 +8,7 @@ use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
 use crate::kinds::config_map::{decoded_length, validate_immutable};
+use crate::kinds::key_pair::fault_of_pair;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, metadata, names};
@@ -39,6 +40,13 @@ impl Strategy for Secret {
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors.extend(validate_content(context.brand, new));
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        if new.text("type") != context.brand.label("tls") {
+            return Vec::new();
+        }
+        fault_of_pair(new.at("data")).into_iter().collect()
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {

@@ -10,7 +10,7 @@ use orch_schema::Column;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::validate::FieldErrors;
+use crate::validate::{FieldError, FieldErrors};
 
 /// The parts of a request that a strategy may read.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Context<'a> {
     pub brand: &'static Brand,
     /// API group of the request (branded, empty for core); `events` is served under two.
     pub group: &'a str,
+    /// API version of the request. Defaults are those of this version; all other rules apply to the stored form.
+    pub version: &'a str,
     /// Namespace of the request; empty for cluster-scoped kinds.
     pub namespace: &'a str,
     /// Operation of the request on the object.
@@ -44,6 +46,17 @@ pub struct Requester<'a> {
     pub extra: &'a BTreeMap<String, Vec<String>>,
 }
 
+/// A label that the namespace of an object must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceRequirement {
+    /// Key of the label.
+    pub label: String,
+    /// Value that it must have.
+    pub value: &'static str,
+    /// The error of an object whose namespace lacks the label.
+    pub error: FieldError,
+}
+
 /// One cell of a table row before it is printed.
 pub type Cell = Value;
 
@@ -67,6 +80,16 @@ pub trait Strategy: Send + Sync + 'static {
     /// Rules for a change, metadata excepted.
     fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
         self.validate_create(context, new)
+    }
+
+    /// The label that the object's namespace must have. `old` is absent on create.
+    fn namespace_requirement(
+        &self,
+        _context: &Context<'_>,
+        _old: Option<&Value>,
+        _new: &Value,
+    ) -> Option<NamespaceRequirement> {
+        None
     }
 
     /// Texts for `Warning` headers.

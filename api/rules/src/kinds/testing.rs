@@ -14,6 +14,7 @@ use crate::validate::tree::{Tree, child_mut, set_default};
 pub(crate) const CONTEXT: Context<'static> = Context {
     brand: &orch_proto::brand::ORCH,
     group: "",
+    version: "v1",
     namespace: "ns",
     action: Action::Object,
     user: Requester { name: "me", uid: "", groups: &[], extra: &BTreeMap::new() },

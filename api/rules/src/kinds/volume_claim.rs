@@ -44,7 +44,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_claim_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
@@ -55,7 +55,7 @@ impl Strategy for PersistentVolumeClaim {
             return errors;
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
-        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_claim_spec(context, new.at("spec"), &Path::new("spec")));
         errors.extend(validate_kept(old, new));
         errors
     }
@@ -117,7 +117,8 @@ fn unify_sources(spec: &mut Value) {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+/// Rules for the spec of a claim, in a claim or in the template of one.
+pub(crate) fn validate_claim_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_access_modes(spec, &path.child("accessModes"));
     errors.extend(validate_label_selector(spec.at("selector"), &path.child("selector")));
     let size = spec.at("resources").at("requests").at("storage");

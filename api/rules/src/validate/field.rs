@@ -96,6 +96,11 @@ impl FieldError {
         Self::with_detail(path, FieldErrorKind::Invalid, message, detail)
     }
 
+    /// A value that breaks a rule and is not shown, such as an object of several fields.
+    pub fn invalid_unshown(path: Path, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Invalid, "Invalid value".to_owned(), detail)
+    }
+
     /// A string value that breaks a rule.
     pub fn invalid_str(path: Path, value: &str, detail: &str) -> Self {
         Self::invalid(path, &quoted(value), detail)
@@ -139,7 +144,7 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
-    /// A list of `count` items, of which at most `limit` are allowed.
+    /// A list or map of `count` entries that may have at most `limit`.
     pub fn too_many(path: Path, count: usize, limit: usize) -> Self {
         let unit = if limit == 1 { "item" } else { "items" };
         let message = format!("Too many: {count}: must have at most {limit} {unit}");

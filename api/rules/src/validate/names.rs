@@ -197,6 +197,18 @@ pub fn env_var(value: &str) -> Vec<String> {
     vec![message.to_owned()]
 }
 
+/// An identifier as in the language C.
+pub fn c_identifier(value: &str) -> Vec<String> {
+    let mut bytes = value.bytes();
+    let starts = bytes.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_');
+    if starts && bytes.all(|c| c.is_ascii_alphanumeric() || c == b'_') {
+        return Vec::new();
+    }
+    let message = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
+                   alphanumeric characters or '_'";
+    vec![format_error(message, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+}
+
 /// The name of an HTTP header.
 pub fn http_header(value: &str) -> Vec<String> {
     if !value.is_empty() && value.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {

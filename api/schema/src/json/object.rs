@@ -76,7 +76,8 @@ impl<'s, 'a> Decoder<'s, 'a> {
             return Ok(is_there);
         }
         let value = self.value(&field.value, field.wire, earlier)?;
-        let is_there = !value.is_null() && (field.presence || !field.is_zero(&value));
+        let is_kept = field.presence || field.retains_empty || !field.is_zero(&value);
+        let is_there = !value.is_null() && is_kept;
         if is_there {
             map.insert(field.name.clone(), value);
         }

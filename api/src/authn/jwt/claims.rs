@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::User;
 use super::token::JwtFault;
-use crate::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
+use orch_rules::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
 
 /// The variable of claims.
 const CLAIMS: [(&str, Shape); 1] = [("claims", Shape::Map)];

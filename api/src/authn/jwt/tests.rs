@@ -20,7 +20,7 @@ use super::*;
 use crate::ambient::SystemAmbient;
 use crate::egress::testing::Scripted;
 use crate::egress::{Egress, EgressError, Outgoing, Reply, Url};
-use crate::expression::Wanted;
+use orch_rules::expression::Wanted;
 
 const ISSUER: &str = "https://issuer.example/realm";
 /// The time of all tests, in seconds.

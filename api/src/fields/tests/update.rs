@@ -185,11 +185,11 @@ fn items_without_keys_keep_the_stored_managers() {
 
 #[test]
 fn untyped_content_is_owned_key_by_key_and_lists_as_one() {
-    let root = root("ControllerRevision");
-    let object = |data: Value| json!({"data": data});
+    let root = schema().find_type("apiextensions.v1.JSONSchemaProps").unwrap();
+    let object = |default: Value| json!({"default": default});
     let changed = |old: Value, new: Value| {
         let Comparison { changed, removed } = compare(schema(), root, &object(old), &object(new)).unwrap();
-        (changed.to_fields_v1()["f:data"].clone(), removed.to_fields_v1()["f:data"].clone())
+        (changed.to_fields_v1()["f:default"].clone(), removed.to_fields_v1()["f:default"].clone())
     };
     let none = Value::Null;
     assert_eq!(
@@ -206,6 +206,15 @@ fn untyped_content_is_owned_key_by_key_and_lists_as_one() {
         changed(json!({"a": 1}), json!({"a": {"b": 1}})),
         (json!({"f:a": {".": {}, "f:b": {}}}), none)
     );
+}
+
+#[test]
+fn documents_of_others_are_owned_as_a_whole() {
+    let root = root("ControllerRevision");
+    let object = |b: i64| json!({"data": {"a": {"b": b}}});
+    let Comparison { changed, removed } = compare(schema(), root, &object(1), &object(2)).unwrap();
+    assert_eq!(changed.to_fields_v1(), json!({"f:data": {}}));
+    assert!(removed.is_empty());
 }
 
 #[test]

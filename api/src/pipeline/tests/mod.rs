@@ -11,6 +11,7 @@ mod parts;
 mod patches;
 mod quotas;
 mod scale;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

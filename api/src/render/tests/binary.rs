@@ -136,7 +136,7 @@ fn failures_are_messages_too() {
 fn another_version_is_encoded_anew() {
     let renderer = events(PROTOBUF);
     let object = stored(&renderer, &core_event());
-    let converted = (renderer.resource.conversion.unwrap().from_stored)(&value(&object));
+    let converted = renderer.resource.conversion.unwrap().from_stored.apply(&value(&object));
     let expected = enveloped("events.orch.io/v1", "Event", &message("events.v1.Event", &converted));
     assert_eq!(body(renderer.object(&object, NOW).unwrap()), expected);
     assert!(object.protobuf.get().is_none(), "the cache is for the stored form");

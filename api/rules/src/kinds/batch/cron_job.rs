@@ -6,6 +6,7 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::kinds::batch::schedule::schedule_error;
 use crate::kinds::batch::validate_job_spec;
+use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::nonnegative;
@@ -59,6 +60,15 @@ impl Strategy for CronJob {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let about_name = if old.is_none() { warn_about_name(new) } else { None };
+        let (before, after) = (old.map(job_spec), job_spec(new));
+        let path = Path::new("spec").child("jobTemplate").child("spec").child("template");
+        let before = before.map(|spec| spec.at("template"));
+        let about_template = warn_about_template(context, before, after.at("template"), &path);
+        about_name.into_iter().chain(about_template).collect()
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let job = spec.at("jobTemplate").at("spec");
@@ -79,6 +89,10 @@ impl Strategy for CronJob {
             json!(format_label_selector(job.at("selector"))),
         ])
     }
+}
+
+fn job_spec(cron_job: &Value) -> &Value {
+    cron_job.at("spec").at("jobTemplate").at("spec")
 }
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {

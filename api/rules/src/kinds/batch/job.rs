@@ -7,12 +7,12 @@ use orch_schema::value::{Map, Value};
 use crate::Action;
 use crate::kinds::batch::job_status::validate_status_update;
 use crate::kinds::batch::validate_job_spec;
-use crate::kinds::workload::{container_images, container_names, default_template};
+use crate::kinds::workload::{container_images, container_names, default_template, warn_about_workload};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
-use crate::validate::{FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const BACKOFF_LIMIT: i64 = 6;
 
@@ -55,6 +55,7 @@ impl Strategy for Job {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_made_selector(context.brand, new));
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_pod_names(new));
         errors
     }
 
@@ -68,6 +69,10 @@ impl Strategy for Job {
         errors.extend(validate_spec(context, new.at("spec"), &path));
         errors.extend(validate_kept(old.at("spec"), new.at("spec"), &path));
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        warn_about_workload(context, old, new)
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {
@@ -153,6 +158,19 @@ fn validate_made_selector(brand: &Brand, job: &Value) -> FieldErrors {
         errors.push(FieldError::invalid(path, &shown(spec.at("selector")), "`selector` not auto-generated"));
     }
     errors
+}
+
+/// The pods of a job with indexes have the job's name and their index as host names.
+fn validate_pod_names(job: &Value) -> Option<FieldError> {
+    let spec = job.at("spec");
+    let last = spec.int("completions").filter(|count| *count > 0)? - 1;
+    let name = job.at("metadata").text("name");
+    let pod = format!("{name}-{last}");
+    if spec.text("completionMode") != "Indexed" || names::dns1123_label(&pod).is_empty() {
+        return None;
+    }
+    let detail = format!("will not able to create pod with invalid DNS label: {pod}");
+    Some(FieldError::invalid_str(Path::new("metadata").child("name"), name, &detail))
 }
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {

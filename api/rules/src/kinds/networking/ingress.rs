@@ -17,8 +17,6 @@ const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const BAD_ENDS: [&str; 2] = ["/..", "/."];
 const NOT_AN_ADDRESS: &str = "must be a DNS name, not an IP address";
-/// Characters of the column of addresses; a longer text is cut.
-const COLUMN_WIDTH: usize = 16;
 
 /// The rules of ingresses.
 #[derive(Debug)]
@@ -57,6 +55,15 @@ impl Strategy for Ingress {
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let key = context.brand.label("ingress.class");
+        let is_annotated = |ingress: &Value| ingress.at("metadata").at("annotations").has(&key);
+        if old.is_some() || !is_annotated(new) {
+            return Vec::new();
+        }
+        vec![format!("annotation \"{key}\" is deprecated, please use 'spec.ingressClassName' instead")]
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -260,14 +267,7 @@ fn addresses(balancer: &Value) -> String {
         .collect();
     all.sort_unstable();
     all.dedup();
-    let joined = all.join(",");
-    match joined.char_indices().nth(COLUMN_WIDTH) {
-        Some(_) => {
-            let kept: String = joined.chars().take(COLUMN_WIDTH - 3).collect();
-            format!("{kept}...")
-        }
-        None => joined,
-    }
+    all.join(",")
 }
 
 #[cfg(test)]
@@ -325,12 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_cut() {
+    fn hosts_are_counted_and_addresses_are_shown_whole() {
         let rule = |host: &str| json!({"host": host});
         assert_eq!(hosts(&[rule("a"), rule("b"), rule("c"), rule("d")]), "a,b,c + 1 more...");
         assert_eq!(
             addresses(&json!({"ingress": [{"ip": "10.0.0.1"}, {"hostname": "long.example.com"}]})),
-            "10.0.0.1,long..."
+            "10.0.0.1,long.example.com"
         );
     }
 }

@@ -1,11 +1,14 @@
-//! networking/v1: Ingress, NetworkPolicy, and what cluster addresses are taken from and by.
+//! networking/v1: Ingress, IngressClass, NetworkPolicy, and what cluster addresses are taken from and by.
 
 mod ingress;
+mod ingress_class;
 mod ip_address;
 mod network_policy;
 mod service_cidr;
 
 pub use ingress::Ingress;
+pub use ingress_class::IngressClass;
+pub(crate) use ingress_class::validate_domain_prefixed_path;
 pub use ip_address::IpAddress;
 pub use network_policy::NetworkPolicy;
 pub use service_cidr::ServiceCidr;

@@ -101,16 +101,26 @@ fn validate_policy_port(port: &Value, path: &Path) -> FieldErrors {
     }
     let Some(end) = port.int("endPort") else { return errors };
     let end_path = path.child("endPort");
-    let mut refuse =
-        |detail: &str| errors.push(FieldError::invalid(end_path.clone(), &end.to_string(), detail));
     match (port.at("port"), port.int("port")) {
-        (Value::Null, _) => refuse("may not be specified when `port` is not specified"),
-        (_, None) => refuse("may not be specified when `port` is non-numeric"),
+        (Value::Null, _) => errors.push(FieldError::invalid(
+            end_path,
+            &end.to_string(),
+            "may not be specified when `port` is not specified",
+        )),
+        (_, None) => errors.push(FieldError::invalid(
+            end_path,
+            &end.to_string(),
+            "may not be specified when `port` is non-numeric",
+        )),
         (_, Some(start)) => {
+            // The reference shows the start, here only (vectors/kinds, k-networkpolicy).
             if end < start {
-                refuse("must be greater than or equal to `port`");
+                let detail = "must be greater than or equal to `port`";
+                errors.push(FieldError::invalid(end_path.clone(), &start.to_string(), detail));
             }
-            names::port_number(end).iter().for_each(|message| refuse(message));
+            let messages = names::port_number(end);
+            let of_end = |message: &String| FieldError::invalid(end_path.clone(), &end.to_string(), message);
+            errors.extend(messages.iter().map(of_end));
         }
     }
     errors
@@ -220,7 +230,7 @@ mod tests {
                      specified",
                     "spec.ingress[0].ports[2].protocol: Unsupported value: \"X\": supported values: \"TCP\", \"UDP\", \
                      \"SCTP\"",
-                    "spec.ingress[0].ports[2].endPort: Invalid value: 9: must be greater than or equal to `port`",
+                    "spec.ingress[0].ports[2].endPort: Invalid value: 80: must be greater than or equal to `port`",
                 ],
             ),
             (

@@ -21,6 +21,7 @@ pub(crate) mod spec;
 mod status;
 mod update;
 pub(crate) mod volume;
+pub(crate) mod warnings;
 
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
@@ -29,6 +30,7 @@ use orch_schema::value::Value;
 pub use self::qos::qos_class;
 pub use self::resources::is_extended;
 use self::spec::{Place, validate_only_pod, validate_pod_spec};
+use self::warnings::warn_about_pod;
 use crate::Action;
 use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
@@ -107,17 +109,21 @@ impl Strategy for Pod {
         }
     }
 
-    fn warnings(&self, _context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
-        let name = new.at("metadata").text("name");
-        let messages = names::dns1123_label(name);
-        if old.is_some() || messages.is_empty() {
+    // As in the reference, changes of pods give no warnings: mostly programs make them.
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        if old.is_some() {
             return Vec::new();
         }
-        vec![format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label \
-             is recommended: [{}]",
-            messages.join(" ")
-        )]
+        let messages = names::dns1123_label(new.at("metadata").text("name"));
+        let about_name = (!messages.is_empty()).then(|| {
+            format!(
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS \
+                 label is recommended: [{}]",
+                messages.join(" ")
+            )
+        });
+        let about_pod = warn_about_pod(context, new, &Path::default());
+        about_name.into_iter().chain(about_pod).collect()
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {

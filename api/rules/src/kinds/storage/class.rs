@@ -79,7 +79,8 @@ fn is_default(class: &Value) -> bool {
     is_of(ORCH.label_domain) || is_of(KUBERNETES.label_domain)
 }
 
-fn validate_provisioner(name: &str, path: &Path) -> FieldErrors {
+/// Rules for the name of a provisioner or driver of a class.
+pub(super) fn validate_provisioner(name: &str, path: &Path) -> FieldErrors {
     if name.is_empty() {
         return FieldErrors::from(FieldError::required(path.clone(), ""));
     }
@@ -87,7 +88,8 @@ fn validate_provisioner(name: &str, path: &Path) -> FieldErrors {
     invalid_each(path, &name, names::qualified_name(&name))
 }
 
-fn validate_parameters(parameters: &Value, path: &Path) -> FieldErrors {
+/// Rules for the parameters of a class.
+pub(super) fn validate_parameters(parameters: &Value, path: &Path) -> FieldErrors {
     let Some(parameters) = parameters.as_object() else { return FieldErrors::new() };
     if parameters.len() > PARAMETERS_MAX {
         return FieldErrors::from(FieldError::too_long(path.clone(), PARAMETERS_MAX));

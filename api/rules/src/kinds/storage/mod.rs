@@ -1,13 +1,17 @@
-//! Kinds of the group `storage`: classes, drivers, drivers by node, attachments.
+//! Kinds of the group `storage`: classes, drivers, drivers by node, attachments, capacities.
 //!
 //! Owns the rules that several of them share: names of drivers, parameters.
 
 mod attachment;
+mod attributes_class;
+mod capacity;
 mod class;
 mod csi_driver;
 mod csi_node;
 
 pub use attachment::VolumeAttachment;
+pub use attributes_class::VolumeAttributesClass;
+pub use capacity::CsiStorageCapacity;
 pub use class::StorageClass;
 pub use csi_driver::CsiDriver;
 pub use csi_node::CsiNode;
@@ -19,7 +23,7 @@ use crate::validate::{FieldError, FieldErrors, Path, names};
 const DRIVER_NAME_MAX: usize = 63;
 
 /// Rules for the name of a CSI driver where another object names it.
-pub(super) fn validate_driver_name(name: &str, path: &Path) -> FieldErrors {
+pub(crate) fn validate_driver_name(name: &str, path: &Path) -> FieldErrors {
     if name.is_empty() {
         return FieldErrors::from(FieldError::required(path.clone(), ""));
     }

@@ -5,15 +5,13 @@ use orch_schema::value::Value;
 
 use crate::Action;
 use crate::kinds::workload::{
-    amount, container_images, container_names, default_template, number_or_percent, validate_collisions,
-    validate_counts, validate_keeps_running, validate_match, validate_same_selector, validate_template,
-    within_hundred_percent,
+    amount, container_images, container_names, default_template, format_labels, number_or_percent,
+    validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_same_selector,
+    validate_template, warn_about_spec, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::{self, format_label_selector, validate_label_selector};
-use crate::validate::tree::{
-    Tree, child_mut, same, set, set_default, set_default_text, shown, sorted_entries,
-};
+use crate::validate::tree::{Tree, child_mut, same, set, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The annotation with the generation of the template, which is no field any more.
@@ -88,6 +86,10 @@ impl Strategy for DaemonSet {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        warn_about_spec(context, old, new)
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let pod = spec.at("template").at("spec");
@@ -109,17 +111,6 @@ impl Strategy for DaemonSet {
         ]);
         Some(row)
     }
-}
-
-/// Labels in one line; `<none>` where there are none.
-fn format_labels(labels: &Value) -> String {
-    let entries = sorted_entries(labels);
-    if entries.is_empty() {
-        return "<none>".to_owned();
-    }
-    let pairs =
-        entries.into_iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    pairs.collect::<Vec<_>>().join(",")
 }
 
 fn template_generation(set: &Value) -> i64 {

@@ -6,8 +6,8 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::kinds::workload::{
     amount, container_images, container_names, default_template, number_or_percent, validate_at_most,
-    validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_same_selector,
-    validate_selector, validate_template, within_hundred_percent,
+    validate_collisions, validate_counts, validate_same_selector, validate_selected_template,
+    validate_selector, warn_about_workload, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
@@ -70,6 +70,10 @@ impl Strategy for Deployment {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        warn_about_workload(context, old, new)
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let count = |field: &str| status.int(field).unwrap_or(0);
@@ -90,9 +94,7 @@ impl Strategy for Deployment {
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_counts(spec, &["replicas"], path);
     errors.extend(validate_selector(spec, "deployment", path));
-    errors.extend(validate_match(spec, path));
-    errors.extend(validate_template(context, spec.at("template"), &path.child("template")));
-    errors.extend(validate_keeps_running(spec, "ReplicaSet", path));
+    errors.extend(validate_selected_template(context, spec, spec.at("template"), "ReplicaSet", path));
     errors.extend(validate_strategy(spec.at("strategy"), &path.child("strategy")));
     errors.extend(validate_counts(spec, &["minReadySeconds", "revisionHistoryLimit"], path));
     if let Some(deadline) = spec.int("progressDeadlineSeconds") {

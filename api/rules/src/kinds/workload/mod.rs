@@ -1,16 +1,21 @@
-//! apps/v1: kinds that keep pods running from a template.
+//! Kinds of apps/v1 and core/v1 that keep pods running from a template, and their revisions.
 //!
 //! Owns their shared parts: the rules of a template and its selector, numbers that may be percentages, and the columns
 //! about containers and images.
 
+mod controller_revision;
 mod daemon_set;
 mod deployment;
 mod replica_set;
+mod replication_controller;
 mod stateful_set;
 
+pub use controller_revision::ControllerRevision;
 pub use daemon_set::DaemonSet;
 pub use deployment::Deployment;
 pub use replica_set::ReplicaSet;
+pub use replication_controller::ReplicationController;
+pub(crate) use replication_controller::format_labels;
 pub use stateful_set::StatefulSet;
 
 use orch_schema::json;
@@ -18,6 +23,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::pod::defaults::default_pod_spec;
 use crate::kinds::pod::spec::{Place, validate_pod_spec};
+use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
 use crate::kinds::{Cell, Context};
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
@@ -29,6 +35,19 @@ pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
     let template = child_mut(spec, "template");
     child_mut(template, "metadata");
     default_pod_spec(context, child_mut(template, "spec"));
+}
+
+/// Warnings about the template in the spec.
+pub(crate) fn warn_about_spec(context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let before = old.map(|old| old.at("spec").at("template"));
+    let path = Path::new("spec").child("template");
+    warn_about_template(context, before, new.at("spec").at("template"), &path)
+}
+
+/// [`warn_about_spec`], and about the name of a new object, after which its pods are named.
+pub(crate) fn warn_about_workload(context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let about_name = if old.is_none() { warn_about_name(new) } else { None };
+    about_name.into_iter().chain(warn_about_spec(context, old, new)).collect()
 }
 
 /// Rules for a pod template.
@@ -55,6 +74,28 @@ fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     if selector::is_empty(chosen) {
         let detail = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid(path, &shown(chosen), &detail));
+    }
+    errors
+}
+
+/// Rules for the template of a spec whose selector was checked before. `kind` is the word in messages. The reference does
+/// not look at the template behind a selector that it cannot read.
+fn validate_selected_template(
+    context: &Context<'_>,
+    spec: &Value,
+    template: &Value,
+    kind: &str,
+    path: &Path,
+) -> FieldErrors {
+    let (chosen, selector_path) = (spec.at("selector"), path.child("selector"));
+    if !validate_label_selector(chosen, &selector_path).is_empty() {
+        let detail = if kind == "StatefulSet" { "" } else { "invalid label selector" };
+        return FieldError::invalid(selector_path, &shown(chosen), detail).into();
+    }
+    let mut errors: FieldErrors = validate_match(spec, path).into_iter().collect();
+    errors.extend(validate_template(context, template, &path.child("template")));
+    if kind != "StatefulSet" {
+        errors.extend(validate_keeps_running(spec, kind, path));
     }
     errors
 }

@@ -6,7 +6,7 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
-    validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
+    validate_same_selector, validate_selected_template, validate_selector, warn_about_workload,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
@@ -49,6 +49,10 @@ impl Strategy for ReplicaSet {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        warn_about_workload(context, old, new)
+    }
+
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
     }
@@ -73,13 +77,12 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     let mut errors = validate_counts(spec, &["replicas", "minReadySeconds"], path);
     // The reference says `deployment` in this message, too.
     errors.extend(validate_selector(spec, "deployment", path));
-    errors.extend(validate_match(spec, path));
-    errors.extend(validate_template(context, spec.at("template"), &path.child("template")));
-    errors.extend(validate_keeps_running(spec, "ReplicaSet", path));
+    errors.extend(validate_selected_template(context, spec, spec.at("template"), "ReplicaSet", path));
     errors
 }
 
-fn validate_status(status: &Value, path: &Path) -> FieldErrors {
+/// Rules for the counts in the status of a replica set or replication controller.
+pub(super) fn validate_status(status: &Value, path: &Path) -> FieldErrors {
     let fields =
         ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
     let mut errors = validate_counts(status, &fields, path);

@@ -1,20 +1,23 @@
 //! apps/v1 StatefulSet.
 
+use orch_schema::budget::Numbered;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
+use crate::kinds::volume_claim::validate_claim_spec;
 use crate::kinds::workload::{
     container_images, container_names, default_template, number_or_percent, validate_at_most,
-    validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_selector,
-    validate_template, within_hundred_percent,
+    validate_collisions, validate_counts, validate_keeps_running, validate_selected_template,
+    validate_selector, warn_about_spec, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::distinct::Distinct;
+use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
     Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
 };
-use crate::validate::{FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const MUTABLE: [&str; 7] = [
     "replicas",
@@ -71,7 +74,9 @@ impl Strategy for StatefulSet {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        let (spec, path) = (new.at("spec"), Path::new("spec"));
+        errors.extend(validate_spec(context, spec, &path));
+        errors.extend(validate_fixed(context, spec, &path));
         errors
     }
 
@@ -93,6 +98,18 @@ impl Strategy for StatefulSet {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let mut warnings = warn_about_spec(context, old, new);
+        if new.at("spec").int("revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+            warnings.push(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
+                 recommended"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let pod = spec.at("template").at("spec");
@@ -105,6 +122,20 @@ impl Strategy for StatefulSet {
             container_images(pod),
         ])
     }
+}
+
+/// Rules for the parts that no update changes: the name of the service and the claims.
+fn validate_fixed(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let service = spec.text("serviceName");
+    let mut errors = FieldErrors::new();
+    if !service.is_empty() {
+        errors.extend(invalid_each(&path.child("serviceName"), service, names::dns1123_label(service)));
+    }
+    let claims = path.child("volumeClaimTemplates");
+    for (at, claim) in spec.items("volumeClaimTemplates").iter().numbered() {
+        errors.extend(validate_claim_spec(context, claim.at("spec"), &claims.index(at).child("spec")));
+    }
+    errors
 }
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
@@ -129,9 +160,8 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     errors.extend(validate_counts(spec, &["replicas", "minReadySeconds"], path));
     errors.extend(validate_counts(spec.at("ordinals"), &["start"], &path.child("ordinals")));
     errors.extend(validate_selector(spec, "statefulset", path));
-    errors.extend(validate_match(spec, path));
     let template = with_claims(spec);
-    errors.extend(validate_template(context, &template, &path.child("template")));
+    errors.extend(validate_selected_template(context, spec, &template, "StatefulSet", path));
     errors.extend(validate_keeps_running(spec, "StatefulSet", path));
     errors
 }
@@ -210,7 +240,12 @@ mod tests {
         ]}});
         set_default(&mut spec, "selector", json!({"matchLabels": {"a": "b"}}));
         set_default(&mut spec, "template", template);
-        set_default(&mut spec, "volumeClaimTemplates", json!([{"metadata": {"name": "data"}}]));
+        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        set_default(
+            &mut spec,
+            "volumeClaimTemplates",
+            json!([{"metadata": {"name": "data"}, "spec": claim}]),
+        );
         set_default(&mut spec, "serviceName", "s");
         json!({"spec": spec})
     }

@@ -1,9 +1,11 @@
-//! Expressions of configurations, in the Common Expression Language.
+//! Expressions of configurations and objects, in the Common Expression Language.
 //!
 //! Owns compiling them against the variables of their place, and evaluating them within a bound. The language itself is
-//! a library's. Invariant: an expression that compiled names only known variables, members and functions, and its
+//! a library's. Expressions in objects that another program evaluates, such as the selectors of devices, are only
+//! checked. Invariant: an expression that compiled names only known variables, members and functions, and its
 //! evaluation ends after a number of steps that is known before it starts.
 
+mod nesting;
 mod shape;
 mod value;
 
@@ -12,11 +14,14 @@ use std::sync::{Arc, LazyLock};
 
 use cel::{Context, Env, ExecutionError, Program, Value};
 
-pub use self::shape::{Scope, Shape};
+pub use self::shape::{Functions, Scope, Shape};
 pub use self::value::Variable;
 
 /// Bytes of an expression. The reference has no bound of its own here; its longest documented ones have a few hundred.
 const EXPRESSION_BYTES_MAX: usize = 8 << 10;
+/// Levels of an expression's tree. Walks over it recurse: this many fit into the stack of a thread that serves
+/// connections, several times over.
+const NESTING_MAX: usize = 100;
 /// Steps of an evaluation: well under a tenth of a second, in the thread of the request.
 const STEPS_MAX: u64 = 1_000_000;
 
@@ -105,8 +110,7 @@ impl Expression {
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(CompileError(format!("must be at most {EXPRESSION_BYTES_MAX} bytes long")));
         }
-        let failed = |reason: String| CompileError(format!("compilation failed: {reason}"));
-        let program = ENVIRONMENT.compile(source).map_err(|error| failed(error.to_string()))?;
+        let program = parse(source)?;
         let checked = shape::check(program.expression(), scope).map_err(failed)?;
         if wanted == Wanted::Bool && checked.shape != Shape::Bool {
             return Err(CompileError("must evaluate to bool".to_owned()));
@@ -188,6 +192,26 @@ impl Expression {
             .collect();
         Ok(texts.map(|texts| texts.into_iter().filter(|text| !text.is_empty()).collect()))
     }
+}
+
+/// Checks an expression that another program evaluates, with `functions` beside the standard ones. Returns what is known
+/// of its value. The caller bounds the length.
+///
+/// # Errors
+/// It does not parse, names something unknown, or applies an operator to values that it does not take.
+pub fn check(source: &str, scope: &Scope, functions: &Functions) -> Result<Shape, CompileError> {
+    shape::check_foreign(parse(source)?.expression(), scope, functions).map_err(failed)
+}
+
+fn parse(source: &str) -> Result<Program, CompileError> {
+    if nesting::nesting(source).is_none_or(|levels| levels > NESTING_MAX) {
+        return Err(failed(format!("the expression nests more than {NESTING_MAX} levels deep")));
+    }
+    ENVIRONMENT.compile(source).map_err(|error| failed(error.to_string()))
+}
+
+fn failed(reason: String) -> CompileError {
+    CompileError(format!("compilation failed: {reason}"))
 }
 
 #[cfg(test)]

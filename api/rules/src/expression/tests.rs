@@ -117,3 +117,55 @@ fn members_that_are_read_are_known() {
         assert_eq!(compile(source, Wanted::Any).unwrap().reads("claims", "email"), expected, "{source}");
     }
 }
+
+#[test]
+fn expressions_of_other_programs_are_only_checked() {
+    const DEVICE: Shape = Shape::Object(&[("driver", Shape::Text), ("attributes", Shape::Map)]);
+    let checked = |source: &str| {
+        let shape =
+            check(source, &[("device", DEVICE)], &[("quantity", Shape::Any), ("isLessThan", Shape::Bool)]);
+        shape.map(Shape::name).map_err(|error| error.to_string())
+    };
+    for (source, expected) in [
+        ("device.driver == 'a'", "bool"),
+        ("device.driver", "string"),
+        ("device.attributes['d'].model", "dyn"),
+        ("quantity('1').isLessThan(device.attributes['d'].size)", "bool"),
+        ("cel.bind(d, device.attributes['d'], d.a && d.driver.matches(d.b))", "bool"),
+        ("device.?attributes['d'].optMap(a, a.b).orValue(true)", "dyn"),
+        ("[1].all(a, [1].all(b, [1].all(c, a + b + c > 0)))", "bool"),
+        ("sets.contains(['a'], [device.driver])", "bool"),
+    ] {
+        assert_eq!(checked(source).as_deref(), Ok(expected), "{source}");
+    }
+    for (source, told) in [
+        ("", "compilation failed: "),
+        ("device.model == 'a'", "undefined field 'model'"),
+        ("device.driver == 1", "no matching overload for '_==_' applied to '(string, int)'"),
+        ("device.driver || true", "no matching overload"),
+        ("unknown(device)", "undeclared reference"),
+    ] {
+        let refused = checked(source).unwrap_err();
+        assert!(refused.contains(told), "{source}: {refused}");
+    }
+}
+
+#[test]
+fn long_chains_fit_into_the_stack_of_a_small_thread() {
+    let check = || {
+        for (first, next) in [
+            ("1", "+1"),
+            ("device", ".a"),
+            ("true", "||true"),
+            ("device", "[0]"),
+            ("true", "?1:true"),
+            ("", "!"),
+        ] {
+            for times in [NESTING_MAX, 1000, 5000] {
+                let source = format!("{first}{}", next.repeat(times));
+                let _ = check(&source, &[("device", Shape::Any)], &[]);
+            }
+        }
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(check).unwrap().join().unwrap();
+}

@@ -26,8 +26,26 @@ pub enum Shape {
     Object(&'static [(&'static str, Shape)]),
 }
 
+impl Shape {
+    /// The language's name of the type; `dyn` where nothing is known.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Any => "dyn",
+            Shape::Bool => "bool",
+            Shape::Text => "string",
+            Shape::Number => "int",
+            Shape::List => "list(dyn)",
+            Shape::Map => "map(dyn, dyn)",
+            Shape::Object(_) => "object",
+        }
+    }
+}
+
 /// The variables of a place, by name.
 pub type Scope = [(&'static str, Shape)];
+
+/// Functions with what each gives.
+pub type Functions = [(&'static str, Shape)];
 
 /// Loops inside each other: one over the elements of another's.
 const DEPTH_MAX: u32 = 2;
@@ -40,13 +58,24 @@ pub(super) struct Checked {
 
 /// Checks `expression` against the variables of `scope`.
 pub(super) fn check(expression: &IdedExpr, scope: &Scope) -> Result<Checked, String> {
-    let mut check = Check { scope, locals: Vec::new(), nodes: 0, loops: 0, depth: 0, splits: false };
+    let mut check = Check::new(scope, None);
     let shape = check.shape(expression)?;
     Ok(Checked { shape, cost: Cost { nodes: check.nodes, depth: check.depth, splits: check.splits } })
 }
 
+/// [`check`] for an expression that is never evaluated here: `functions` are known, too, and nothing is bounded.
+pub(super) fn check_foreign(
+    expression: &IdedExpr,
+    scope: &Scope,
+    functions: &Functions,
+) -> Result<Shape, String> {
+    Check::new(scope, Some(functions)).shape(expression)
+}
+
 struct Check<'a> {
     scope: &'a Scope,
+    /// Functions of the program that evaluates the expression; `None` if it is evaluated here, within bounds.
+    foreign: Option<&'a Functions>,
     /// Variables of the loops around the current node, the innermost last.
     locals: Vec<(String, Shape)>,
     nodes: u64,
@@ -62,8 +91,14 @@ const TYPES: [&str; 11] =
 
 /// Names before a point that belong to functions.
 const NAMESPACES: [&str; 3] = ["optional", "math", "lists"];
+/// Further ones of expressions that are not evaluated here.
+const FOREIGN_NAMESPACES: [&str; 5] = ["sets", "base64", "cel", "ip", "format"];
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    fn new(scope: &'a Scope, foreign: Option<&'a Functions>) -> Self {
+        Check { scope, foreign, locals: Vec::new(), nodes: 0, loops: 0, depth: 0, splits: false }
+    }
+
     fn shape(&mut self, expression: &IdedExpr) -> Result<Shape, String> {
         self.nodes += 1;
         match &expression.expr {
@@ -130,6 +165,23 @@ impl Check<'_> {
     }
 
     fn call(&mut self, call: &CallExpr) -> Result<Shape, String> {
+        if let Some(functions) = self.foreign {
+            return self.foreign_call(call, functions);
+        }
+        let shapes = self.shapes_of(call)?;
+        match call.func_name.as_str() {
+            "matches" => check_pattern(call)?,
+            // Either could make a text as long as the product of its arguments.
+            "replace" | "join" => check_literals(call)?,
+            "split" => self.splits = true,
+            "distinct" | "sort" => self.depth = self.depth.max(self.loops + 1),
+            _ => {}
+        }
+        result_of(&call.func_name, &shapes).ok_or_else(|| undeclared(&call.func_name))
+    }
+
+    /// The shapes of the target, unless it is the first part of the function's name, and of the arguments.
+    fn shapes_of(&mut self, call: &CallExpr) -> Result<Vec<Shape>, String> {
         let mut shapes = Vec::new();
         if let Some(target) = call.target.as_deref()
             && !self.is_namespace(target)
@@ -139,55 +191,47 @@ impl Check<'_> {
         for argument in &call.args {
             shapes.push(self.shape(argument)?);
         }
-        match call.func_name.as_str() {
-            "matches" => check_pattern(call)?,
-            // Either could make a text as long as the product of its arguments.
-            "replace" | "join" => check_literals(call)?,
-            "split" => self.splits = true,
-            "distinct" | "sort" => self.depth = self.depth.max(self.loops + 1),
-            _ => {}
+        Ok(shapes)
+    }
+
+    fn foreign_call(&mut self, call: &CallExpr, functions: &Functions) -> Result<Shape, String> {
+        if let Some(shape) = self.binding(call)? {
+            return Ok(shape);
         }
-        Ok(match call.func_name.as_str() {
-            "_&&_"
-            | "_||_"
-            | "!_"
-            | "_==_"
-            | "_!=_"
-            | "_<_"
-            | "_<=_"
-            | "_>_"
-            | "_>=_"
-            | "@in"
-            | "@not_strictly_false"
-            | "contains"
-            | "startsWith"
-            | "endsWith"
-            | "matches"
-            | "hasValue"
-            | "bool" => Shape::Bool,
-            "_?_:_" => match shapes[..] {
-                [_, one, other] if one == other => one,
-                _ => Shape::Any,
-            },
-            "_+_" if shapes.first() == shapes.get(1) => shapes.first().copied().unwrap_or(Shape::Any),
-            "size" | "indexOf" | "lastIndexOf" | "-_" | "int" | "uint" | "double" => Shape::Number,
-            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "charAt" => {
-                Shape::Text
-            }
-            "split" => Shape::List,
-            "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_[_]" | "_[?_]" | "_?._" | "type" | "dyn" | "bytes"
-            | "orValue" | "or" | "value" | "of" | "none" | "ofNonZeroValue" | "reverse" | "quote"
-            | "flatten" | "distinct" | "sort" | "slice" | "first" | "last" | "greatest" | "least"
-            | "ceil" | "floor" | "round" | "trunc" | "abs" | "sign" => Shape::Any,
-            unknown => return Err(undeclared(unknown)),
-        })
+        let shapes = self.shapes_of(call)?;
+        let name = call.func_name.as_str();
+        check_operands(name, &shapes)?;
+        // few: the functions of one program.
+        let foreign = functions.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
+        foreign.or_else(|| result_of(name, &shapes)).ok_or_else(|| undeclared(name))
+    }
+
+    /// The shape of a macro that names a variable for its last argument: `cel.bind(x, init, use)`, `o.optMap(x, use)`.
+    fn binding(&mut self, call: &CallExpr) -> Result<Option<Shape>, String> {
+        let Some((variable, value, body)) = (match (call.func_name.as_str(), &call.args[..]) {
+            ("bind", [variable, value, body]) => Some((variable, Some(value), body)),
+            ("optMap" | "optFlatMap", [variable, body]) => Some((variable, call.target.as_deref(), body)),
+            _ => None,
+        }) else {
+            return Ok(None);
+        };
+        let Expr::Ident(name) = &variable.expr else { return Ok(None) };
+        let bound = value.map(|value| self.shape(value)).transpose()?.unwrap_or(Shape::Any);
+        let is_optional = call.func_name != "bind";
+        self.locals.push((name.clone(), if is_optional { Shape::Any } else { bound }));
+        let shape = self.shape(body)?;
+        self.locals.pop();
+        Ok(Some(if is_optional { Shape::Any } else { shape }))
     }
 
     /// Whether `target` is the first part of a function's name.
     fn is_namespace(&self, target: &IdedExpr) -> bool {
         let Expr::Ident(name) = &target.expr else { return false };
         // few: names before a point.
-        NAMESPACES.contains(&name.as_str()) && self.ident(name).is_err()
+        let is_known = NAMESPACES.contains(&name.as_str())
+            // few: names before a point.
+            || (self.foreign.is_some() && FOREIGN_NAMESPACES.contains(&name.as_str()));
+        is_known && self.ident(name).is_err()
     }
 
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<Shape, String> {
@@ -199,7 +243,7 @@ impl Check<'_> {
         self.locals.push((comprehension.accu_var.clone(), start));
         self.loops += 1;
         self.depth = self.depth.max(self.loops);
-        if self.loops > DEPTH_MAX {
+        if self.loops > DEPTH_MAX && self.foreign.is_none() {
             return Err(format!("at most {DEPTH_MAX} loops stand inside each other"));
         }
         self.shape(&comprehension.loop_cond)?;
@@ -209,6 +253,63 @@ impl Check<'_> {
         self.locals.truncate(around);
         Ok(result)
     }
+}
+
+/// What a standard function or operator gives for `shapes`; `None` if there is no such function.
+fn result_of(function: &str, shapes: &[Shape]) -> Option<Shape> {
+    Some(match function {
+        "_&&_"
+        | "_||_"
+        | "!_"
+        | "_==_"
+        | "_!=_"
+        | "_<_"
+        | "_<=_"
+        | "_>_"
+        | "_>=_"
+        | "@in"
+        | "@not_strictly_false"
+        | "contains"
+        | "startsWith"
+        | "endsWith"
+        | "matches"
+        | "hasValue"
+        | "bool" => Shape::Bool,
+        "_?_:_" => match shapes {
+            [_, one, other] if one == other => *one,
+            _ => Shape::Any,
+        },
+        "_+_" if shapes.first() == shapes.get(1) => shapes.first().copied().unwrap_or(Shape::Any),
+        "size" | "indexOf" | "lastIndexOf" | "-_" | "int" | "uint" | "double" => Shape::Number,
+        "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "charAt" => {
+            Shape::Text
+        }
+        "split" => Shape::List,
+        "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_[_]" | "_[?_]" | "_?._" | "type" | "dyn" | "bytes"
+        | "orValue" | "or" | "value" | "of" | "none" | "ofNonZeroValue" | "reverse" | "quote" | "flatten"
+        | "distinct" | "sort" | "slice" | "first" | "last" | "greatest" | "least" | "ceil" | "floor"
+        | "round" | "trunc" | "abs" | "sign" => Shape::Any,
+        _ => return None,
+    })
+}
+
+/// Refuses operands that an operator never takes. Unknown ones pass.
+fn check_operands(function: &str, shapes: &[Shape]) -> Result<(), String> {
+    let is_bool = |shape: &Shape| matches!(shape, Shape::Any | Shape::Bool);
+    let fits = match (function, shapes) {
+        // few: the operands of one operator.
+        ("_&&_" | "_||_" | "!_", _) => shapes.iter().all(is_bool),
+        ("_?_:_", [condition, ..]) => is_bool(condition),
+        ("_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_", [one, other]) => {
+            one == other || matches!(one, Shape::Any) || matches!(other, Shape::Any)
+        }
+        _ => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    let names: Vec<&str> = shapes.iter().map(|shape| shape.name()).collect();
+    Err(format!("found no matching overload for '{function}' applied to '({})'", names.join(", ")))
 }
 
 /// A pattern is compiled with the configuration and not with each request: it has to be a literal.
