@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 11] = [
+pub(super) const OWN: [&str; 12] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
