@@ -32,6 +32,7 @@ fn defaulted(spec: Value) -> Value {
     let context = Context {
         brand: &ORCH,
         group: "",
+        version: "v1",
         namespace: "ns",
         action: Action::Object,
         user,

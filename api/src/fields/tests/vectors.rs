@@ -48,7 +48,8 @@ fn replay(scenario: &Value) -> usize {
         let is_apply = step["headers"]["Content-Type"].as_str().is_some_and(|t| t.contains("apply"));
         // Recorded in any order, they do not tell which manager came first.
         let is_told = |object: &Value| object["metadata"]["managedFields"].is_array();
-        let is_ordered = is_told(body) && (request.starts_with("POST") || live.get(&name).is_none_or(is_told));
+        let is_ordered =
+            is_told(body) && (request.starts_with("POST") || live.get(&name).is_none_or(is_told));
         if is_write && !is_apply && is_ordered {
             let path = request.split('?').next().unwrap();
             let agent = step["headers"]["User-Agent"].as_str().unwrap_or("vectors");
