@@ -158,7 +158,7 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
             ..pipeline.attributes(request, Operation::Delete)
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
-        let before = pipeline.allots(request).then(|| Holdings::of(&old));
+        let before = pipeline.allocator.holds(request.resource).then(|| Holdings::of(&old));
         let write = pipeline.try_delete(request, key, options, old)?;
         if let (Some(before), Write::Remove(_)) = (before, &write) {
             let transfer = Transfer { before, after: Holdings::default() };

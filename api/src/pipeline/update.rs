@@ -111,7 +111,7 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
-        let holdings = self.allots(request).then(|| (Holdings::of(&old), Holdings::of(&new)));
+        let holdings = self.allocator.holds(resource).then(|| (Holdings::of(&old), Holdings::of(&new)));
         let write = self.settle(request, new)?;
         if let Some((before, after)) = holdings {
             let after = if matches!(write, Write::Put(_)) { after } else { Holdings::default() };
