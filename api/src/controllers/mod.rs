@@ -52,7 +52,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all, select};
+use futures::future::{BoxFuture, join_all, select, select_all};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
@@ -168,26 +168,14 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             None => std::future::pending().await,
         }
     };
-    let signing: BoxFuture<'_, Infallible> = match &options.signer {
-        Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
-        None => Box::pin(std::future::pending()),
-    };
     let allocator = client("ipallocator-repair-controller");
-    let loops: [BoxFuture<'_, Infallible>; 16] = [
+    let loops: [BoxFuture<'_, Infallible>; 14] = [
         selected(
             "ipallocator-repair-controller",
             Box::pin(keep("allocation", &allocator, || allocation_repair::run(&allocator))),
         ),
         Box::pin(keep_service(&starter, options)),
-        selected(
-            "certificatesigningrequest-approving-controller",
-            Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
-        ),
-        selected(
-            "certificatesigningrequest-cleaner-controller",
-            Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier))),
-        ),
-        selected("certificatesigningrequest-signing-controller", signing),
+        Box::pin(keep_certificates(&certifier, options)),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(
@@ -225,6 +213,24 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Approves, signs and removes requests for certificates.
+async fn keep_certificates<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    let selected = |name, run| unless_left_out(&options.selection, name, run);
+    let signing: BoxFuture<'_, Infallible> = match &options.signer {
+        Some(signer) => Box::pin(keep("signing", client, || certificates::sign(client, &**signer))),
+        None => Box::pin(std::future::pending()),
+    };
+    let approving = Box::pin(keep("approving", client, || certificates::approve(client)));
+    let cleaning = Box::pin(keep("cleaning", client, || certificates::clean(client)));
+    let loops = [
+        selected("certificatesigningrequest-approving-controller", approving),
+        selected("certificatesigningrequest-cleaner-controller", cleaning),
+        selected("certificatesigningrequest-signing-controller", signing),
+    ];
+    // None of them ends.
+    select_all(loops).await.0
 }
 
 /// Keeps the default service with its ranges, and its endpoints.

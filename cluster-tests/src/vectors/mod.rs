@@ -164,13 +164,27 @@ pub async fn replay(scenarios: &[Scenario], users: &Users) -> Result<Outcome> {
 mod tests {
     use super::*;
 
+    /// `expected` with an address and a port in the place of those that a server allots.
+    fn allotted(expected: &serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match expected {
+            Value::String(text) if text == "<ip>" => "10.0.0.7".into(),
+            Value::String(text) if text == "<nodeport>" => 30_000.into(),
+            Value::Array(items) => items.iter().map(allotted).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, field)| (name.clone(), allotted(field))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
     #[test]
     fn every_recorded_answer_matches_itself() {
         let scenarios = load(&folder(), &Selection::default()).unwrap();
         for scenario in &scenarios {
             for expected in scenario.steps.iter().filter_map(|step| step.get("expect")) {
                 if expected["status"] != "4xx" && expected.get("claims").is_none() {
-                    let again = normalize::normalize(expected.clone(), None);
+                    let again = normalize::normalize(allotted(expected), None);
                     assert_eq!(
                         diff::differences(expected, &again),
                         [""; 0],

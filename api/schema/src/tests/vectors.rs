@@ -12,7 +12,7 @@ pub(crate) struct Recorded {
     pub(crate) object: Value,
 }
 
-/// Every object of a known kind in the answers of the recorded scenarios. Placeholders of times are replaced by times.
+/// Every object of a known kind in the answers of the recorded scenarios. Placeholders of times and ports are replaced by some.
 pub(crate) fn recorded(schema: &Schema) -> Vec<Recorded> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster-tests/vectors");
     let mut found = Vec::new();
@@ -84,6 +84,8 @@ fn set_times(value: &mut Value) {
                     } else {
                         "2026-01-02T03:04:05Z"
                     });
+                } else if value == "<nodeport>" {
+                    *value = Value::from(30_000);
                 } else {
                     set_times(value);
                 }

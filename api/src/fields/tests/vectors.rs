@@ -70,6 +70,7 @@ fn replay(scenario: &Value) -> usize {
             let version = body["apiVersion"].as_str().unwrap();
             if request.starts_with("POST") {
                 undo_admission(kind, &mut new);
+                undo_allotment(kind, &step["body"], &mut new);
             }
             let writer =
                 Writer { manager, api_version: version, subresource, now: "<time>", reset, others: &[] };
@@ -88,6 +89,19 @@ fn replay(scenario: &Value) -> usize {
         }
     }
     seen
+}
+
+/// Removes the addresses and families that a service was given: managed fields are computed before those.
+fn undo_allotment(kind: &str, sent: &Value, object: &mut Value) {
+    if kind == "Service"
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if sent["spec"].get(name).is_none() {
+                spec.shift_remove(name);
+            }
+        }
+    }
 }
 
 /// Removes the defaults of admission and the results of reviews from a recorded response: managed fields are computed

@@ -160,6 +160,9 @@ async fn a_claim_that_grows_is_charged_the_difference() {
         json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v",
             "storageClassName": "s", "resources": {"requests": {"storage": storage}}}})
     };
+    let class =
+        json!({"metadata": {"name": "s"}, "provisioner": "example.com/p", "allowVolumeExpansion": true});
+    server.create("/apis/storage.orch.io/v1/storageclasses", class).await;
     server.create(CLAIMS, claim("2Gi")).await;
     server.merge(&format!("{CLAIMS}/c/status"), json!({"status": {"phase": "Bound"}})).await.object();
     let grow = |storage: &str| json!({"spec": {"resources": {"requests": {"storage": storage}}}});
