@@ -119,6 +119,7 @@ impl Reached {
     fn of(state: &State, members: &BTreeSet<String>) -> Option<Reached> {
         let mut found: BTreeMap<Family, BTreeMap<u16, BTreeSet<String>>> = BTreeMap::new();
         let notes = state.collection(NOTES);
+        // set: `members` is one.
         for (_, object) in notes.range_from("").filter(|(name, _)| members.contains(&***name)) {
             let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
             let (host, port) =

@@ -102,8 +102,8 @@ impl Cidr {
 
     /// Whether `address` is one of the range.
     pub fn holds(self, address: IpAddr) -> bool {
-        let number = number_of(address);
-        Family::of(address) == self.family() && (self.network()..=self.last()).contains(&number)
+        let (first, last) = (self.network(), self.last());
+        Family::of(address) == self.family() && (first..=last).contains(&number_of(address))
     }
 
     fn host_mask(self) -> u128 {

@@ -64,6 +64,7 @@ fn keep_node_ports(old: &Value, new: &mut Value) {
         .collect();
     for port in items_mut(new, "ports") {
         let known = by_name.get(port.text("name")).copied().unwrap_or(0);
+        // set: both are.
         let is_used = before.contains(&known) && taken.contains(&known);
         if port.is_empty_at("nodePort") && known != 0 && !is_used {
             set(port, "nodePort", known);

@@ -56,6 +56,7 @@ impl Strategy for Service {
         if is_reached_from_outside(spec) {
             set_default_text(spec, "externalTrafficPolicy", "Cluster");
         }
+        // few: types.
         if [CLUSTER_IP, NODE_PORT, LOAD_BALANCER].contains(&spec.text("type")) {
             set_default(spec, "internalTrafficPolicy", "Cluster");
         }
@@ -158,6 +159,7 @@ fn is_reached_from_outside(spec: &Value) -> bool {
 
 /// Whether the service's type has ports on nodes.
 pub fn uses_node_ports(spec: &Value) -> bool {
+    // few: types.
     [NODE_PORT, LOAD_BALANCER].contains(&spec.text("type"))
 }
 

@@ -92,6 +92,7 @@ fn validate_type(spec: &Value, path: &Path) -> FieldErrors {
             }
         }
     }
+    // few: types.
     if is_headless && [LOAD_BALANCER, NODE_PORT].contains(&kind) {
         let detail = format!("may not be set to 'None' for {kind} services");
         errors.push(FieldError::invalid_str(path.child("clusterIPs").index(0), HEADLESS, &detail));

@@ -52,6 +52,7 @@ pub(super) fn drop_fields_of_old_type(old: &Value, new: &mut Value) {
 fn adds_no_node_port(old: &Value, new: &Value) -> bool {
     let before = node_ports(old);
     let after = new.items("ports").iter().filter_map(|port| port.int("nodePort"));
+    // set: `before` is one.
     after.filter(|port| *port != 0).all(|port| before.contains(&port))
 }
 
