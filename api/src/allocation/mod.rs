@@ -74,9 +74,14 @@ impl Allocator {
         Allocator { node_ports }
     }
 
-    /// Whether writes of `resource` by `action` allot or give back anything.
+    /// Whether writes of `resource` by `action` allot anything.
     pub(crate) fn handles(&self, resource: &Resource, action: Action) -> bool {
-        action == Action::Object && *resource.storage == *SERVICES
+        action == Action::Object && self.holds(resource)
+    }
+
+    /// Whether objects of `resource` hold what is allotted. Any action may remove one, by its last finalizer.
+    pub(crate) fn holds(&self, resource: &Resource) -> bool {
+        *resource.storage == *SERVICES
     }
 
     /// Fills in what `service`, the new form of `old`, needs and has not: families, cluster addresses, node ports.

@@ -231,6 +231,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_service_holds_its_own_until_its_last_finalizer_is_gone() {
+        let fixture = fixture().await;
+        fixture.merge(SERVICES, "ns/a", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+        fixture.delete(SERVICES, "ns/a", json!({})).await;
+        assert_eq!(claims(&fixture).len(), 2);
+        fixture
+            .merge(SERVICES, "ns/a", json!({"metadata": {"finalizers": []}, "spec": {"type": "ClusterIP"}}))
+            .await;
+        assert!(claims(&fixture).is_empty() && !fixture.exists(ADDRESSES, "10.0.0.9"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn lost_claims_and_addresses_come_back_and_leaked_ones_go() {
         let fixture = fixture().await;
         let leaked = crate::allocation::claims::port_claim(30_002).unwrap();

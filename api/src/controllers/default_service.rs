@@ -28,6 +28,9 @@ pub(super) const NAMESPACE: &str = "default";
 /// Wait between two checks: services change often, and a client that keeps deleting this one costs a write a second.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// The same while the namespace of the service is still to be made.
+const WAIT_FOR_NAMESPACE: Duration = Duration::from_millis(20);
+
 /// Bits of a range behind its prefix, at least: it has an address for the API's service and some more.
 const HOST_BITS_MIN: u8 = 3;
 
@@ -84,9 +87,9 @@ pub(super) async fn run<S: Store>(
     client.most_recent().await?;
     loop {
         keep_ranges(client, defaults).await?;
-        keep_service(client, defaults).await?;
+        let is_there = keep_service(client, defaults).await?;
         any_changed(&mut changed).await;
-        store.sleep(WAIT).await;
+        store.sleep(if is_there { WAIT } else { WAIT_FOR_NAMESPACE }).await;
     }
 }
 
@@ -120,14 +123,15 @@ async fn keep_ranges<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -
     Ok(())
 }
 
-async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -> Result<(), ApiError> {
-    let Some(resource) = client.stored_resource(SERVICES) else { return Ok(()) };
+/// Makes the service if it is absent. `false`: its namespace is absent or being deleted.
+async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -> Result<bool, ApiError> {
+    let Some(resource) = client.stored_resource(SERVICES) else { return Ok(true) };
     let (state, name) = (client.store().state(), client.registry().brand.api_service);
     let is_there = state.collection(SERVICES).get(&format!("{NAMESPACE}/{name}")).is_some();
     let has_namespace =
         state.collection(NAMESPACES).get(NAMESPACE).is_some_and(|found| !found.index.terminating);
     if is_there || !has_namespace {
-        return Ok(());
+        return Ok(is_there);
     }
     let object = json!({
         "metadata": {"name": name, "labels": labels(name)},
@@ -139,7 +143,7 @@ async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) 
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": defaults.port}]
         }
     });
-    passed(client.create(&resource, NAMESPACE, &object).await)
+    passed(client.create(&resource, NAMESPACE, &object).await).map(|()| true)
 }
 
 fn labels(provider: &str) -> Value {

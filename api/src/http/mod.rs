@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
-use body::{Pace, Upload};
+use body::Upload;
 use bytes::Bytes;
 use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
@@ -220,11 +220,10 @@ impl<S: Store> Api<S> {
         exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
         let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
         let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
-        let pace = Pace::of(&seat);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let (hold, body) = self.take_body(upload, verb, Payer::of(&user, exchange), pace).await?;
+            let (hold, body) = self.take_body(upload, verb, Payer::of(&user, exchange), &seat).await?;
             let request = Request {
                 verb,
                 registry: &parts.served.registry,

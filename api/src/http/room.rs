@@ -15,6 +15,7 @@ use super::body::{Pace, Upload};
 use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
+use crate::flow::Seat;
 use crate::negotiate::Representation;
 use crate::pipeline::Request;
 use crate::render::Payload;
@@ -24,7 +25,8 @@ use crate::request::Verb;
 const SEATED_WAIT_MAX: Duration = Duration::from_secs(15);
 
 impl<S: Store> Api<S> {
-    /// Reads the body of `upload` into memory that is reserved first. The reservation is `None` for small bodies.
+    /// Reads the body of `upload` into memory that is reserved first, at the pace that the request's `seat` asks for. The
+    /// reservation is `None` for small bodies.
     ///
     /// # Errors
     /// Those of [`Upload::read`]; `NothingChanged` as well if there is no room in time.
@@ -33,9 +35,9 @@ impl<S: Store> Api<S> {
         upload: &mut Upload,
         verb: Verb,
         payer: Payer<'_>,
-        pace: Pace,
+        seat: &Seat,
     ) -> Result<(Option<Hold>, Bytes), ApiError> {
-        let store = &self.pipeline.store;
+        let (store, pace) = (&self.pipeline.store, Pace::of(seat));
         let room = self.room_for_body(upload.may_hold(verb), verb, payer);
         let hold = match pace {
             Pace::Any => room.await?,

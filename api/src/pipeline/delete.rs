@@ -160,7 +160,7 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
             ..pipeline.attributes(request, Operation::Delete)
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
-        if pipeline.allots(request) && matches!(write, Write::Remove(_)) {
+        if pipeline.allocator.holds(request.resource) && matches!(write, Write::Remove(_)) {
             let transfer = Transfer { before: Holdings::of(&old), after: Holdings::default() };
             pipeline.transfer(request, key.path(), &transfer, &view, &mut additions)?;
         }

@@ -116,7 +116,7 @@ impl<S: Store> Pipeline<S> {
         let attributes = Attributes { is_removal, ..attributes };
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
-        if self.allots(request) {
+        if self.allocator.holds(resource) {
             let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };
             let transfer = Transfer { before: Holdings::of(&old), after };
             self.transfer(request, request.key()?.path(), &transfer, &view, &mut additions)?;
