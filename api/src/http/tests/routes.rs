@@ -217,7 +217,7 @@ impl Noted {
         let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
         let metadata = match (verb, part) {
             (Verb::Create, None) => json!({"name": "new"}),
-            (Verb::Create, Some(_)) => json!({}),
+            (Verb::Create, Some(_)) => json!({"name": "n"}),
             _ => json!({"name": "n", "resourceVersion": self.version.as_str()}),
         };
         let object = json!({"apiVersion": api_version.as_str(), "kind": kind.as_str(), "metadata": metadata});
