@@ -34,7 +34,11 @@ fn object(schema: &Schema, ty: &ObjectType, depth: usize, random: &mut Random) -
     if depth < DEPTH && !ty.fields.is_empty() {
         for _ in 0..random.below(2 * ty.fields.len().min(8) + 1) {
             let field = &ty.fields[random.below(ty.fields.len())];
-            map.insert(field.name.to_string(), field_value(schema, field, depth, random));
+            let value = field_value(schema, field, depth, random);
+            // An empty list of such a field is kept while it is worked on, and never written.
+            if !(field.retains_empty && value.as_array().is_some_and(Vec::is_empty)) {
+                map.insert(field.name.to_string(), value);
+            }
         }
     }
     Value::Object(map)

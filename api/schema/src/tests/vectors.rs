@@ -40,12 +40,26 @@ fn collect(schema: &Schema, scenario: &str, value: &Value, found: &mut Vec<Recor
                 object.as_object_mut().unwrap().retain(|key, _| key != "kind" && key != "apiVersion");
                 set_times(&mut object);
                 take_unordered(&mut object);
+                sort_labels(&mut object);
+                if object["metadata"]["managedFields"].is_string() {
+                    object["metadata"].as_object_mut().unwrap().shift_remove("managedFields");
+                }
                 found.push(Recorded { scenario: scenario.to_owned(), type_id, object });
             }
             map.values().for_each(|value| collect(schema, scenario, value, found));
         }
         Value::Array(items) => items.iter().for_each(|value| collect(schema, scenario, value, found)),
         _ => {}
+    }
+}
+
+/// Sorts labels and annotations: they were recorded under keys of another brand, in the order of those.
+fn sort_labels(object: &mut Value) {
+    for name in ["labels", "annotations"] {
+        if let Some(map) = object["metadata"].get_mut(name).and_then(Value::as_object_mut) {
+            let sorted: std::collections::BTreeMap<_, _> = std::mem::take(map).into_iter().collect();
+            *map = sorted.into_iter().collect();
+        }
     }
 }
 
@@ -84,7 +98,8 @@ fn set_times(value: &mut Value) {
                     } else {
                         "2026-01-02T03:04:05Z"
                     });
-                } else if value == "<nodeport>" {
+                } else if value.as_str().is_some_and(|text| text == "<nodeport>" || text.starts_with("${np"))
+                {
                     *value = Value::from(30_000);
                 } else {
                     set_times(value);
