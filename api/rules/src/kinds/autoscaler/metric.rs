@@ -122,10 +122,8 @@ fn validate_source(field: &str, source: &Value, rule: ApiVersionRule, path: &Pat
             let (object, path) = (source.at("describedObject"), path.child("describedObject"));
             errors.extend(validate_reference(object, rule, &path));
         }
-        "resource" | "containerResource" => {
-            if source.text("name").is_empty() {
-                errors.push(FieldError::required(path.child("name"), "must specify a resource name"));
-            }
+        "resource" | "containerResource" if source.text("name").is_empty() => {
+            errors.push(FieldError::required(path.child("name"), "must specify a resource name"));
         }
         _ => {}
     }

@@ -7,10 +7,10 @@ mod allocation;
 mod capacity;
 mod claim;
 mod class;
-mod device;
 mod request;
 mod selector;
 mod slice;
+mod slice_device;
 
 pub use claim::{ResourceClaim, ResourceClaimTemplate};
 pub use class::DeviceClass;

@@ -4,7 +4,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::device::{default_devices, validate_counter_set, validate_device};
+use super::slice_device::{default_devices, validate_counter_set, validate_device};
 use super::{validate_pool_name, validate_set};
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::kinds::storage::validate_driver_name;
