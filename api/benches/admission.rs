@@ -51,8 +51,8 @@ fn main() {
 /// A pipeline over a store with one namespace, whose pods are held to a level, and its service account.
 fn server(admission: Chain) -> Pipeline<MemoryStore> {
     let store = MemoryStore::default();
-    let labels =
-        ["enforce", "warn"].map(|mode| (format!("pod-security.orch.io/{mode}"), "baseline".to_owned()));
+    let labels = ["enforce", "warn"]
+        .map(|mode| (format!("pod-security.{}/{mode}", ORCH.label_domain), "baseline".to_owned()));
     put(&store, "namespaces", "", "ns", json!({"metadata": {"name": "ns"}}), labels.to_vec());
     put(&store, "serviceaccounts", "ns", "default", json!({"metadata": {"name": "default"}}), Vec::new());
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);

@@ -223,8 +223,10 @@ impl<'a> Account<'a> {
     fn of(covering: &'a Covering, change: &Change<'_>) -> Account<'a> {
         let status = covering.value.at("status");
         let mut hard = amounts(status, "hard");
+        // once: the limits of one quota.
         hard.retain(|name, _| change.measure.counts(name));
         let mut used = amounts(status, "used");
+        // set: `hard` is a map.
         used.retain(|name, _| hard.contains_key(name));
         let scopes = Scope::of_spec(covering.value.at("spec"));
         let (old, new) = (change.covered(&change.old, &scopes), change.covered(&change.new, &scopes));

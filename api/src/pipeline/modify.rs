@@ -17,6 +17,7 @@ use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, View};
 use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::ApiError;
+use crate::registry::Resource;
 
 /// A version of an object that is to be changed.
 pub(super) struct Current {
@@ -266,10 +267,11 @@ impl<S: Store> Pipeline<S> {
 
     /// The put of an object that admission replaces with a write.
     fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
-        let mut resources = self.registry.resources();
+        let is_stored = |resource: &&Arc<Resource>| {
+            *resource.storage == **key.resource() && resource.conversion.is_none()
+        };
         // few: the served resources.
-        let resource =
-            resources.find(|resource| *resource.storage == **key.resource() && resource.conversion.is_none());
+        let resource = self.registry.resources().find(is_stored);
         let resource = resource
             .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
         self.put(resource, key.clone(), &mut value.clone())

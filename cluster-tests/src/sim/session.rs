@@ -181,17 +181,20 @@ impl Session {
     }
 }
 
-/// Sends a watch's frames until it ends or the receiver is gone.
+/// Sends a watch's events, whole ones in each frame, until it ends or the receiver is gone.
 async fn serve_watch(server: Server, ask: Ask, sender: mpsc::Sender<Frame>) {
     let mut watch = match server.watch(&ask).await {
         Ok(watch) => watch,
         // The client may be gone.
         Err(error) => return drop(sender.send(Err(error)).await),
     };
+    let mut frame = Vec::new();
     loop {
         let next = Box::pin(watch.next());
-        let Either::Left((Some(frame), _)) = select(next, Box::pin(sender.closed())).await else { return };
-        if sender.send(Ok(frame)).await.is_err() {
+        let Either::Left((Some(part), _)) = select(next, Box::pin(sender.closed())).await else { return };
+        frame.extend_from_slice(&part);
+        // A large object is a part of its own, in the middle of its event. Each event is a line.
+        if frame.ends_with(b"\n") && sender.send(Ok(std::mem::take(&mut frame).into())).await.is_err() {
             return;
         }
     }

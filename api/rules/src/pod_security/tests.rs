@@ -1,3 +1,5 @@
+//! The pod security standards, check by check.
+
 use std::collections::BTreeMap;
 
 use orch_proto::brand::ORCH;

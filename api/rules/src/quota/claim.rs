@@ -69,6 +69,7 @@ pub(super) fn is_in(scope: &Scope<'_>, claim: &Value) -> bool {
         status.text("currentVolumeAttributesClassName"),
         status.at("modifyVolumeStatus").text("targetVolumeAttributesClassName"),
     ];
+    // few: three.
     classes.retain(|class| !class.is_empty());
     scope.name == BY_ATTRIBUTES && scope.selects(&classes)
 }

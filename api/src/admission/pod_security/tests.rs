@@ -1,3 +1,5 @@
+//! PodSecurity over namespaces and pods: levels, modes, exemptions, warnings.
+
 use futures::future::FutureExt;
 use orch_schema::json;
 
