@@ -32,7 +32,11 @@ fn every_recorded_object_survives_protobuf() {
         let again = decode_protobuf(orch(), recorded.type_id, &message, Limits::default()).unwrap();
         let mut out = Vec::new();
         encode_json(orch(), recorded.type_id, &again, &mut out);
-        assert_eq!(String::from_utf8(out), String::from_utf8(wanted), "{}", recorded.scenario);
+        // The type of a claim template has no field in Protobuf.
+        let wanted = String::from_utf8(wanted).unwrap();
+        let wanted = wanted
+            .replace(r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata""#, r#"{"metadata""#);
+        assert_eq!(String::from_utf8(out).unwrap(), wanted, "{}", recorded.scenario);
     }
 }
 
