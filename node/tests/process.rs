@@ -312,11 +312,17 @@ fn a_second_signal_ends_the_process_at_once_with_a_failure() {
         assert!(Instant::now() < deadline, "it is never ready");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // A request without the rest of its body keeps the node draining for ten seconds.
+    // A request without the rest of its body keeps the node draining for ten seconds. The node has begun to read the body
+    // when it asks for it.
     let mut unfinished = std::net::TcpStream::connect(("127.0.0.1", plain)).unwrap();
+    unfinished.set_read_timeout(Some(PATIENCE)).unwrap();
     unfinished
-        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();
+    let mut asked = [0; 12];
+    unfinished.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100");
+    unfinished.write_all(b"{").unwrap();
     let pid = Pid::from_raw(i32::try_from(process.child.id()).unwrap()).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
