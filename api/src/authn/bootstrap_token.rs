@@ -17,8 +17,9 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::authenticator::{Finding, Found, Holder, Method, Moment, Unauthenticated, bearer_token, found};
+use super::authenticator::{Finding, Found, Holder, Method, Moment, bearer_token, found};
 use super::peer::Peer;
+use super::unauthenticated::Unauthenticated;
 use super::user::User;
 
 /// Storage resource of secrets.

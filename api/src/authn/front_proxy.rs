@@ -21,9 +21,9 @@ use std::sync::Arc;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 
-use super::authenticator::Unauthenticated;
 use super::impersonate::{self, extra_key};
 use super::peer::Peer;
+use super::unauthenticated::Unauthenticated;
 use super::user::User;
 
 /// Names of headers that carry an identity whatever is configured: those that the reference suggests. They are removed

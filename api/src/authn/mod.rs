@@ -18,17 +18,18 @@ mod peer;
 pub mod service_account;
 pub mod service_account_name;
 mod token;
+mod unauthenticated;
 mod user;
 pub mod webhook;
 
 use authenticator::TOKEN_BYTES_MAX;
 pub use authenticator::{
-    API_AUDIENCE, AnonymousAccess, Authenticator, Evidence, Finding, Found, Holder, Method, Moment,
-    Unauthenticated, found,
+    API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, found,
 };
 pub use credential::Credential;
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{LiveTokens, TokenFileError, TokenTable};
+pub use unauthenticated::{Evidence, Unauthenticated};
 pub use user::{
     GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS,
     USER_NODE_PREFIX, User,

@@ -1,32 +1,28 @@
 //! Creating an object, from a POST, from a PUT on an absent name, or from an apply.
 //!
-//! Owns names (given or generated), the system fields of a new object, and the order of stages of a create.
+//! Owns the order of stages of a create, and what is tried again; `new_object` is what they set and check in the object.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
-use orch_rules::Action;
 use orch_rules::kinds::Context;
-use orch_rules::validate::tree::{Tree, child_mut, set, unset};
-use orch_rules::validate::{FieldError, Path, WriteKind, validate_object_meta};
-use orch_schema::apply_defaults;
+use orch_rules::validate::WriteKind;
+use orch_rules::validate::tree::{Tree, child_mut, unset};
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast};
+use super::new_object::{Origin, known_name};
 use super::options::Options;
-use super::stored::{check_size, without_revision};
-use super::update::track;
+use super::stored::without_revision;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, Refused, View};
 use crate::allocation::Unallotted;
 use crate::allocation::claims::Holdings;
-use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::authz::ResourceAttributes;
 use crate::error::{ApiError, Subject};
-use crate::fields::Writer;
 use crate::follow::Applied;
 use crate::request::Verb;
 
@@ -38,18 +34,6 @@ const NAME_ATTEMPTS: usize = 8;
 const AWAIT_TURNS: usize = 20;
 /// See [`AWAIT_TURNS`]. Short, because the loop needs some milliseconds.
 const AWAIT_PACE: Duration = Duration::from_millis(50);
-
-/// Longest prefix of a generated name: names end at 63 where they must be labels.
-const GENERATED_PREFIX_MAX: usize = 63 - SUFFIX_LENGTH;
-
-/// Source of a new value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A body or a patched object: its managed fields are still to be computed.
-    Sent,
-    /// The result of an apply, which already has its managed fields.
-    Applied,
-}
 
 /// A new object between mutating admission and the store, without its value.
 struct Draft<'a> {
@@ -317,89 +301,6 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         }
-    }
-
-    /// Sets uid, creation time and a generated name; clears the deletion fields and `selfLink`.
-    fn set_system_fields(&self, value: &mut Value, now: &str) {
-        let metadata = child_mut(value, "metadata");
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            unset(metadata, field);
-        }
-        set(metadata, "uid", uuid_text(self.ambient.random()));
-        set(metadata, "creationTimestamp", now);
-        let prefix = metadata.text("generateName");
-        if metadata.text("name").is_empty() && !prefix.is_empty() {
-            let mut end = prefix.len().min(GENERATED_PREFIX_MAX);
-            while !prefix.is_char_boundary(end) {
-                end -= 1;
-            }
-            let name = format!("{}{}", &prefix[..end], suffix_text(self.ambient.random()));
-            set(metadata, "name", name);
-        }
-    }
-
-    /// Sets defaults and managed fields. `value` is in its stored form afterwards, also if it is too large: that error
-    /// is returned after those of mutating admission.
-    fn default_new(
-        &self,
-        request: Request<'_>,
-        options: &Options,
-        value: &mut Value,
-        context: &Context<'_>,
-        origin: Origin,
-    ) -> Result<(), ApiError> {
-        let resource = request.resource;
-        apply_defaults(&resource.schema, resource.type_id, value);
-        resource.strategy.default(context, value);
-        let mut size = Ok(());
-        if origin == Origin::Sent {
-            size = check_size(request, value);
-        }
-        if origin == Origin::Sent && size.is_ok() {
-            let api_version = resource.api_version();
-            let writer = Writer {
-                manager: &options.manager,
-                api_version: &api_version,
-                subresource: Action::Object.subresource(),
-                now: context.now,
-                reset: resource.resets(Action::Object),
-                others: &resource.others,
-            };
-            if let Err(error) = track(resource, None, value, &writer) {
-                tracing::debug!(%error, "ownership of a new object is not tracked");
-            }
-        }
-        *value = resource.to_stored(value.take());
-        size
-    }
-
-    /// `unmet` is the error of a namespace without a label that the object needs.
-    fn validate_new(
-        &self,
-        request: Request<'_>,
-        value: &Value,
-        now: &str,
-        unmet: Option<FieldError>,
-    ) -> Result<(), ApiError> {
-        let resource = request.resource;
-        let rule = resource.rules.names;
-        let metadata = value.at("metadata");
-        let mut errors = validate_object_meta(metadata, resource.namespaced, rule, &Path::new("metadata"));
-        errors.extend(unmet);
-        errors.extend(resource.strategy.validate_create(&self.context(request, now), value));
-        if errors.is_empty() {
-            return Ok(());
-        }
-        Err(ApiError::Invalid { subject: Subject::kind(resource, metadata.text("name")), errors })
-    }
-}
-
-/// The name or else the `generateName`, for messages of admission.
-fn known_name(value: &Value) -> &str {
-    let metadata = value.at("metadata");
-    match metadata.text("name") {
-        "" => metadata.text("generateName"),
-        name => name,
     }
 }
 

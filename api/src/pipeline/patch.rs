@@ -6,32 +6,29 @@
 use orch_raft::Store;
 use orch_rules::Action;
 use orch_rules::validate::WriteKind;
-use orch_rules::validate::field::FieldError;
-use orch_rules::validate::tree::{self, Tree, child_mut, unset};
+use orch_rules::validate::tree::{Tree, child_mut, unset};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 use orch_schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 
-use super::create::Origin;
 use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::media_type::patch_media_type;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
+use super::new_object::Origin;
 use super::options::{FieldValidation, Options};
-use super::patch_body::{APPLY, Parsed, Patch, parse_patch, patch_error};
+use super::patch_body::{APPLY, Parsed, Patch, parse_patch};
+use super::patch_refusal::{apply_error, failed, go_string, redact_patch, redact_values};
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
-use crate::fields::{ApplyError, ApplyOptions, apply};
+use crate::fields::{ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 
 /// Bytes of the largest stored object whose tree is kept while it is patched. The tree takes many times its bytes, so a
 /// larger object is parsed again after the patch.
 const COPIED_BYTES_MAX: usize = 64 << 10;
-
-/// Replaces the reason of a refusal that could quote the data of a confidential object.
-const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
 
 impl<S: Store> Pipeline<S> {
     /// PATCH.
@@ -352,64 +349,4 @@ fn report_duplicate_keys(
         )));
     }
     Ok(if validation == FieldValidation::Warn { lines } else { Vec::new() })
-}
-
-/// A document as errors quote it: the beginning of its JSON. Of a confidential kind only `apiVersion`, `kind` and name:
-/// clients log responses, and an annotation may hold the whole object.
-fn go_string(request: Request<'_>, document: &Value) -> String {
-    if request.resource.rules.confidential {
-        let name = json!({"name": request.target.name});
-        let shown = json!({"kind": request.resource.kind, "apiVersion": request.resource.api_version(), "metadata": name});
-        return quoted(&shown.to_string());
-    }
-    quoted(&tree::shown(document))
-}
-
-/// The API error of a patch that could not be applied.
-fn failed(request: Request<'_>, error: PatchError) -> ApiError {
-    redact_patch(request, patch_error(error))
-}
-
-/// Replaces the refusal of a patch to a confidential kind by one that quotes nothing of the patch.
-fn redact_patch(request: Request<'_>, error: ApiError) -> ApiError {
-    match error {
-        ApiError::BadRequest(_) if request.resource.rules.confidential => {
-            ApiError::BadRequest("the patch does not have the form of its format".to_owned())
-        }
-        other => other,
-    }
-}
-
-/// Removes all values from the refusal of a JSON patch's result, and the warnings, for confidential kinds. Such a patch
-/// can copy stored data into fields that errors quote (a uid, a name, a finalizer). The refusal still names the fields.
-fn redact_values(request: Request<'_>, error: ApiError) -> ApiError {
-    if !request.resource.rules.confidential {
-        return error;
-    }
-    request.exchange.withhold_warnings();
-    let shown = || go_string(request, &Value::Null);
-    match error {
-        ApiError::Invalid { subject, errors } => {
-            let errors = errors.into_iter().map(FieldError::withheld).collect();
-            ApiError::Invalid { subject, errors }
-        }
-        ApiError::PatchResult(_) => ApiError::PatchResult(format!("{}: {NOT_REPEATED}", shown())),
-        ApiError::BadRequest(_) => ApiError::BadRequest(format!("the patched object: {NOT_REPEATED}")),
-        other => other,
-    }
-}
-
-fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError {
-    match error {
-        ApplyError::Conflicts(conflicts) => ApiError::ApplyConflict {
-            message: error.to_string(),
-            causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path())).collect(),
-        },
-        ApplyError::Typed { object, .. } if request.resource.rules.confidential => {
-            ApiError::BadRequest(format!("failed to create typed patch object ({object})"))
-        }
-        ApplyError::ManagedFieldsGiven | ApplyError::Typed { .. } => ApiError::BadRequest(error.to_string()),
-        ApplyError::TooManyFields(_) => ApiError::ObjectTooLarge(error.to_string()),
-        ApplyError::Managed(_) | ApplyError::Item(_) => ApiError::Internal(error.to_string()),
-    }
 }

@@ -15,8 +15,8 @@ use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
-use super::create::Origin;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
+use super::new_object::Origin;
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};

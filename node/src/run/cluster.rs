@@ -31,10 +31,11 @@ use orch_api::exchange::Exchange;
 use orch_api::flow::{FlowControl, Seat};
 use orch_api::follow::Applied;
 use orch_api::gate::Gate;
-use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
+use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
+use super::cluster_view::view;
 use super::store::Handle;
 
 /// Most bytes of a request's body: a name and an address.
@@ -42,81 +43,6 @@ const BODY_BYTES_MAX: usize = 4096;
 
 /// Wait for the first leader after the founding, which is elected within half a second if all founders run.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The cluster as this node sees it.
-#[derive(Serialize)]
-struct ClusterView {
-    name: String,
-    leader: Option<String>,
-    role: String,
-    term: u64,
-    applied: u64,
-    committed: u64,
-    feature_level: u32,
-    oldest: u64,
-    /// A membership change is not committed, or is still joint.
-    changing: bool,
-    members: Vec<MemberView>,
-    state: StateView,
-    space: SpaceView,
-    agreement: AgreementView,
-}
-
-/// The size of all objects.
-#[derive(Serialize)]
-struct StateView {
-    bytes: u64,
-    /// `--state-quota` in bytes; absent without a limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<u64>,
-}
-
-/// Room on the members' disks.
-#[derive(Serialize)]
-struct SpaceView {
-    /// Bytes that this node's store takes on its disk; absent while unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    used: Option<u64>,
-    /// Bytes that the store may still take; absent while unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    room: Option<u64>,
-    /// Bytes of room below which growth is refused.
-    reserve: u64,
-    /// Disk pressure of this node: `none`, `tight` or `short`.
-    pressure: String,
-    /// Names of the members that are short of room; while there are any, growth is refused.
-    short: Vec<String>,
-}
-
-/// Whether the members hold the same state, as far as this one has compared.
-#[derive(Serialize)]
-struct AgreementView {
-    /// The newest revision at which this member agreed with a majority; 0 before the first.
-    agreed: u64,
-    /// Names of the members whose state differs from the majority's; all that differ from each other if no state has a
-    /// majority.
-    differing: Vec<String>,
-    /// No state has a majority, so the wrong members cannot be told.
-    split: bool,
-    /// Reason of this member's quarantine, during which it serves no clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quarantine: Option<String>,
-    divergences: u64,
-    repairs: u64,
-}
-
-/// A member.
-#[derive(Serialize)]
-struct MemberView {
-    id: u64,
-    name: String,
-    address: String,
-    role: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    matched: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    feature_level_max: Option<u32>,
-}
 
 /// Body of a request to add a member.
 #[derive(Deserialize)]
@@ -326,61 +252,6 @@ fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
         Err(error @ ChangeError::Unknown { .. }) => {
             failure(StatusCode::GATEWAY_TIMEOUT, "Timeout", &error.to_string())
         }
-    }
-}
-
-fn name(status: &Status, id: NodeId) -> String {
-    let member = status.members.iter().find(|member| member.peer.id == id);
-    member.map_or_else(|| id.to_string(), |member| member.peer.name.to_string())
-}
-
-fn space(status: &Status) -> SpaceView {
-    let SpaceStatus { used, room, reserve, pressure, short } = &status.space;
-    SpaceView {
-        used: *used,
-        room: *room,
-        reserve: *reserve,
-        pressure: format!("{pressure:?}").to_lowercase(),
-        short: short.iter().map(|id| name(status, *id)).collect(),
-    }
-}
-
-fn agreement(status: &Status) -> AgreementView {
-    let AgreementStatus { agreed, differing, split, quarantine, divergences, repairs } = &status.agreement;
-    AgreementView {
-        agreed: agreed.0,
-        differing: differing.iter().map(|id| name(status, *id)).collect(),
-        split: *split,
-        quarantine: quarantine.clone(),
-        divergences: *divergences,
-        repairs: *repairs,
-    }
-}
-
-fn view(status: Status) -> ClusterView {
-    let (agreement, space) = (agreement(&status), space(&status));
-    let members = status.members.into_iter().map(|member| MemberView {
-        id: member.peer.id.0,
-        name: member.peer.name.to_string(),
-        address: member.peer.address.to_string(),
-        role: if member.voter { "voter" } else { "learner" },
-        matched: member.matched,
-        feature_level_max: member.feature_level_max,
-    });
-    ClusterView {
-        name: status.node.name.to_string(),
-        leader: status.leader.map(|leader| leader.name.to_string()),
-        role: format!("{:?}", status.role).to_lowercase(),
-        term: status.term,
-        applied: status.applied.0,
-        committed: status.committed,
-        feature_level: status.feature_level,
-        oldest: status.oldest.0,
-        changing: status.changing || status.uncommitted,
-        members: members.collect(),
-        state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
-        space,
-        agreement,
     }
 }
 

@@ -14,6 +14,7 @@ mod authorization;
 mod brand;
 mod capacity;
 mod cluster;
+mod cluster_view;
 mod connect;
 mod dev;
 mod encryption;

@@ -26,7 +26,7 @@ pub enum Count {
     Pods,
 }
 
-/// What is observed of a budget.
+/// A budget and its pods at one time: its status follows from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The budget.

@@ -41,7 +41,7 @@ pub struct Expression {
     cost: Cost,
 }
 
-/// What an evaluation costs at most, as a function of its input.
+/// Upper bound of the cost of an evaluation, as a function of its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     /// Nodes of the expression.

@@ -7,7 +7,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 
 use super::Cost;
 
-/// What is known of a value before an evaluation.
+/// The type of a value, as far as it is known before an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nothing.
@@ -50,7 +50,7 @@ pub type Functions = [(&'static str, Shape)];
 /// Loops inside each other: one over the elements of another's.
 const DEPTH_MAX: u32 = 2;
 
-/// What the check found.
+/// Type and cost of an expression that passed the check.
 pub(super) struct Checked {
     pub(super) shape: Shape,
     pub(super) cost: Cost,
@@ -255,7 +255,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What a standard function or operator gives for `shapes`; `None` if there is no such function.
+/// The type of the result of a standard function or operator for arguments of `shapes`; `None` if there is no such function.
 fn result_of(function: &str, shapes: &[Shape]) -> Option<Shape> {
     Some(match function {
         "_&&_"

@@ -1,4 +1,4 @@
-//! What is wrong with a certificate and its key in a secret of type `tls`, as the reference's TLS library says it.
+//! Faults of the certificate and the key in a secret of type `tls`, in the words of the reference's TLS library.
 //!
 //! Owns the search for PEM blocks in both and the check that they can be read. Whether the key is that of the certificate
 //! is not checked: servers that load both find out.

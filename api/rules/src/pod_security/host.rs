@@ -84,7 +84,7 @@ fn hosts_of(handler: &Value) -> impl Iterator<Item = &str> {
     named.into_iter().filter(|host| !host.is_empty())
 }
 
-/// Nothing runs as a process of a Windows node.
+/// Check `windowsHostProcess`: no container runs as a process of a Windows node.
 pub(super) fn processes(pod: &Pod<'_>) -> Option<Violation> {
     let is_host_process = |context: &Value| context.at("windowsOptions").flag("hostProcess");
     let setters = setters(is_host_process(pod.context()), &pod.containers_with(is_host_process));

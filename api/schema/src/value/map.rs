@@ -6,12 +6,15 @@
 //! Invariant: a map has an index if and only if it has had more than [`SCANNED_MAX`] entries at once, and then the index
 //! holds the place of every entry once.
 
+mod entry;
+
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 use smol_str::SmolStr;
 
+pub use self::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::Value;
 
 /// Entries of a map without an index: comparing the lengths and first bytes of so many names takes no longer than one
@@ -267,60 +270,6 @@ pub type IterMut<'m> = std::iter::Map<
     std::slice::IterMut<'m, (SmolStr, Value)>,
     fn(&'m mut (SmolStr, Value)) -> (&'m SmolStr, &'m mut Value),
 >;
-
-/// A member, present or absent.
-pub enum Entry<'m> {
-    Occupied(OccupiedEntry<'m>),
-    Vacant(VacantEntry<'m>),
-}
-
-impl<'m> Entry<'m> {
-    pub fn or_insert(self, value: Value) -> &'m mut Value {
-        self.or_insert_with(|| value)
-    }
-
-    pub fn or_insert_with(self, value: impl FnOnce() -> Value) -> &'m mut Value {
-        match self {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(value()),
-        }
-    }
-}
-
-/// A member that is present.
-pub struct OccupiedEntry<'m> {
-    map: &'m mut Map,
-    at: usize,
-}
-
-impl<'m> OccupiedEntry<'m> {
-    pub fn key(&self) -> &SmolStr {
-        &self.map.entries[self.at].0
-    }
-
-    pub fn into_mut(self) -> &'m mut Value {
-        &mut self.map.entries[self.at].1
-    }
-
-    /// Sets the member and returns its old value.
-    pub fn insert(&mut self, value: Value) -> Value {
-        std::mem::replace(&mut self.map.entries[self.at].1, value)
-    }
-}
-
-/// A member that is absent.
-pub struct VacantEntry<'m> {
-    map: &'m mut Map,
-    name: SmolStr,
-    hash: Option<NameHash>,
-}
-
-impl<'m> VacantEntry<'m> {
-    pub fn insert(self, value: Value) -> &'m mut Value {
-        let at = self.map.push(self.name, self.hash, value);
-        &mut self.map.entries[at].1
-    }
-}
 
 impl PartialEq for Map {
     /// Whether both have the same members, in any order.

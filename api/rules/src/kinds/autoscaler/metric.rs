@@ -1,4 +1,4 @@
-//! What an autoscaler looks at: metrics of pods, of their resources, of other objects, and from outside.
+//! Metrics of an autoscaler: those of pods, of their resources, of other objects, and from outside.
 
 use orch_schema::budget::Numbered;
 use orch_schema::quantity::Quantity;

@@ -1,4 +1,4 @@
-//! What a claim asks for: requests of devices with alternatives, constraints over them, configurations.
+//! Requests of a claim: devices with alternatives, constraints over them, configurations.
 
 use std::collections::{HashMap, HashSet};
 

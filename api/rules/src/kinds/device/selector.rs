@@ -95,7 +95,7 @@ pub(super) fn validate_selectors(selectors: &[Value], stored: Stored, path: &Pat
         if selector.at("cel").is_null() {
             return FieldError::required(path, "").into();
         }
-        // What was stored once was valid then.
+        // A stored selector was valid when it was written.
         if stored == Stored::Yes {
             return FieldErrors::new();
         }

@@ -90,7 +90,7 @@ fn follow_first_address(old: &Value, new: &mut Value) {
 /// Sets `ipFamilyPolicy` and `ipFamilies` of a service in a cluster with the families `available`, its default first.
 ///
 /// # Errors
-/// What the fields demand contradicts itself or the cluster.
+/// The families that the fields ask for contradict each other, or the cluster has none of them.
 pub fn settle_families(
     old: Option<&Value>,
     new: &mut Value,

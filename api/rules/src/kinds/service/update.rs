@@ -1,4 +1,4 @@
-//! What an update of a service drops and refuses.
+//! Updates of a service: fields that a change of its type drops, and changes that are refused.
 
 use orch_schema::value::Value;
 

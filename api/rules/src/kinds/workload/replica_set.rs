@@ -58,19 +58,24 @@ impl Strategy for ReplicaSet {
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
-        let (spec, status) = (object.at("spec"), object.at("status"));
-        let pod = spec.at("template").at("spec");
-        Some(vec![
-            object.at("metadata").at("name").clone(),
-            json!(spec.int("replicas").unwrap_or(0)),
-            json!(status.int("replicas").unwrap_or(0)),
-            json!(status.int("readyReplicas").unwrap_or(0)),
-            json!(age::age(object, now)),
-            container_names(pod),
-            container_images(pod),
-            json!(format_label_selector(spec.at("selector"))),
-        ])
+        Some(replicas_row(object, now, format_label_selector(object.at("spec").at("selector"))))
     }
+}
+
+/// The table row of a replica set or replication controller, whose selector is shown as `selector`.
+pub(super) fn replicas_row(object: &Value, now: &str, selector: String) -> Vec<Cell> {
+    let (spec, status) = (object.at("spec"), object.at("status"));
+    let pod = spec.at("template").at("spec");
+    vec![
+        object.at("metadata").at("name").clone(),
+        json!(spec.int("replicas").unwrap_or(0)),
+        json!(status.int("replicas").unwrap_or(0)),
+        json!(status.int("readyReplicas").unwrap_or(0)),
+        json!(age::age(object, now)),
+        container_names(pod),
+        container_images(pod),
+        json!(selector),
+    ]
 }
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {

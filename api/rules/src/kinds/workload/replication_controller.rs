@@ -1,15 +1,13 @@
 //! core/v1 ReplicationController: a replica set whose selector is a map of labels, taken from the template by default.
 
-use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::workload::replica_set::validate_status;
+use crate::kinds::workload::replica_set::{replicas_row, validate_status};
 use crate::kinds::workload::{
-    container_images, container_names, default_template, validate_counts, validate_keeps_running,
-    validate_template, warn_about_workload,
+    default_template, validate_counts, validate_keeps_running, validate_template, warn_about_workload,
 };
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};
 use crate::validate::tree::{Tree, child_mut, existing_mut, set, set_default, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path};
 
@@ -72,18 +70,7 @@ impl Strategy for ReplicationController {
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
-        let (spec, status) = (object.at("spec"), object.at("status"));
-        let pod = spec.at("template").at("spec");
-        Some(vec![
-            object.at("metadata").at("name").clone(),
-            json!(spec.int("replicas").unwrap_or(0)),
-            json!(status.int("replicas").unwrap_or(0)),
-            json!(status.int("readyReplicas").unwrap_or(0)),
-            json!(age::age(object, now)),
-            container_names(pod),
-            container_images(pod),
-            json!(format_labels(spec.at("selector"))),
-        ])
+        Some(replicas_row(object, now, format_labels(object.at("spec").at("selector"))))
     }
 }
 
@@ -123,6 +110,8 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::json;
+
     use super::*;
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 

@@ -1,0 +1,116 @@
+//! A new object before it is stored: its system fields, a generated name, defaults, the fields that its writer owns.
+//!
+//! Owns what each stage of a create sets and checks in the object; `create` owns their order.
+
+use orch_raft::Store;
+use orch_rules::Action;
+use orch_rules::kinds::Context;
+use orch_rules::validate::tree::{Tree, child_mut, set, unset};
+use orch_rules::validate::{FieldError, Path, validate_object_meta};
+use orch_schema::apply_defaults;
+use orch_schema::value::Value;
+
+use super::options::Options;
+use super::stored::check_size;
+use super::update::track;
+use super::{Pipeline, Request};
+use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
+use crate::error::{ApiError, Subject};
+use crate::fields::Writer;
+
+/// Longest prefix of a generated name: names end at 63 where they must be labels.
+const GENERATED_PREFIX_MAX: usize = 63 - SUFFIX_LENGTH;
+
+/// Source of a new value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A body or a patched object: its managed fields are still to be computed.
+    Sent,
+    /// The result of an apply, which already has its managed fields.
+    Applied,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Sets uid, creation time and a generated name; clears the deletion fields and `selfLink`.
+    pub(super) fn set_system_fields(&self, value: &mut Value, now: &str) {
+        let metadata = child_mut(value, "metadata");
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            unset(metadata, field);
+        }
+        set(metadata, "uid", uuid_text(self.ambient.random()));
+        set(metadata, "creationTimestamp", now);
+        let prefix = metadata.text("generateName");
+        if metadata.text("name").is_empty() && !prefix.is_empty() {
+            let mut end = prefix.len().min(GENERATED_PREFIX_MAX);
+            while !prefix.is_char_boundary(end) {
+                end -= 1;
+            }
+            let name = format!("{}{}", &prefix[..end], suffix_text(self.ambient.random()));
+            set(metadata, "name", name);
+        }
+    }
+
+    /// Sets defaults and managed fields. `value` is in its stored form afterwards, also if it is too large: that error
+    /// is returned after those of mutating admission.
+    pub(super) fn default_new(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        value: &mut Value,
+        context: &Context<'_>,
+        origin: Origin,
+    ) -> Result<(), ApiError> {
+        let resource = request.resource;
+        apply_defaults(&resource.schema, resource.type_id, value);
+        resource.strategy.default(context, value);
+        let mut size = Ok(());
+        if origin == Origin::Sent {
+            size = check_size(request, value);
+        }
+        if origin == Origin::Sent && size.is_ok() {
+            let api_version = resource.api_version();
+            let writer = Writer {
+                manager: &options.manager,
+                api_version: &api_version,
+                subresource: Action::Object.subresource(),
+                now: context.now,
+                reset: resource.resets(Action::Object),
+                others: &resource.others,
+            };
+            if let Err(error) = track(resource, None, value, &writer) {
+                tracing::debug!(%error, "ownership of a new object is not tracked");
+            }
+        }
+        *value = resource.to_stored(value.take());
+        size
+    }
+
+    /// Checks the rules of metadata and of the kind. `unmet` is the error of a namespace without a label that the object needs.
+    pub(super) fn validate_new(
+        &self,
+        request: Request<'_>,
+        value: &Value,
+        now: &str,
+        unmet: Option<FieldError>,
+    ) -> Result<(), ApiError> {
+        let resource = request.resource;
+        let rule = resource.rules.names;
+        let metadata = value.at("metadata");
+        let mut errors = validate_object_meta(metadata, resource.namespaced, rule, &Path::new("metadata"));
+        errors.extend(unmet);
+        errors.extend(resource.strategy.validate_create(&self.context(request, now), value));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::Invalid { subject: Subject::kind(resource, metadata.text("name")), errors })
+    }
+}
+
+/// The name or else the `generateName`, for messages of admission.
+pub(super) fn known_name(value: &Value) -> &str {
+    let metadata = value.at("metadata");
+    match metadata.text("name") {
+        "" => metadata.text("generateName"),
+        name => name,
+    }
+}
