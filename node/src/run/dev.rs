@@ -67,6 +67,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         join: None,
         layout,
         tokens,
+        brand,
         space,
         strictness: Strictness::Dev,
     };

@@ -76,7 +76,7 @@ pub struct Plan {
     pub authentication: AuthenticationPlan,
     /// Who rules on requests.
     pub authorization: AuthorizationPlan,
-    /// The value of `--brand`.
+    /// The brand of the data, else the value of `--brand`, if any.
     pub brand: Option<&'static Brand>,
     /// How long history is kept.
     pub watch_history: Duration,
@@ -132,6 +132,8 @@ pub(super) struct Resolved {
     /// The certificate directory, which has the files of `name`.
     pub(super) layout: Layout,
     pub(super) tokens: TokenTable,
+    /// That of the data, else the one asked for, if any.
+    pub(super) brand: Option<&'static Brand>,
     pub(super) space: SpaceOptions,
     pub(super) strictness: Strictness,
 }
@@ -139,8 +141,8 @@ pub(super) struct Resolved {
 impl Resolved {
     /// The plan with the flags that both kinds of nodes share. Reads the files that they name, and writes nothing.
     pub(super) fn plan(self, shared: &SharedArgs) -> Result<Plan, RunError> {
-        let (layout, asked) = (self.layout, shared.brand.map(|brand| brand.0));
-        let brand = asked.unwrap_or(&ORCH);
+        let layout = self.layout;
+        let brand = self.brand.unwrap_or(&ORCH);
         let files = layout.member(&self.name);
         let own = (files.server_certificate, files.server_key);
         let authority = layout.authority_certificate();
@@ -174,7 +176,7 @@ impl Resolved {
             anonymous: shared.anonymous(),
             authentication: authentication::plan(shared, brand)?,
             authorization: authorization::plan(&shared.authorization, self.strictness, brand)?,
-            brand: asked,
+            brand: self.brand,
             watch_history: shared.watch_history,
             watch_history_memory: shared.watch_history_memory,
             watch_history_disk: shared.watch_history_disk,

@@ -25,7 +25,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     let advertise = arguments.advertise_address.clone();
     let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
     let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
-    brand_of_data(&data_dir, shared.brand.map(|brand| brand.0))?;
+    let brand = brand_of_data(&data_dir, shared.brand.map(|brand| brand.0))?;
     let resolved = Resolved {
         kind: Kind::Serve,
         data_dir,
@@ -39,6 +39,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         join: arguments.join.clone(),
         layout,
         tokens: tokens(shared)?,
+        brand,
         space,
         strictness: Strictness::Serve,
     };

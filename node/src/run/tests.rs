@@ -230,7 +230,11 @@ fn a_brand_other_than_that_of_the_data_is_refused_before_anything_is_made() {
     refused(dev(&format!("{flags} --brand orch")), expected);
     refused(serve(&format!("{flags} --name a {certs} --initial-cluster a=h:1 --brand orch")), expected);
     assert_eq!(std::fs::read_dir(&data).unwrap().count(), before);
+    let serving = serve(&format!("{flags} --name a {certs} --initial-cluster a=h:1")).unwrap();
     let plan = dev(&flags).unwrap();
+    for brand in [serving.brand, plan.brand] {
+        assert_eq!(brand.map(|brand| brand.name), Some("kubernetes"), "the brand of the data counts");
+    }
     let hosts = &certs::inspect(&plan.tls.certificate).unwrap()[0].hosts;
     assert!(hosts.iter().any(|host| host == "kubernetes"), "the brand of the data is taken up: {hosts:?}");
     dev(&format!("{flags} --brand kubernetes")).unwrap();
