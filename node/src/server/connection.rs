@@ -26,7 +26,7 @@ use super::places::Place;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
 use super::tunnel::TunnelSlot;
-use super::turns::Turns;
+use super::turns::{Turns, Writers};
 use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
 use crate::tls::Tls;
@@ -54,10 +54,11 @@ struct Manner {
     is_known: bool,
 }
 
-/// Place, deadlines and stop signal of a connection.
+/// Place, deadlines, permits to write and stop signal of a connection.
 pub(super) struct Terms {
     pub(super) place: Arc<Place>,
     pub(super) waits: Waits,
+    pub(super) writers: Writers,
     /// Cancelled when the server stops.
     pub(super) stopping: CancellationToken,
 }
@@ -92,7 +93,8 @@ pub(super) async fn serve_tls<S: Answers>(
     terms: Terms,
 ) -> Result<(), ConnectionError> {
     let tunnel = TunnelSlot::default();
-    let stream = Turns::new(Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone()));
+    let stream = Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone());
+    let stream = Turns::new(stream, &terms.writers);
     let settings = Arc::clone(&tls.borrow_and_update());
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
     let handshake =
@@ -172,7 +174,7 @@ async fn serve_local<S: Answers>(
     // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
     let tunnel = TunnelSlot::default();
-    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()));
+    let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()), &terms.writers);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
     let from = (peer, Some(door), tunnel);
@@ -197,7 +199,7 @@ async fn serve_http<S: Answers>(
     terms: Terms,
     ends: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError> {
-    let Terms { place, waits, stopping } = terms;
+    let Terms { place, waits, stopping, .. } = terms;
     let pacing = Pacing::new(waits);
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);

@@ -12,6 +12,7 @@ use super::connection::{Terms, serve_plain, serve_socket, serve_tls};
 use super::limits;
 use super::pace::Waits;
 use super::places::Places;
+use super::turns::Writers;
 use super::visitor::Answers;
 use crate::tls::Reloader;
 
@@ -66,6 +67,7 @@ pub struct Server<S> {
     service: S,
     pub(super) places: Places,
     pub(super) waits: Waits,
+    writers: Writers,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -88,6 +90,7 @@ where
             service,
             places: Places::as_allowed(),
             waits: Waits::default(),
+            writers: Writers::of_machine(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
@@ -96,7 +99,7 @@ where
     /// Serves `port` from now on.
     pub fn listen(&self, port: Port) {
         let (service, stopping, tasks) = (self.service.clone(), self.stopping.clone(), self.tasks.clone());
-        let given = (self.places.clone(), self.waits);
+        let given = (self.places.clone(), self.waits, self.writers.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
@@ -121,7 +124,7 @@ where
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
-    (places, waits): (Places, Waits),
+    (places, waits, writers): (Places, Waits, Writers),
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
@@ -130,7 +133,7 @@ async fn accept_all<S: Answers>(
         match port.accept().await {
             Ok((stream, address)) => {
                 let place = places.take(address.ip()).await;
-                let terms = Terms { place, waits, stopping: stopping.clone() };
+                let terms = Terms { place, waits, writers: writers.clone(), stopping: stopping.clone() };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
                 // Yields, so that in a flood of connections other tasks get a turn after each handshake, which costs a
                 // signature.
