@@ -39,6 +39,8 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Name of the object, or the `generateName` that its name starts with.
     pub name: &'a str,
+    /// Name in the request's path; empty for a POST to a collection.
+    pub path_name: &'a str,
     /// The stored object before the write, in its stored form; absent for a create.
     pub old: Option<&'a Value>,
     /// The authenticated user.

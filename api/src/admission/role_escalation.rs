@@ -1,7 +1,8 @@
 //! Nobody grants rights that they do not have.
 //!
 //! Owns the refusal of roles and bindings beyond the writer's own rights, unless the writer may `escalate` the role or
-//! `bind` it. In the reference this is part of the storage of the four kinds and has no name.
+//! `bind` it. In the reference this is part of the storage of the four kinds, has no name, and comes before the rules of
+//! the kind: the last of what mutates, it changes nothing.
 
 use std::fmt::Write;
 
@@ -39,17 +40,16 @@ impl Plugin for RoleEscalation {
         kinds.into_iter().any(|kind| attributes.is(kind, &writes))
     }
 
-    fn validate<'a>(
+    fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: Option<&'a Value>,
+        object: &'a mut Value,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let Some(object) = object.filter(|new| !attributes.old.is_some_and(|old| grants_same(old, new)))
-        else {
+        if attributes.old.is_some_and(|old| grants_same(old, object)) {
             return rule(Ok(()));
-        };
+        }
         Either::Right(check(attributes, object, view).boxed())
     }
 }
@@ -75,7 +75,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
     let (verb, resource, name) = match is_binding {
         true if role.text("kind") == "Role" => ("bind", "roles", role.text("name")),
         true => ("bind", "clusterroles", role.text("name")),
-        false => ("escalate", attributes.resource.plural.as_str(), attributes.name),
+        false => ("escalate", attributes.resource.plural.as_str(), attributes.path_name),
     };
     let group = attributes.brand.group("rbac.authorization");
     let asked = ResourceAttributes {
@@ -196,7 +196,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
-    use crate::admission::testing::{Objects, attributes, validate};
+    use crate::admission::testing::{Objects, attributes, mutate};
 
     /// The outcome of a write by `ann`, who has the rules `owned`, in a namespace where a role `all` grants everything.
     fn written(owned: &Value, storage: &str, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
@@ -217,7 +217,10 @@ mod tests {
         let objects = Objects(objects.into_iter().map(at).collect());
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let asked = Attributes { user: &user, gate: &gate, old, ..attributes(storage, operation) };
-        validate(&asked, new, &objects)
+        let mut tried = new.clone();
+        mutate(&asked, &mut tried, &objects)?;
+        assert_eq!(tried, *new, "the check changes nothing");
+        Ok(())
     }
 
     fn right(verbs: Value, resources: Value) -> Value {

@@ -5,6 +5,7 @@
 //! pods depend on; a pod that comes before its namespace's default account waits for it.
 
 use orch_proto::Brand;
+use orch_rules::Action;
 use orch_rules::validate::tree::{Tree, child_mut, items_mut, object_mut, set};
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -25,6 +26,9 @@ const MOUNTED_LIFE_S: i64 = 60 * 60 + 7;
 /// Mode of the mounted files: 0644.
 const FILE_MODE: i64 = 0o644;
 
+/// The word for ephemeral containers in refusals.
+const EPHEMERAL: &str = "ephemeral container";
+
 #[derive(Debug)]
 pub(super) struct ServiceAccount;
 
@@ -34,7 +38,7 @@ impl Plugin for ServiceAccount {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.is("pods", &[Operation::Create])
+        attributes.is("pods", &[Operation::Create]) || adds_ephemeral_containers(attributes)
     }
 
     fn mutate<'a>(
@@ -44,7 +48,8 @@ impl Plugin for ServiceAccount {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        rule(complete(attributes, pod, view))
+        // The account of a stored pod is settled.
+        rule(if adds_ephemeral_containers(attributes) { Ok(()) } else { complete(attributes, pod, view) })
     }
 
     fn validate<'a>(
@@ -54,8 +59,18 @@ impl Plugin for ServiceAccount {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        rule(pod.map_or(Ok(()), |pod| check(attributes, pod, view)))
+        rule(pod.map_or(Ok(()), |pod| match adds_ephemeral_containers(attributes) {
+            true => check_ephemeral_containers(attributes, pod, view),
+            false => check(attributes, pod, view),
+        }))
     }
+}
+
+/// Whether the write may only add ephemeral containers to a pod.
+fn adds_ephemeral_containers(attributes: &Attributes<'_>) -> bool {
+    *attributes.resource.storage == *"pods"
+        && attributes.action == Action::EphemeralContainers
+        && attributes.operation == Operation::Update
 }
 
 /// Completes a new pod from its account. A refusal leaves the pod as it was.
@@ -91,19 +106,34 @@ fn complete(attributes: &Attributes<'_>, pod: &mut Value, view: &View) -> Result
 
 fn check(attributes: &Attributes<'_>, pod: &Value, view: &View) -> Result<(), Refusal> {
     let (brand, namespace) = (attributes.brand, attributes.namespace);
-    let name = pod.at("spec").text("serviceAccountName");
     if is_mirror(brand, pod) {
         return check_mirror(pod).map_err(|reason| Refusal::Forbidden(reason.to_owned()));
     }
-    if name.is_empty() {
-        let pod = pod.at("metadata").text("name");
-        return Err(Refusal::Forbidden(format!("no service account specified for pod {namespace}/{pod}")));
-    }
-    let account = find(view, namespace, name)?;
+    let account = account_of(pod, namespace, view)?;
     if is_limited(brand, &account) {
         check_references(&account, pod).map_err(Refusal::Forbidden)?;
     }
     Ok(())
+}
+
+/// Checks the ephemeral containers of a pod. The rest of it was checked when it was made.
+fn check_ephemeral_containers(attributes: &Attributes<'_>, pod: &Value, view: &View) -> Result<(), Refusal> {
+    let account = account_of(pod, attributes.namespace, view)?;
+    if !is_limited(attributes.brand, &account) {
+        return Ok(());
+    }
+    let containers = pod.at("spec").items("ephemeralContainers").iter();
+    check_containers(&account, containers.map(|container| (EPHEMERAL, container))).map_err(Refusal::Forbidden)
+}
+
+/// The account that a pod names.
+fn account_of(pod: &Value, namespace: &str, view: &View) -> Result<Value, Refusal> {
+    let name = pod.at("spec").text("serviceAccountName");
+    if name.is_empty() {
+        let pod = pod.at("metadata").text("name");
+        return Err(Refusal::Forbidden(format!("no service account specified for pod {namespace}/{pod}")));
+    }
+    find(view, namespace, name)
 }
 
 /// The service account. The loop that makes default accounts may be about to make one that is absent.
@@ -141,13 +171,9 @@ fn volumes(spec: &Value) -> impl Iterator<Item = &Value> {
 
 /// The containers of each kind, with the words by which refusals name the kind.
 fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
-    [
-        ("init container", "initContainers"),
-        ("container", "containers"),
-        ("ephemeral container", "ephemeralContainers"),
-    ]
-    .into_iter()
-    .flat_map(|(kind, field)| spec.items(field).iter().map(move |container| (kind, container)))
+    [("init container", "initContainers"), ("container", "containers"), (EPHEMERAL, "ephemeralContainers")]
+        .into_iter()
+        .flat_map(|(kind, field)| spec.items(field).iter().map(move |container| (kind, container)))
 }
 
 /// Whether the pod refers to a secret anywhere.
@@ -188,43 +214,15 @@ fn is_limited(brand: &Brand, account: &Value) -> bool {
 /// reference.
 fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
     let (spec, of) = (pod.at("spec"), account.at("metadata").text("name"));
-    let names = |list: &str| -> hashbrown::HashSet<String> {
-        account.items(list).iter().map(|secret| secret.text("name").to_owned()).collect()
-    };
-    let mountable = names("secrets");
-    let refusal = |subject: String| {
-        format!("{subject} is not allowed because service account {of} does not reference that secret")
-    };
+    let mountable = listed(account, "secrets");
     for source in volumes(spec).map(|volume| volume.at("secret")).filter(|source| source.is_object()) {
         let name = source.text("secretName");
         if !mountable.contains(name) {
-            return Err(refusal(format!("volume with secret.secretName=\"{name}\"")));
+            return Err(unlisted(of, &format!("volume with secret.secretName=\"{name}\"")));
         }
     }
-    for (kind, container) in containers(spec) {
-        for variable in container.items("env") {
-            let wanted = variable.at("valueFrom").at("secretKeyRef");
-            let name = wanted.text("name");
-            if wanted.is_object() && !mountable.contains(name) {
-                let (container, variable) = (container.text("name"), variable.text("name"));
-                let subject = format!(
-                    "{kind} {container} with envVar {variable} referencing secret.secretName=\"{name}\""
-                );
-                return Err(refusal(subject));
-            }
-        }
-        for from in container.items("envFrom") {
-            let wanted = from.at("secretRef");
-            let name = wanted.text("name");
-            if wanted.is_object() && !mountable.contains(name) {
-                let container = container.text("name");
-                let subject =
-                    format!("{kind} {container} with envFrom referencing secret.secretName=\"{name}\"");
-                return Err(refusal(subject));
-            }
-        }
-    }
-    let pullable = names("imagePullSecrets");
+    check_containers(account, containers(spec))?;
+    let pullable = listed(account, "imagePullSecrets");
     for (at, secret) in spec.items("imagePullSecrets").iter().enumerate() {
         let name = secret.text("name");
         if !pullable.contains(name) {
@@ -234,6 +232,49 @@ fn check_references(account: &Value, pod: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Refuses variables from secrets that the account does not list. Each container comes with the word for its kind.
+fn check_containers<'a>(
+    account: &Value,
+    containers: impl Iterator<Item = (&'static str, &'a Value)>,
+) -> Result<(), String> {
+    let of = account.at("metadata").text("name");
+    let mountable = listed(account, "secrets");
+    for (kind, container) in containers {
+        for variable in container.items("env") {
+            let wanted = variable.at("valueFrom").at("secretKeyRef");
+            let name = wanted.text("name");
+            if wanted.is_object() && !mountable.contains(name) {
+                let (container, variable) = (container.text("name"), variable.text("name"));
+                let subject = format!(
+                    "{kind} {container} with envVar {variable} referencing secret.secretName=\"{name}\""
+                );
+                return Err(unlisted(of, &subject));
+            }
+        }
+        for from in container.items("envFrom") {
+            let wanted = from.at("secretRef");
+            let name = wanted.text("name");
+            if wanted.is_object() && !mountable.contains(name) {
+                let container = container.text("name");
+                let subject =
+                    format!("{kind} {container} with envFrom referencing secret.secretName=\"{name}\"");
+                return Err(unlisted(of, &subject));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names in a list of secrets of the account.
+fn listed<'a>(account: &'a Value, list: &str) -> hashbrown::HashSet<&'a str> {
+    account.items(list).iter().map(|secret| secret.text("name")).collect()
+}
+
+/// The refusal of a reference to a secret that the account `of` does not list.
+fn unlisted(of: &str, subject: &str) -> String {
+    format!("{subject} is not allowed because service account {of} does not reference that secret")
 }
 
 /// Mounts the volume of a token in each container that mounts nothing in its place, and adds the volume if one does.

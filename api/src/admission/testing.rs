@@ -34,6 +34,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         action: Action::Object,
         namespace: "ns",
         name: "n",
+        path_name: "n",
         old: None,
         user: &USER,
         gate: &GATE,

@@ -265,6 +265,7 @@ impl<S: Store> Pipeline<S> {
             action: request.action,
             namespace: &request.target.namespace,
             name: &request.target.name,
+            path_name: &request.target.name,
             old: None,
             user: request.user,
             gate: &self.gate,

@@ -1,5 +1,6 @@
 //! Pods and the accounts that complete or refuse them.
 
+use futures::FutureExt;
 use orch_proto::brand::ORCH;
 
 use super::*;
@@ -160,7 +161,6 @@ fn an_account_may_limit_the_secrets_of_its_pods() {
             json!({"containers": [{"name": "c", "env": env}]}),
             json!({"initContainers": [{"name": "c", "envFrom": env_from}]}),
             json!({"containers": [{"name": "c", "envFrom": env_from}]}),
-            json!({"ephemeralContainers": [{"name": "c", "envFrom": env_from}]}),
         ]
     };
     let run = |mut spec: Value| {
@@ -177,7 +177,6 @@ fn an_account_may_limit_the_secrets_of_its_pods() {
         format!("container c with envVar V referencing secret.secretName=\"x\" {end}"),
         format!("init container c with envFrom referencing secret.secretName=\"x\" {end}"),
         format!("container c with envFrom referencing secret.secretName=\"x\" {end}"),
-        format!("ephemeral container c with envFrom referencing secret.secretName=\"x\" {end}"),
     ];
     for (spec, expected) in of("x").into_iter().zip(expected) {
         assert_eq!(refusal(run(spec), &view), expected);
@@ -186,4 +185,47 @@ fn an_account_may_limit_the_secrets_of_its_pods() {
         refusal(run(json!({"imagePullSecrets": [{"name": "pull"}, {"name": "s"}]})), &view),
         "imagePullSecrets[1].name=\"s\" is not allowed because service account robot does not reference that imagePullSecret"
     );
+}
+
+#[test]
+fn ephemeral_containers_refer_to_secrets_of_the_account_only() {
+    let annotations = json!({(ORCH.label("enforce-mountable-secrets").as_str()): "true"});
+    let metadata = json!({"name": "robot", "annotations": annotations});
+    let objects = [
+        account("default", json!({})),
+        account("robot", json!({"metadata": metadata, "secrets": [{"name": "s"}]})),
+    ];
+    let objects = Objects(objects.into_iter().collect());
+    let asked = Attributes { action: Action::EphemeralContainers, ..attributes("pods", Operation::Update) };
+    let env_from = |secret: &str| json!({"name": "e", "envFrom": [{"secretRef": {"name": secret}}]});
+    let env = |secret: &str| json!({"name": "e", "env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": secret}}}]});
+    let end = "is not allowed because service account robot does not reference that secret";
+    for (account, container, expected) in [
+        ("robot", env_from("s"), None),
+        ("robot", env("s"), None),
+        ("default", env_from("x"), None),
+        (
+            "robot",
+            env_from("x"),
+            Some(format!("ephemeral container e with envFrom referencing secret.secretName=\"x\" {end}")),
+        ),
+        (
+            "robot",
+            env("x"),
+            Some(format!("ephemeral container e with envVar V referencing secret.secretName=\"x\" {end}")),
+        ),
+        ("", env("s"), Some("no service account specified for pod ns/p".to_owned())),
+    ] {
+        // The volume was there before: only what is added is judged.
+        let volumes = json!([{"name": "v", "secret": {"secretName": "x"}}]);
+        let pod = pod(
+            json!({"serviceAccountName": account, "volumes": volumes, "ephemeralContainers": [container]}),
+        );
+        assert!(ServiceAccount.handles(&asked));
+        let view = objects.view("ns");
+        let mut additions = Additions::default();
+        let ruling = ServiceAccount.validate(&asked, Some(&pod), &view, &mut additions).now_or_never();
+        let told = ruling.expect("nobody else is asked");
+        assert_eq!(told, expected.map_or(Ok(()), |expected| Err(Refusal::Forbidden(expected))));
+    }
 }

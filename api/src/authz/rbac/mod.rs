@@ -73,7 +73,8 @@ impl Rbac {
     }
 }
 
-/// The first grant that allows `user` what `attributes` describe. Roles that were not found are added to `missing`.
+/// The grant that allows `user` what `attributes` describe: of the first binding that does, that of the first subject.
+/// Roles that were not found are added to `missing`.
 fn find(
     policy: &Policy,
     user: &User,
@@ -103,7 +104,7 @@ fn find(
         }
         found.is_none()
     });
-    found
+    found.map(|grant| policy.first_of_binding(user, &grant))
 }
 
 impl Authorizer for Rbac {
@@ -118,7 +119,12 @@ impl Authorizer for Rbac {
     fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
         let mut all = UserRules::default();
         let mut missing = Vec::new();
+        let mut seen = hashbrown::HashSet::new();
         self.policy(applied).visit(user, namespace, |grant, role| {
+            // Several subjects of a binding may be the user; its rules count once.
+            if !seen.insert(grant.binding().clone()) {
+                return true;
+            }
             match role {
                 Some(role) => all.rules.extend(role.stored.iter().cloned()),
                 None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),

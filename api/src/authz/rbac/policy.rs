@@ -160,6 +160,14 @@ impl Policy {
         }
     }
 
+    /// The first subject of the binding of `grant`, in its order, that is `user` or a group of theirs.
+    pub fn first_of_binding(&self, user: &User, grant: &Arc<Grant>) -> Arc<Grant> {
+        let of_binding = self.bindings.get(&grant.binding).into_iter().flatten();
+        let mut before = of_binding.take_while(|other| !Arc::ptr_eq(other, grant));
+        // few: the subjects of one binding; most have one.
+        before.find(|other| other.is_of(user)).unwrap_or(grant).clone()
+    }
+
     /// The role under `key`.
     pub fn role(&self, key: &RoleKey) -> Option<&Arc<Role>> {
         let number = *self.numbers.get(key)?;
@@ -266,18 +274,9 @@ impl Policy {
 
     /// The place of the subject of `grant` in its scope; `None` for a subject that is nobody.
     fn place(&mut self, grant: &Grant) -> Option<(&mut BySubject, SmolStr)> {
-        let (namespace, subject) = (&grant.binding.0, &grant.subject);
-        let name = match subject.kind.as_str() {
-            "User" | "Group" => subject.name.clone(),
-            "ServiceAccount" => {
-                let of = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
-                let account = ServiceAccountName { namespace: of, name: &subject.name };
-                Some(account.user_name().into()).filter(|_| !of.is_empty())?
-            }
-            _ => return None,
-        };
-        let scope = self.scopes.entry(namespace.clone()).or_default();
-        Some((if subject.kind == "Group" { &mut scope.groups } else { &mut scope.users }, name))
+        let name = grant.subject_name()?;
+        let scope = self.scopes.entry(grant.binding.0.clone()).or_default();
+        Some((if grant.subject.kind == "Group" { &mut scope.groups } else { &mut scope.users }, name))
     }
 
     fn set(&mut self, source: &str, path: &str, object: Option<&SharedObject>) {
@@ -313,6 +312,36 @@ impl Grant {
     /// Namespace and name of the granted role; the namespace is empty for cluster roles.
     pub fn role(&self) -> &RoleKey {
         &self.key
+    }
+
+    /// Namespace and name of the binding; the namespace is empty for cluster role bindings.
+    pub(super) fn binding(&self) -> &(SmolStr, SmolStr) {
+        &self.binding
+    }
+
+    /// The name of the user or of the group; `None` for a subject that is nobody.
+    fn subject_name(&self) -> Option<SmolStr> {
+        let (namespace, subject) = (&self.binding.0, &self.subject);
+        match subject.kind.as_str() {
+            "User" | "Group" => Some(subject.name.clone()),
+            "ServiceAccount" => {
+                let of = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
+                let account = ServiceAccountName { namespace: of, name: &subject.name };
+                Some(account.user_name().into()).filter(|_| !of.is_empty())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the subject is `user` or a group of theirs.
+    fn is_of(&self, user: &User) -> bool {
+        let Some(name) = self.subject_name() else { return false };
+        // few: the groups of one user.
+        if self.subject.kind == "Group" {
+            user.groups.iter().any(|group| *group == *name)
+        } else {
+            user.name == *name
+        }
     }
 }
 

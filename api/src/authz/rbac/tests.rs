@@ -91,6 +91,17 @@ fn reasons_name_binding_role_and_subject() {
     assert_eq!(cluster.reason(&bot, get_pod("m")), None, "the binding is of one namespace");
     let told = r#"RBAC: allowed by RoleBinding "b/n" of Role "r" to Group "devs""#;
     assert_eq!(cluster.reason(&user("tom"), get_pod("n")).as_deref(), Some(told));
+    let both = json!({
+        "roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "name": "tom"}, {"kind": "Group", "name": "devs"}, {"kind": "User", "name": "ann"}],
+    });
+    cluster.write(ROLE_BINDINGS, "m/both", Some(both));
+    cluster.write(ROLES, "m/r", Some(json!({"rules": rules})));
+    cluster.write(CLUSTER_ROLE_BINDINGS, "reader", None);
+    for (name, told) in [("tom", r#"User "tom""#), ("ann", r#"Group "devs""#), ("jim", r#"Group "devs""#)] {
+        let reason = cluster.reason(&user(name), get_pod("m")).unwrap();
+        assert!(reason.ends_with(told), "{name} has the right by the first subject that applies: {reason}");
+    }
 }
 
 #[test]

@@ -145,13 +145,20 @@ async fn those_who_ask_are_told_what_they_may() {
     server.create(&format!("{rbac}/clusterroles"), role).await;
     let binding = json!({
         "metadata": {"name": "cluster-admin"},
-        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.orch.io", "name": "system:masters"}],
+        "subjects": [
+            {"kind": "Group", "apiGroup": "rbac.authorization.orch.io", "name": "system:masters"},
+            {"kind": "User", "apiGroup": "rbac.authorization.orch.io", "name": "system:admin"},
+        ],
         "roleRef": {"kind": "ClusterRole", "apiGroup": "rbac.authorization.orch.io", "name": "cluster-admin"},
     });
     server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
     let answered = server.create(rules, asked).await;
     assert_eq!(answered["status"]["incomplete"], false);
-    assert_eq!(answered["status"]["resourceRules"], json!([all]), "an administrator asked");
+    assert_eq!(
+        answered["status"]["resourceRules"],
+        json!([all]),
+        "a binding counts once, though two of its subjects are the administrator"
+    );
     let who = "/apis/authentication.orch.io/v1/selfsubjectreviews";
     let refused = ask(&server, Method::POST, who, &json!({})).await;
     assert_eq!(refused.code, 403, "without the default roles nobody may ask who they are");
