@@ -21,7 +21,7 @@ use crate::authn::service_account::ServiceAccounts;
 use crate::authn::{
     API_AUDIENCE, Authenticator, Credential, Holder, Moment, Peer, Unauthenticated, User, UserReporter,
 };
-use crate::authz::{Attributes, Authorizers, ResourceAttributes, Ruling};
+use crate::authz::{self, Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
@@ -288,8 +288,17 @@ impl Gate {
             };
             self.rule(requestor, attributes, applied).await.check(requestor, attributes)?;
         }
-        for question in asked.questions(mode, self.brand) {
-            self.check(requestor, question.attributes(), applied).await?;
+        let mut questions = asked.questions(mode, self.brand).into_iter();
+        while let Some(question) = questions.next() {
+            let asked = question.attributes();
+            if let Some(reason) = &question.refusal {
+                return Err(authz::forbidden(requestor, Attributes::Resource(asked), reason));
+            }
+            match self.check(requestor, asked, applied).await {
+                Ok(()) => questions.by_ref().take(question.covers).for_each(drop),
+                Err(_) if question.covers > 0 => {}
+                Err(refused) => return Err(refused),
+            }
         }
         Ok(())
     }

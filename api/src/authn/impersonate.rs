@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use orch_proto::Brand;
+use orch_rules::validate::prefixed_path::validate_domain_prefixed_path;
+use orch_rules::validate::{FieldErrors, Path, names};
+use orch_schema::excerpt::quoted;
 use percent_encoding::percent_decode_str;
 
 use super::service_account_name::{self, ServiceAccountName};
@@ -48,9 +51,16 @@ pub enum Mode {
     Legacy,
 }
 
+/// Groups, or values of extra, from which on the constrained modes first ask for all at once: the reference's.
+const MANY: usize = 4;
+
 /// A right on an identity. Borrowed by [`Question::attributes`].
 #[derive(Debug, Default)]
 pub struct Question {
+    /// Why nobody has the right; `None`: authorizers are asked.
+    pub refusal: Option<String>,
+    /// How many of the following questions are answered by this one where it is allowed. Where it is not, they are asked.
+    pub covers: usize,
     verb: String,
     group: String,
     version: &'static str,
@@ -106,13 +116,11 @@ impl Impersonation {
     /// A header of identity that does not exist, is not text, or comes without a user. The text is for the client.
     pub fn of(headers: &HeaderMap) -> Result<Option<Impersonation>, String> {
         let mut asked = Impersonation::default();
-        let mut is_asked = false;
         for (header, value) in headers {
             let header = header.as_str();
             if !header.starts_with(PREFIX) {
                 continue;
             }
-            is_asked = true;
             let value = std::str::from_utf8(value.as_bytes());
             let value = value.map_err(|_| format!("header {header} is not UTF-8"))?.to_owned();
             match header {
@@ -129,11 +137,13 @@ impl Impersonation {
                 }
             }
         }
-        match is_asked {
-            true if asked.name.is_empty() => {
+        match asked.name.is_empty() {
+            true if !asked.is_name_only() => {
                 Err("groups, uid or extra are impersonated without a user".to_owned())
             }
-            is_asked => Ok(is_asked.then_some(asked)),
+            // An empty name alone asks for nobody.
+            true => Ok(None),
+            false => Ok(Some(asked)),
         }
     }
 
@@ -142,7 +152,10 @@ impl Impersonation {
         let is_service_account = service_account_name::parse(&self.name).is_some();
         let mut modes = Vec::new();
         match self.name.strip_prefix(NODE_PREFIX) {
-            Some(node) if self.is_name_only() => {
+            Some(node) if names::dns1123_subdomain(node).is_empty() => {
+                if !self.is_name_only() {
+                    return vec![Mode::Legacy];
+                }
                 // The name of the pod's node, as the service account's token gives it.
                 let of_pod = requestor.extra.get(&format!("authentication.{}/node-name", brand.label_domain));
                 let runs_there = of_pod.is_some_and(|nodes| nodes.len() == 1 && nodes[0] == node);
@@ -151,16 +164,9 @@ impl Impersonation {
                 }
                 modes.push(Mode::ArbitraryNode);
             }
-            Some(_) => {}
-            None if is_service_account && self.is_name_only() => modes.push(Mode::ServiceAccount),
-            None if is_service_account => {}
-            // few: the groups of one request.
-            None if self.groups.iter().any(|group| group == GROUP_MASTERS || group.is_empty()) => {}
-            None if self
-                .extra
-                .iter()
-                .any(|(key, values)| key.is_empty() || values.iter().any(String::is_empty)) => {}
-            None => modes.push(Mode::UserInfo),
+            _ if is_service_account && self.is_name_only() => modes.push(Mode::ServiceAccount),
+            _ if is_service_account => {}
+            _ => modes.push(Mode::UserInfo),
         }
         modes.push(Mode::Legacy);
         modes
@@ -198,15 +204,60 @@ impl Impersonation {
         if !self.uid.is_empty() {
             questions.push(question(&authentication, "uids", &self.uid));
         }
+        let is_constrained = mode.constrained().is_some();
+        if is_constrained && let Some((name, reason)) = self.unfit_group() {
+            questions.push(Question { refusal: Some(reason), ..question(group, "groups", name) });
+        }
+        if is_constrained && self.groups.len() >= MANY {
+            questions.push(Question { covers: self.groups.len(), ..question(group, "groups", "*") });
+        }
         questions.extend(self.groups.iter().map(|name| question(group, "groups", name)));
+        let extra = |key: &str, value: &str| Question {
+            subresource: key.to_owned(),
+            ..question(&authentication, "userextras", value)
+        };
+        if is_constrained && let Some(reason) = self.unfit_extra() {
+            questions.push(Question { refusal: Some(reason), ..extra("", "") });
+        }
+        let values = self.extra.values().map(Vec::len).sum();
+        if is_constrained && values >= MANY {
+            questions.push(Question { covers: values, ..extra("*", "*") });
+        }
         for (key, values) in &self.extra {
-            let extra = |value: &String| Question {
-                subresource: key.clone(),
-                ..question(&authentication, "userextras", value)
-            };
-            questions.extend(values.iter().map(extra));
+            questions.extend(values.iter().map(|value| extra(key, value)));
         }
         questions
+    }
+
+    /// A group that nobody acts as in a constrained mode, and the refusal.
+    fn unfit_group(&self) -> Option<(&'static str, String)> {
+        // few: the groups of one request.
+        let has = |name: &str| self.groups.iter().any(|group| group == name);
+        let unfit = [("", "empty string"), (GROUP_MASTERS, GROUP_MASTERS)];
+        // few: two names.
+        let (name, shown) = unfit.into_iter().find(|(name, _)| has(name))?;
+        Some((name, format!("impersonating the {shown} group is not allowed")))
+    }
+
+    /// The refusal of extra that nobody acts with in a constrained mode.
+    fn unfit_extra(&self) -> Option<String> {
+        self.extra.iter().find_map(|(key, values)| {
+            if key.is_empty() {
+                return Some("impersonating the empty string key in extra is not allowed".to_owned());
+            }
+            let errors = validate_domain_prefixed_path(key, &Path::new("extra").child("key"));
+            if !errors.is_empty() {
+                let shown = aggregate(&errors);
+                return Some(format!("impersonating an invalid key in extra is not allowed: {shown}"));
+            }
+            if *key != key.to_lowercase() {
+                let key = quoted(key);
+                return Some(format!("impersonating a non-lowercase key in extra is not allowed: {key}"));
+            }
+            // few: the values of one key.
+            let has_empty = values.iter().any(String::is_empty);
+            has_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+        })
     }
 
     /// The user that the request acts as, allowed in `mode`.
@@ -228,6 +279,15 @@ impl Impersonation {
         }
         let Impersonation { name, uid, groups, extra } = self;
         Arc::new(User { name, uid, groups, extra })
+    }
+}
+
+/// Errors as one text.
+fn aggregate(errors: &FieldErrors) -> String {
+    let texts: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
+    match &texts[..] {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
     }
 }
 
@@ -268,9 +328,12 @@ mod tests {
     #[test]
     fn headers_are_understood_or_refused() {
         assert_eq!(asked(&[("accept", "x")]), Ok(None));
-        for wrong in
-            [&[("Impersonate-Group", "g")][..], &[("Impersonate-User", "")], &[("Impersonate-Grup", "g")]]
-        {
+        assert_eq!(asked(&[("Impersonate-User", "")]), Ok(None), "an empty name asks for nobody");
+        for wrong in [
+            &[("Impersonate-Group", "g")][..],
+            &[("Impersonate-User", ""), ("Impersonate-Uid", "u")],
+            &[("Impersonate-Grup", "g")],
+        ] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }
         let headers = [
@@ -330,9 +393,21 @@ mod tests {
                 &["g", GROUP_AUTHENTICATED],
             ),
             (
-                &[("impersonate-user", "ann"), ("impersonate-group", GROUP_MASTERS)],
+                &[("impersonate-user", "system:node:n1"), ("impersonate-group", "g")],
                 &[Mode::Legacy],
-                "impersonate /v1  users ann",
+                "impersonate /v1  users system:node:n1",
+                &["g", GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", "system:node:A B")],
+                &[Mode::UserInfo, Mode::Legacy],
+                "impersonate:user-info authentication.orch.io/v1  users system:node:A B",
+                &[GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", "ann"), ("impersonate-group", GROUP_MASTERS)],
+                &[Mode::UserInfo, Mode::Legacy],
+                "impersonate:user-info authentication.orch.io/v1  users ann",
                 &[GROUP_MASTERS, GROUP_AUTHENTICATED],
             ),
             (
@@ -355,5 +430,69 @@ mod tests {
         }
         assert_eq!(Mode::UserInfo.verb_on("list").as_deref(), Some("impersonate-on:user-info:list"));
         assert_eq!(Mode::Legacy.verb_on("list"), None);
+    }
+
+    #[test]
+    fn constrained_modes_refuse_some_and_ask_for_many_at_once() {
+        let user = ("impersonate-user", "ann");
+        let refusals = |headers: &[(&str, &str)], mode: Mode| -> Vec<(String, String)> {
+            let headers: Vec<_> = [user].iter().chain(headers).copied().collect();
+            let questions = asked(&headers).unwrap().unwrap().questions(mode, &ORCH);
+            questions
+                .iter()
+                .filter_map(|question| Some((spelled(question), question.refusal.clone()?)))
+                .collect()
+        };
+        let groups = "impersonate:user-info authentication.orch.io/v1  groups ";
+        let extra = "impersonate:user-info authentication.orch.io/v1  userextras ";
+        for (header, question, reason) in [
+            (
+                ("impersonate-group", ""),
+                groups.to_owned(),
+                "impersonating the empty string group is not allowed",
+            ),
+            (
+                ("impersonate-group", GROUP_MASTERS),
+                format!("{groups}{GROUP_MASTERS}"),
+                "impersonating the system:masters group is not allowed",
+            ),
+            (
+                ("impersonate-extra-scopes", "a"),
+                extra.to_owned(),
+                "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"scopes\": must be a \
+                 domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+            (
+                ("impersonate-extra-a.io%2F%41", "a"),
+                extra.to_owned(),
+                "impersonating a non-lowercase key in extra is not allowed: \"a.io/A\"",
+            ),
+            (
+                ("impersonate-extra-a.io%2Fa", ""),
+                extra.to_owned(),
+                "impersonating the empty string value in extra is not allowed",
+            ),
+        ] {
+            assert_eq!(refusals(&[header], Mode::UserInfo), [(question, reason.to_owned())]);
+            assert_eq!(refusals(&[header], Mode::Legacy), [], "{header:?}");
+        }
+        let many = [("impersonate-group", "a"), ("impersonate-group", "b"), ("impersonate-group", "c")];
+        let covering = |headers: Vec<(&str, &str)>, mode: Mode| -> Vec<(String, usize)> {
+            let questions = asked(&headers).unwrap().unwrap().questions(mode, &ORCH);
+            let covering = questions.iter().filter(|question| question.covers > 0);
+            covering.map(|question| (spelled(question), question.covers)).collect()
+        };
+        let three: Vec<_> = [user].into_iter().chain(many).collect();
+        assert_eq!(covering(three.clone(), Mode::UserInfo), []);
+        let mut four = three;
+        four.push(("impersonate-group", "d"));
+        assert_eq!(covering(four.clone(), Mode::UserInfo), [(format!("{groups}*"), 4)]);
+        assert_eq!(covering(four, Mode::Legacy), []);
+        let values = ["1", "2", "3", "4"].map(|value| ("impersonate-extra-a.io%2Fa", value));
+        let found = covering([user].into_iter().chain(values).collect(), Mode::UserInfo);
+        assert_eq!(
+            found,
+            [("impersonate:user-info authentication.orch.io/v1  userextras/* *".to_owned(), 4)]
+        );
     }
 }

@@ -3,6 +3,7 @@
 //! Owns how a request's path, method and query become attributes, and the message that refuses them. It decides nothing.
 
 use orch_rules::selector::FieldSelector;
+use orch_rules::validate::names;
 use orch_schema::excerpt::{part, quoted};
 
 use crate::authn::User;
@@ -62,13 +63,17 @@ impl Asked {
             None => method.as_str().to_ascii_lowercase(),
         };
         let is_of_many = target.name.is_empty() && matches!(verb.as_str(), "list" | "watch");
+        // As in the reference, selectors of the deprecated paths and what is no name do not count.
+        let is_of_many = is_of_many && !target.deprecated_watch;
         let one = is_of_many.then(|| FieldSelector::name_required_by(query.text("fieldSelector"))).flatten();
+        let one = one.filter(|name| names::path_segment(name).is_empty());
         Asked { verb, name: one.unwrap_or_else(|| target.name.clone()) }
     }
 
     /// The attributes of the request.
     pub fn attributes<'a>(&'a self, target: &'a Target, query: &'a Query) -> ResourceAttributes<'a> {
         let selects = matches!(self.verb.as_str(), "list" | "watch" | "deletecollection");
+        let selects = selects && !target.deprecated_watch;
         let selector = |name| if selects { query.text(name) } else { "" };
         ResourceAttributes {
             verb: &self.verb,
@@ -95,12 +100,12 @@ impl ResourceAttributes<'_> {
 }
 
 /// The error of a refusal. `reason` follows the message, as in the reference.
-pub(super) fn forbidden(user: &User, attributes: Attributes<'_>, reason: &str) -> ApiError {
+pub(crate) fn forbidden(user: &User, attributes: Attributes<'_>, reason: &str) -> ApiError {
     let (subject, mut message) = match attributes {
         Attributes::Path { verb, path } => {
             let (name, path) = (quoted(&user.name), quoted(path));
-            let message = format!("forbidden: User {name} cannot {} path {path}", part(verb));
-            (Subject::default(), message)
+            let message = escaped(&format!("User {name} cannot {} path {path}", part(verb)));
+            (Subject::default(), format!("forbidden: {message}"))
         }
         Attributes::Resource(asked) => {
             let subject = Subject {
@@ -124,14 +129,19 @@ fn resource_message(user: &User, asked: &ResourceAttributes<'_>, subject: &Subje
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {}", quoted(namespace)),
     };
-    format!(
-        "{}{named} is forbidden: User {} cannot {} resource {} in API group {} {scope}",
-        part(&subject.qualified()),
+    let what = format!(
+        "User {} cannot {} resource {} in API group {} {scope}",
         quoted(&user.name),
         part(asked.verb),
         quoted(&asked.qualified()),
         quoted(asked.group)
-    )
+    );
+    format!("{}{named} is forbidden: {}", part(&subject.qualified()), escaped(&what))
+}
+
+/// `text` without signs that a browser could take for markup, as in the reference.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -180,15 +190,21 @@ mod tests {
         let alice = User { name: "alice".to_owned(), ..User::default() };
         let told = forbidden(&alice, path, "because").to_string();
         assert_eq!(told, r#"forbidden: User "alice" cannot get path "/metrics": because"#);
+        let path = Attributes::Path { verb: "get", path: "/<a>&b" };
+        let told = forbidden(&User { name: "<b>".to_owned(), ..User::default() }, path, "<c>").to_string();
+        assert_eq!(told, r#"forbidden: User "&lt;b&gt;" cannot get path "/&lt;a&gt;&amp;b": <c>"#);
     }
 
     #[test]
     fn attributes_are_those_of_the_request() {
         let (one, all) = (target("pods", "ns", "p"), target("pods", "ns", ""));
+        let old = Target { deprecated_watch: true, ..all.clone() };
         for (method, target, query, verb, name, fields) in [
             (Method::GET, &one, "", "get", "p", ""),
             (Method::GET, &all, "fieldSelector=metadata.name%3Dx", "list", "x", "metadata.name=x"),
             (Method::GET, &all, "watch=1&fieldSelector=metadata.name%3Dx", "watch", "x", "metadata.name=x"),
+            (Method::GET, &all, "fieldSelector=metadata.name%3Dx%2Fy", "list", "", "metadata.name=x/y"),
+            (Method::GET, &old, "fieldSelector=metadata.name%3Dx", "watch", "", ""),
             (Method::GET, &all, "fieldSelector=metadata.name!%3Dx", "list", "", "metadata.name!=x"),
             (
                 Method::DELETE,

@@ -18,6 +18,7 @@ use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_proto::Brand;
 use parking_lot::RwLock;
 
+pub(crate) use self::attributes::forbidden;
 pub use self::attributes::{Asked, Attributes, ResourceAttributes};
 pub use self::conditions::Conditions;
 pub use self::decision::{Decision, OnFailure, Reason, Ruling};

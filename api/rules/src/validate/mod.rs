@@ -12,6 +12,7 @@ pub mod list_options;
 pub mod metadata;
 pub mod names;
 pub mod options;
+pub mod prefixed_path;
 pub mod selector;
 pub mod tree;
 

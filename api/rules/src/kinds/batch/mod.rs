@@ -15,9 +15,9 @@ use orch_schema::value::Value;
 
 use self::policy::{validate_failure_policy, validate_success_policy};
 use crate::kinds::Context;
-use crate::kinds::networking::validate_domain_prefixed_path;
 use crate::kinds::workload::validate_template;
 use crate::validate::metadata::nonnegative;
+use crate::validate::prefixed_path::validate_domain_prefixed_path;
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 

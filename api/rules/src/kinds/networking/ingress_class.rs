@@ -5,6 +5,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
+use crate::validate::prefixed_path::validate_domain_prefixed_path;
 use crate::validate::tree::{Tree, existing_mut, set_default};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -79,26 +80,6 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
     errors.extend(validate_domain_prefixed_path(controller, &controller_path));
     if spec.has("parameters") {
         errors.extend(validate_parameters(spec.at("parameters"), &path.child("parameters")));
-    }
-    errors
-}
-
-/// A DNS subdomain, a slash, and a path as in a URL.
-pub(crate) fn validate_domain_prefixed_path(value: &str, path: &Path) -> FieldErrors {
-    if value.is_empty() {
-        return FieldErrors::from(FieldError::required(path.clone(), ""));
-    }
-    let parts = value.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty());
-    let Some((host, rest)) = parts else {
-        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        return FieldErrors::from(FieldError::invalid_str(path.clone(), value, detail));
-    };
-    let mut errors = invalid_each(path, host, names::dns1123_subdomain(host));
-    // few: the signs of a path.
-    let in_path = |c: u8| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c);
-    if !rest.bytes().all(in_path) {
-        let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        errors.push(FieldError::invalid_str(path.clone(), rest, detail));
     }
     errors
 }

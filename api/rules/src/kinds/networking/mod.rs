@@ -8,7 +8,6 @@ mod service_cidr;
 
 pub use ingress::Ingress;
 pub use ingress_class::IngressClass;
-pub(crate) use ingress_class::validate_domain_prefixed_path;
 pub use ip_address::IpAddress;
 pub use network_policy::NetworkPolicy;
 pub use service_cidr::ServiceCidr;
