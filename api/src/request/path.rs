@@ -29,7 +29,7 @@ pub struct Target {
 impl Target {
     /// The namespace that authorization rules apply to. For a namespace object it is that namespace itself.
     pub fn namespace_of_rules(&self) -> &str {
-        if self.group.is_empty() && self.resource == "namespaces" { &self.name } else { &self.namespace }
+        if self.resource == "namespaces" && self.namespace.is_empty() { &self.name } else { &self.namespace }
     }
 }
 
@@ -126,7 +126,7 @@ fn split_proxied(path: &str) -> Option<(&str, &str)> {
 fn assign_segments(target: &mut Target, segments: Vec<String>) {
     let in_namespace = segments.len() > 2
         && segments[0] == "namespaces"
-        && !(segments.len() == 3 && matches!(segments[2].as_str(), "status" | "finalize"));
+        && !matches!(segments[2].as_str(), "status" | "finalize");
     let mut rest = segments.into_iter();
     if in_namespace {
         rest.next();
@@ -165,6 +165,7 @@ mod tests {
         check("/api/v1/namespaces/n", ["", "v1", "", "namespaces", "n", ""]);
         check("/api/v1/namespaces/n/status", ["", "v1", "", "namespaces", "n", "status"]);
         check("/api/v1/namespaces/n/finalize", ["", "v1", "", "namespaces", "n", "finalize"]);
+        check("/api/v1/namespaces/n/status/x", ["", "v1", "", "namespaces", "n", "status"]);
         check("/api/v1/namespaces/n/pods/p/log", ["", "v1", "n", "pods", "p", "log"]);
         check("/apis/g.io/v2/namespaces/n/roles", ["g.io", "v2", "n", "roles", "", ""]);
         check("/apis/g.io/v2/namespaces/n/roles/a%20b", ["g.io", "v2", "n", "roles", "a b", ""]);
