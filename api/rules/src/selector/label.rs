@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 
 use orch_schema::budget::count_step;
+use orch_schema::value::Value;
 
 use super::label_parser::{self, LabelSelectorError};
+use crate::validate::tree::Tree;
 
 /// A parsed label selector: all requirements must hold. Without requirements it selects everything. Conditions are kept
 /// by label: thousands of requirements cost an object no more than a look-up for each of its labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     /// Sorted by key, each key once.
     conditions: Box<[(Box<str>, Condition)]>,
@@ -19,7 +21,7 @@ pub struct LabelSelector {
 }
 
 /// All requirements on one label.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Condition {
     is_required: bool,
     is_forbidden: bool,
@@ -63,14 +65,46 @@ impl LabelSelector {
     /// # Errors
     /// The text breaks the grammar, or names a label or value that cannot exist.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
+        Ok(LabelSelector::of(label_parser::parse(text)?))
+    }
+
+    /// The selector in a field of an object (`matchLabels`, `matchExpressions`). `None` for an absent one, which selects
+    /// nothing. An operator that does not exist selects nothing either.
+    pub fn of_field(selector: &Value) -> Option<Self> {
+        let labels = selector.as_object()?.get("matchLabels").and_then(Value::as_object);
+        let labels = labels.into_iter().flat_map(|labels| labels.iter());
+        let labels = labels.map(|(key, value)| Requirement {
+            key: key.as_str().into(),
+            operator: Operator::In(value.as_str().into_iter().map(Box::from).collect()),
+        });
+        let expressions = selector.items("matchExpressions").iter().map(|expression| {
+            let values = || {
+                let mut values: Vec<Box<str>> =
+                    expression.texts("values").into_iter().map(Box::from).collect();
+                values.sort_unstable();
+                values.into_boxed_slice()
+            };
+            let operator = match expression.text("operator") {
+                "In" => Operator::In(values()),
+                "NotIn" => Operator::NotIn(values()),
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                _ => Operator::In(Box::default()),
+            };
+            Requirement { key: expression.text("key").into(), operator }
+        });
+        Some(LabelSelector::of(labels.chain(expressions)))
+    }
+
+    fn of(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut by_key: BTreeMap<Box<str>, Vec<Operator>> = BTreeMap::new();
-        for Requirement { key, operator } in label_parser::parse(text)? {
+        for Requirement { key, operator } in requirements {
             by_key.entry(key).or_default().push(operator);
         }
         let conditions: Box<[_]> =
             by_key.into_iter().map(|(key, operators)| (key, Condition::of(operators))).collect();
         let required = conditions.iter().filter(|(_, condition)| condition.is_required).count();
-        Ok(LabelSelector { conditions, required })
+        LabelSelector { conditions, required }
     }
 
     /// The requirements of the query parameter's text, in its order.
