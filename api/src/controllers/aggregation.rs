@@ -23,6 +23,10 @@ use crate::follow::{Derived, Follower};
 /// Wait after a change: those that come together are taken in together.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Passes over all roles until those that aggregate one another are complete: the default roles take three, one more finds
+/// nothing to write. Roles of clients whose chains are longer are completed by the loop.
+const PASSES_MAX: usize = 8;
+
 /// Roles matched against selectors before other tasks run: some hundred microseconds.
 const MATCHED_PER_TURN: usize = 1024;
 
@@ -135,25 +139,46 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let mut changed = [store.subscribe(&Arc::from(CLUSTER_ROLES))];
     let mut follower = Follower::new(Roles::default(), &client.newest().await?);
     loop {
-        let (roles, mut is_idle) = (follower.value(), true);
-        for name in roles.aggregated() {
-            let_others_run(store).await;
-            let Some(patch) = roles.patch(store, name).await else { continue };
-            is_idle = false;
-            let Some(resource) = client.stored_resource(CLUSTER_ROLES) else { break };
-            let place = Place { resource: &resource, path: name };
-            match client.patch(place, Action::Object, &patch).await {
-                // Its change is taken in with the next turn.
-                Err(error) if !is_overtaken(&error) => return Err(error),
-                _ => {}
-            }
-        }
-        if is_idle {
+        if !write_rules(client, follower.value()).await? {
             any_changed(&mut changed).await;
         }
         store.sleep(WAIT).await;
         follower.advance(&client.newest().await?);
     }
+}
+
+/// Writes the rules of all aggregated roles, also of those that aggregate one another, before it returns. For the
+/// default roles of a new cluster, which is not ready without them.
+///
+/// # Errors
+/// A failure other than a change by somebody else.
+pub(super) async fn settle<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
+    for _ in 0..PASSES_MAX {
+        let mut roles = Roles::default();
+        roles.rebuild(&client.newest().await?.state);
+        if !write_rules(client, &roles).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the rules of the aggregated roles that have others. `false`: there are none.
+async fn write_rules<S: Store>(client: &Client<S>, roles: &Roles) -> Result<bool, ApiError> {
+    let (store, mut writes) = (client.store(), false);
+    for name in roles.aggregated() {
+        let_others_run(store).await;
+        let Some(patch) = roles.patch(store, name).await else { continue };
+        writes = true;
+        let Some(resource) = client.stored_resource(CLUSTER_ROLES) else { break };
+        let place = Place { resource: &resource, path: name };
+        match client.patch(place, Action::Object, &patch).await {
+            // Its change is taken in with the next turn.
+            Err(error) if !is_overtaken(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(writes)
 }
 
 #[cfg(test)]
