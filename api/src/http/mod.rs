@@ -83,6 +83,8 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    /// The account of what watches hold.
+    watch_ledger: Ledger,
     metrics: RequestMetrics,
     flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.
@@ -292,7 +294,9 @@ impl<S: Store> Api<S> {
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
             let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
-            let under_way = (self.measure_watch(request), watcher);
+            let bytes = request.query.held_bytes() + watch.selector_bytes();
+            let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
+            let under_way = (self.measure_watch(request), watcher, held);
             return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
@@ -432,7 +436,7 @@ impl<S: Store> Api<S> {
             && let Some(left_out) = INTERNAL_ERRORS.pass()
         {
             let (id, method, path) = (parts.exchange.id(), &parts.method, &parts.path);
-            tracing::error!(%id, %method, path, reason, left_out, "internal error");
+            tracing::error!(id = &*id, %method, path, reason, left_out, "internal error");
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

@@ -115,6 +115,17 @@ impl LabelSelector {
         label_parser::parse(text)
     }
 
+    /// Bytes of memory that the selector holds: some tens for each byte of text, where that names many labels.
+    pub fn held_bytes(&self) -> usize {
+        let listed =
+            |values: &[Box<str>]| values.iter().map(|value| size_of::<Box<str>>() + held(value)).sum();
+        let condition = |(key, condition): &(Box<str>, Condition)| {
+            let allowed: usize = condition.allowed.as_deref().map_or(0, listed);
+            size_of::<(Box<str>, Condition)>() + held(key) + allowed + listed(&condition.excluded)
+        };
+        self.conditions.iter().map(condition).sum()
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()
@@ -184,6 +195,11 @@ fn value<'l>(sorted: &'l [(String, String)], label: &str) -> Option<&'l str> {
     sorted.binary_search_by(|(key, _)| key.as_str().cmp(label)).ok().map(|at| sorted[at].1.as_str())
 }
 
+/// Bytes that the allocator holds for `text`: its blocks are multiples of sixteen.
+fn held(text: &str) -> usize {
+    text.len().next_multiple_of(16)
+}
+
 fn contains(sorted: &[Box<str>], value: &str) -> bool {
     sorted.binary_search_by(|candidate| (**candidate).cmp(value)).is_ok()
 }
@@ -202,6 +218,18 @@ mod tests {
     fn check(selector: &str, labels: &[(&str, &str)], selected: bool) {
         let parsed = LabelSelector::parse(selector).unwrap();
         assert_eq!(parsed.matches(&sorted(labels)), selected, "{selector} on {labels:?}");
+    }
+
+    #[test]
+    fn a_selector_holds_as_many_bytes_as_it_has_conditions_and_values() {
+        let of = |text: &str| LabelSelector::parse(text).unwrap().held_bytes();
+        let condition = size_of::<(Box<str>, Condition)>();
+        assert_eq!(of(""), 0);
+        assert_eq!(of("a"), condition + 16);
+        assert_eq!(of("a,a,a"), of("a"));
+        assert_eq!(of("a,b"), 2 * of("a"));
+        assert_eq!(of("a in (x,y)"), of("a") + 2 * (16 + 16));
+        assert_eq!(of("a!=x,a!=y"), of("a in (x,y)"));
     }
 
     #[test]
