@@ -134,10 +134,12 @@ fn rules_in(rules: &Value) -> Vec<PolicyRule> {
 
 /// Refuses rules that `owned` does not cover.
 fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), Refusal> {
-    let lacking = match covers(&owned.rules, asked) {
+    let lacking = match covers(owned.iter(), asked) {
         Ok(()) => return Ok(()),
         Err(Uncovered::TooMany) => {
-            return Err(Refusal::Forbidden("the role has too many rights to be compared".to_owned()));
+            return Err(Refusal::Forbidden(
+                "the role, or what the user may do, has too many rights to be compared".to_owned(),
+            ));
         }
         Err(Uncovered::Rights(rights)) => rights,
     };
