@@ -81,7 +81,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
     let asked = ResourceAttributes {
         verb,
         group: &group,
-        version: "v1",
+        version: ALL,
         resource,
         namespace: attributes.namespace,
         name,

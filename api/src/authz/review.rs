@@ -102,7 +102,8 @@ impl Question {
         Attributes::Resource(ResourceAttributes {
             verb,
             group,
-            version,
+            // As in the reference, a question that names no version is about all.
+            version: if version.is_empty() { ALL } else { version },
             resource,
             subresource,
             namespace,
