@@ -33,9 +33,11 @@ impl Registry {
         let is_whole = |action: &Action| target.subpath.is_empty() || *action == Action::Proxy;
         let action = resource.action(&target.subresource).filter(is_whole).ok_or(ApiError::UnknownPath)?;
         let misplaced = !resource.namespaced && !target.namespace.is_empty();
+        // Below the deprecated prefix, objects are watched, and nothing else: the right that was asked for is `watch`.
+        let is_watched_part = target.deprecated_watch && action != Action::Object;
         // A single object of a namespaced resource has no path without its namespace.
         let lacks_namespace = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
-        if misplaced || lacks_namespace {
+        if misplaced || lacks_namespace || is_watched_part {
             Err(ApiError::UnknownPath)
         } else {
             Ok(Endpoint { resource: resource.of_action(action), action })
@@ -140,6 +142,10 @@ mod tests {
             (format!("{pods}/p/status"), Verb::Delete, Err(ApiError::MethodNotAllowed)),
             (format!("{pods}/p/finalize"), Verb::Update, Err(ApiError::UnknownPath)),
             (format!("{pods}/p/nope"), Verb::Get, Err(ApiError::UnknownPath)),
+            ("/api/v1/watch/namespaces/ns/pods/p".to_owned(), Verb::Watch, Ok(Action::Object)),
+            ("/api/v1/watch/namespaces/ns/pods/p/log".to_owned(), Verb::Get, Err(ApiError::UnknownPath)),
+            ("/api/v1/watch/namespaces/ns/pods/p/proxy/x".to_owned(), Verb::Get, Err(ApiError::UnknownPath)),
+            ("/api/v1/watch/nodes/n/proxy/exec".to_owned(), Verb::Get, Err(ApiError::UnknownPath)),
             (format!("{pods}/p/eviction"), Verb::Create, Ok(Action::Eviction)),
             (format!("{pods}/p/eviction"), Verb::Get, Err(ApiError::MethodNotAllowed)),
             (format!("{pods}/p/binding"), Verb::Create, Ok(Action::Binding)),

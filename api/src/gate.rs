@@ -18,6 +18,7 @@ use self::counters::{count_authentication, count_ruling};
 use crate::ambient::Timestamp;
 use crate::authn::impersonate::{Impersonation, Mode};
 use crate::authn::service_account::ServiceAccounts;
+use crate::authn::websocket;
 use crate::authn::{
     API_AUDIENCE, Authenticator, Credential, Holder, Moment, Peer, Unauthenticated, User, UserReporter,
 };
@@ -115,9 +116,11 @@ impl Gate {
         Ok(user)
     }
 
-    /// Removes the headers of identity that `peer` may not send. Before anything looks at the headers of a request.
+    /// Removes the headers of identity that `peer` may not send, and puts a token among the subprotocols of a WebSocket
+    /// where the methods look for it. Before anything looks at the headers of a request.
     pub fn strip_identity(&self, peer: Option<&Arc<Peer>>, headers: &mut HeaderMap) {
         self.authenticator.strip(peer.map(AsRef::as_ref), headers);
+        websocket::move_token(self.brand, headers);
     }
 
     /// The credential of a request with the stripped `headers`, authenticated as `user`.

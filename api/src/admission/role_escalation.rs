@@ -81,7 +81,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
     let asked = ResourceAttributes {
         verb,
         group: &group,
-        version: "v1",
+        version: ALL,
         resource,
         namespace: attributes.namespace,
         name,
@@ -134,10 +134,12 @@ fn rules_in(rules: &Value) -> Vec<PolicyRule> {
 
 /// Refuses rules that `owned` does not cover.
 fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), Refusal> {
-    let lacking = match covers(&owned.rules, asked) {
+    let lacking = match covers(owned.iter(), asked) {
         Ok(()) => return Ok(()),
         Err(Uncovered::TooMany) => {
-            return Err(Refusal::Forbidden("the role has too many rights to be compared".to_owned()));
+            return Err(Refusal::Forbidden(
+                "the role, or what the user may do, has too many rights to be compared".to_owned(),
+            ));
         }
         Err(Uncovered::Rights(rights)) => rights,
     };

@@ -322,7 +322,16 @@ impl Method for Arc<ServiceAccounts> {
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        let holder = ServiceAccounts::holder(self, token, at.applied, at.seconds());
+        self.holder_for(token, &self.settings().audiences, at)
+    }
+
+    fn holder_for<'a>(
+        &'a self,
+        token: &'a [u8],
+        wanted: &'a [String],
+        at: Moment<'a>,
+    ) -> Finding<'a, Holder> {
+        let holder = ServiceAccounts::holder(self, token, wanted, at.applied, at.seconds());
         let named = |(user, audiences)| Holder { user, audiences };
         found(holder.map(|holder| holder.map(named)).map_err(Unauthenticated::from))
     }

@@ -21,6 +21,7 @@ mod token;
 mod unauthenticated;
 mod user;
 pub mod webhook;
+pub mod websocket;
 
 use authenticator::TOKEN_BYTES_MAX;
 pub use authenticator::{

@@ -156,8 +156,10 @@ impl Authorizers {
     pub fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
         let mut all = UserRules::default();
         for authorizer in self.chain().iter() {
-            let UserRules { rules, is_incomplete, faults } = authorizer.rules_of(user, namespace, applied);
+            let UserRules { rules, roles, is_incomplete, faults } =
+                authorizer.rules_of(user, namespace, applied);
             all.rules.extend(rules);
+            all.roles.extend(roles);
             all.is_incomplete |= is_incomplete;
             all.faults.extend(faults);
         }

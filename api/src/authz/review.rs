@@ -3,16 +3,21 @@
 //! Owns the translation between documents and the authorizers' question and ruling. It asks nobody.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use orch_rules::selector::{FieldSelector, LabelSelector};
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::rbac::{ALL, PolicyRule};
+use super::rbac::{ALL, PolicyRule, Role};
 use super::{Attributes, ResourceAttributes, Ruling};
 use crate::authn::service_account::TokenFault;
 use crate::authn::{Holder, Unauthenticated, User};
+
+/// Texts of rules that a rules review shows: those of an administrator's default roles are a thousand, and a review is held
+/// in memory a dozen times its size.
+const TEXTS_SHOWN_MAX: usize = 100_000;
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +102,8 @@ impl Question {
         Attributes::Resource(ResourceAttributes {
             verb,
             group,
-            version,
+            // As in the reference, a question that names no version is about all.
+            version: if version.is_empty() { ALL } else { version },
             resource,
             subresource,
             namespace,
@@ -187,10 +193,12 @@ pub fn subject(spec: &Value) -> User {
 }
 
 /// What a user may do in a namespace, as far as it can be listed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct UserRules {
-    /// The rules, in the order of the authorizers.
+    /// Rules that are no role's.
     pub rules: Vec<PolicyRule>,
+    /// Roles, one as often as bindings give it; shared with the prepared policy.
+    pub roles: Vec<Arc<Role>>,
     /// The user may have further rights.
     pub is_incomplete: bool,
     /// Why rules are missing; mostly empty.
@@ -207,13 +215,25 @@ impl UserRules {
         UserRules { rules: vec![resources, paths], ..UserRules::default() }
     }
 
-    /// The status of a rules review.
+    /// All rules.
+    pub fn iter(&self) -> impl Iterator<Item = &PolicyRule> {
+        self.rules.iter().chain(self.roles.iter().flat_map(|role| &role.stored))
+    }
+
+    /// The status of a rules review. Of very many rules it shows the first ones, and says so.
     pub fn status(&self) -> Value {
         let list = |texts: &[smol_str::SmolStr]| -> Value {
             Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect())
         };
         let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
-        for rule in &self.rules {
+        let mut left = TEXTS_SHOWN_MAX;
+        let mut is_cut = false;
+        for rule in self.iter() {
+            let Some(rest) = left.checked_sub(rule.texts()) else {
+                is_cut = true;
+                break;
+            };
+            left = rest;
             if !rule.resources.is_empty() {
                 let mut shown = json!({"verbs": list(&rule.verbs)});
                 insert_unless_empty(&mut shown, "apiGroups", list(&rule.api_groups));
@@ -228,7 +248,7 @@ impl UserRules {
         }
         let (of_resources, of_paths) = (Value::Array(of_resources), Value::Array(of_paths));
         let mut status = json!({
-            "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete,
+            "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete || is_cut,
         });
         let mut seen = HashSet::new();
         let faults: Vec<&str> =

@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::authn::impersonate;
+use crate::authn::websocket::TOKEN_PROTOCOL;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
@@ -39,9 +40,6 @@ const OF_ORIGINS: [HeaderName; 4] = [
     ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN,
 ];
-
-/// Subprotocols of WebSocket that carry a bearer token begin so, whatever stands behind it.
-const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.";
 
 /// Whether a request with these headers asks to leave HTTP.
 pub(crate) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
@@ -107,7 +105,7 @@ fn remove_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes subprotocols that carry a bearer token.
+/// Removes subprotocols that carry a bearer token, of whatever product.
 fn remove_token_protocols(headers: &mut HeaderMap) {
     let values: Vec<HeaderValue> = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().cloned().collect();
     let is_token = |protocol: &str| protocol.trim().to_ascii_lowercase().starts_with(TOKEN_PROTOCOL);

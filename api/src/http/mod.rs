@@ -18,6 +18,7 @@ mod health;
 mod held;
 mod measure;
 mod openapi;
+mod own_paths;
 mod pool;
 mod respond;
 mod rights;
@@ -42,6 +43,7 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
+use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
 use rights::WatchRight;
 use served::Served;
@@ -365,7 +367,7 @@ impl<S: Store> Api<S> {
 
     /// Health and version paths.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        let path = without_trailing_slash(&parts.path)?;
+        let path = without_trailing_slash(&parts.path).filter(|path| is_own(path))?;
         if path == "/version" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
@@ -393,25 +395,8 @@ impl<S: Store> Api<S> {
             return response;
         }
         let path = without_trailing_slash(&parts.path).ok_or_else(|| parts.not_found_error())?;
-        if openapi::is_openapi_path(path) {
-            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
-            let bytes = response.body().size_hint().lower();
-            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
-                small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => {
-                    let payer = Payer::of(&user, &parts.exchange);
-                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
-                }
-            };
-        }
-        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
-        let exact = parts.path.as_str();
-        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
-            return response;
-        }
-        let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
-            return response;
+        if is_own(path) {
+            return self.own_path(parts, &user, path).await;
         }
         let discovery = &parts.served.discovery;
         let (index, document) = (discovery.index(path), discovery.find(path));
@@ -429,6 +414,31 @@ impl<S: Store> Api<S> {
             (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None, None) => Err(parts.not_found_error()),
         }
+    }
+
+    /// A page of the node's own: OpenAPI, flow control, metrics, keys of tokens.
+    async fn own_path(&self, parts: &Parts, user: &User, path: &str) -> Result<Response<Body>, ApiError> {
+        if openapi::is_openapi_path(path) {
+            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
+            let bytes = response.body().size_hint().lower();
+            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
+                small if small < COUNTED_BYTES_MIN => Ok(response),
+                bytes => {
+                    let payer = Payer::of(user, &parts.exchange);
+                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
+                }
+            };
+        }
+        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
+        let exact = parts.path.as_str();
+        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
+            return response;
+        }
+        let accounts = self.pipeline.gate.service_accounts();
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
+            return response;
+        }
+        Err(parts.not_found_error())
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {

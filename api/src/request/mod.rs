@@ -66,7 +66,8 @@ impl Verb {
     /// The verb of `method` on `target`; `None` where the combination has none.
     pub fn of(method: &http::Method, target: &Target, query: &Query) -> Option<Verb> {
         let named = !target.name.is_empty();
-        if target.deprecated_watch && *method != http::Method::GET {
+        let is_watched = *method == http::Method::GET && target.subresource.is_empty();
+        if target.deprecated_watch && !is_watched {
             return None;
         }
         // As in the reference, one object is watched by a field selector; its own path is a plain read.
@@ -113,5 +114,28 @@ mod tests {
         let watched = Target { deprecated_watch: true, ..collection };
         assert_eq!(Verb::asked(&Method::POST, &watched, &query), Some(Verb::Watch));
         assert_eq!(Verb::of(&Method::PUT, &watched, &query), None, "it is asked for, and not taken");
+    }
+
+    /// A request that is authorized as one verb and served as another has a right that nobody gave.
+    #[test]
+    fn what_is_served_is_what_was_asked() {
+        let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE"];
+        let methods = methods.map(|method| Method::from_bytes(method.as_bytes()).unwrap());
+        for (deprecated_watch, name, subresource, query) in [false, true].into_iter().flat_map(|watch| {
+            ["", "a"].into_iter().flat_map(move |name| {
+                ["", "status", "proxy"]
+                    .into_iter()
+                    .flat_map(move |part| ["", "watch=true"].map(|query| (watch, name, part, query)))
+            })
+        }) {
+            let (name, subresource) = (name.to_owned(), subresource.to_owned());
+            let target = Target { deprecated_watch, name, subresource, ..Target::default() };
+            let query = Query::parse(query);
+            for method in &methods {
+                if let Some(served) = Verb::of(method, &target, &query) {
+                    assert_eq!(Verb::asked(method, &target, &query), Some(served), "{method} {target:?}");
+                }
+            }
+        }
     }
 }

@@ -62,8 +62,14 @@ fn every_form_of_key_signs_tokens_that_its_public_key_verifies() {
             let claims = Claims { issued_at: 1000 + at, ..claims() };
             let token = claims.sign("https://x", ORCH.label_domain, &**signer).unwrap();
             let issuers = ["https://x".to_owned()];
-            let read =
-                Claims::verify(token.as_bytes(), &issuers, ORCH.label_domain, others.verifying(), 1500);
+            let read = Claims::verify(
+                token.as_bytes(),
+                &issuers,
+                ORCH.label_domain,
+                others.verifying(),
+                &claims.audiences,
+                1500,
+            );
             assert_eq!(read.unwrap(), claims, "{name}");
         }
     }

@@ -108,35 +108,34 @@ impl ServiceAccounts {
     /// that somebody else made it, or is no JSON Web Token.
     ///
     /// # Errors
-    /// The token is not valid, or an object that it is bound to is gone.
+    /// The token is not valid, is for none of the audiences `wanted`, or an object that it is bound to is gone.
     pub fn holder(
         &self,
         token: &[u8],
+        wanted: &[String],
         applied: &Applied,
         now: u64,
     ) -> Result<Option<UserAndAudiences>, TokenFault> {
-        let found = self.verified(token, applied, now)?;
+        let found = self.verified(token, wanted, applied, now)?;
         Ok(found.map(|found| (found.user.clone(), found.claims.audiences.clone())))
     }
 
     /// The holder of `token`, if it is meant for this server. `None` as of [`Self::holder`].
     ///
     /// # Errors
-    /// As of [`Self::holder`]; the token is meant for others.
+    /// As of [`Self::holder`].
     pub fn user(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Option<Arc<User>>, TokenFault> {
-        let Some(found) = self.verified(token, applied, now)? else { return Ok(None) };
-        let (meant, wanted) = (&found.claims.audiences, &self.settings.audiences);
-        // few: the audiences of this server.
-        if meant.iter().any(|audience| wanted.contains(audience)) {
-            uses::count(&found.claims, now);
-            return Ok(Some(found.user.clone()));
-        }
-        Err(TokenFault::audience(meant, wanted))
+        let Some(found) = self.verified(token, &self.settings.audiences, applied, now)? else {
+            return Ok(None);
+        };
+        uses::count(&found.claims, now);
+        Ok(Some(found.user.clone()))
     }
 
     fn verified(
         &self,
         token: &[u8],
+        wanted: &[String],
         applied: &Applied,
         now: u64,
     ) -> Result<Option<Arc<Verified>>, TokenFault> {
@@ -147,7 +146,7 @@ impl ServiceAccounts {
         if let Some(known) = self.cache.find(&id)
             && known.is_current(applied, now)
         {
-            return Ok(Some(known));
+            return known.claims.check_audience(wanted).map(|()| Some(known));
         }
         self.cache.forget(&id);
         if !Claims::is_by(token, &self.settings.issuers) {
@@ -155,14 +154,21 @@ impl ServiceAccounts {
         }
         // Read before the signature is checked: a token of keys that are replaced meanwhile is not kept.
         let epoch = self.cache.epoch();
-        let verified = Arc::new(self.verify_anew(token, applied, now)?);
+        let verified = Arc::new(self.verify_anew(token, wanted, applied, now)?);
         self.cache.keep(id, verified.clone(), epoch, now);
         Ok(Some(verified))
     }
 
-    fn verify_anew(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Verified, TokenFault> {
+    fn verify_anew(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        applied: &Applied,
+        now: u64,
+    ) -> Result<Verified, TokenFault> {
+        let keys = self.keys();
         let claims =
-            Claims::verify(token, &self.settings.issuers, self.domain, self.keys().verifying(), now)?;
+            Claims::verify(token, &self.settings.issuers, self.domain, keys.verifying(), wanted, now)?;
         let seen = Seen::of(&claims, applied, now)?;
         let user = Arc::new(self.user_of(&claims));
         Ok(Verified { claims, user, seen })

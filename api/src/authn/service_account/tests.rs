@@ -221,8 +221,10 @@ fn a_holder_is_the_account_and_says_what_its_token_is_bound_to() {
     let reference = |name: &str, uid: &str| Some(ObjectRef { name: name.to_owned(), uid: uid.to_owned() });
     let bound = Claims { pod: reference("p", "v"), node: reference("n", ""), ..claims() };
     let token = accounts.issue(&bound).unwrap();
-    let (user, audiences) =
-        accounts.holder(token.as_bytes(), state(Some(object("v"))).applied(), NOW).unwrap().unwrap();
+    let wanted = ["other".to_owned(), ISSUER.to_owned(), "third".to_owned()];
+    let bound_to = state(Some(object("v")));
+    let holder = |wanted: &[String], now| accounts.holder(token.as_bytes(), wanted, bound_to.applied(), now);
+    let (user, audiences) = holder(&wanted, NOW).unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), (ROBOT, "u"));
     assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"]);
     let extra: Vec<_> =
@@ -237,6 +239,14 @@ fn a_holder_is_the_account_and_says_what_its_token_is_bound_to() {
         ]
     );
     assert_eq!(audiences, [ISSUER]);
+    // As in the reference, whom a token is for is told before whether it is still good: a known one, an expired one, and
+    // one whose pod is gone.
+    let told = format!(r#"token audiences ["{ISSUER}"] is invalid for the target audiences ["other"]"#);
+    let gone = state(None);
+    for (applied, now) in [(&bound_to, NOW), (&bound_to, NOW + 1_000_000), (&gone, NOW)] {
+        let found = accounts.holder(token.as_bytes(), &wanted[..1], applied.applied(), now);
+        assert_eq!(found.unwrap_err().to_string(), told);
+    }
 }
 
 #[test]

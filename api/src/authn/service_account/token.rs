@@ -5,6 +5,8 @@
 //! Invariant: what a token says is looked at only behind a valid signature by the algorithm of the key; the header
 //! chooses among the keys and nothing else.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use orch_schema::excerpt::quoted;
@@ -178,15 +180,16 @@ impl Claims {
         payload.is_some_and(|payload| is_issued(&payload, issuers))
     }
 
-    /// What `token` says, at `now` in seconds since 1970.
+    /// What `token` says, at `now` in seconds since 1970. As in the reference, whom it is for is looked at before its time.
     ///
     /// # Errors
-    /// The token is not one of these issuers that is valid now.
+    /// The token is not one of these issuers for one of the audiences `wanted` that is valid now.
     pub fn verify(
         token: &[u8],
         issuers: &[String],
         domain: &str,
         keys: &[VerifyingKey],
+        wanted: &[String],
         now: u64,
     ) -> Result<Claims, TokenFault> {
         let payload = verified(token, keys)?;
@@ -194,6 +197,7 @@ impl Claims {
             return Err(TokenFault::Claim("iss"));
         }
         let claims = Claims::read(&payload, domain)?;
+        claims.check_audience(wanted)?;
         let begins_at = payload.get("nbf").map_or(Some(claims.issued_at), Value::as_u64);
         let begins_at = begins_at.ok_or(TokenFault::Claim("nbf"))?.max(claims.issued_at);
         if now >= claims.expires_at {
@@ -203,6 +207,23 @@ impl Claims {
             return Err(TokenFault::NotYet);
         }
         Ok(claims)
+    }
+
+    /// Checks that the token is meant for one of the audiences `wanted`.
+    ///
+    /// # Errors
+    /// It is meant for others.
+    pub fn check_audience(&self, wanted: &[String]) -> Result<(), TokenFault> {
+        let is_meant = match wanted {
+            // few: a server has one or two names.
+            [] | [_] | [_, _] => self.audiences.iter().any(|audience| wanted.contains(audience)),
+            // A review names as many as fit into a body.
+            many => {
+                let many: HashSet<&String> = many.iter().collect();
+                self.audiences.iter().any(|audience| many.contains(audience))
+            }
+        };
+        if is_meant { Ok(()) } else { Err(TokenFault::audience(&self.audiences, wanted)) }
     }
 
     fn read(payload: &Map<String, Value>, domain: &str) -> Result<Claims, TokenFault> {

@@ -52,7 +52,7 @@ struct Request<'a> {
 impl NodeAuthorizer {
     /// An authorizer over the objects of a cluster of `brand`.
     pub fn new(brand: &'static Brand) -> NodeAuthorizer {
-        let rules = default_rules(brand, ROLE).iter().map(Rule::new).collect();
+        let rules = Rule::prepare(&default_rules(brand, ROLE));
         NodeAuthorizer { brand, graph: Prepared::default(), rules }
     }
 

@@ -3,12 +3,21 @@
 //! Owns the comparison of rules by what they cover. Each asked rule is broken down into single rights, as in the
 //! reference: one of the owner's rules has to cover each of them alone.
 
+use hashbrown::HashSet;
+use orch_schema::budget::count_step;
 use smol_str::SmolStr;
 
-use super::rules::{ALL, PolicyRule, covers_path};
+use super::rules::{ALL, PolicyRule};
 
 /// Single rights that are compared. A role of more is refused, so that a request cannot ask for hours of work.
 const RIGHTS_MAX: usize = 100_000;
+
+/// Texts that are looked up, some tens of milliseconds: a thousand rights against the thousand texts of an administrator's
+/// rules. A role that takes more is refused.
+const LOOKUPS_MAX: usize = 2_000_000;
+
+/// Beginnings of paths of one rule that count: more than there are paths to name.
+const BEGINNINGS_MAX: usize = 256;
 
 /// Uncovered rights that a refusal lists.
 const LISTED_MAX: usize = 64;
@@ -26,18 +35,38 @@ pub enum Uncovered {
 ///
 /// # Errors
 /// The rights that it does not cover.
-pub fn covers(owned: &[PolicyRule], asked: &[PolicyRule]) -> Result<(), Uncovered> {
+pub fn covers<'a>(
+    owned: impl Iterator<Item = &'a PolicyRule>,
+    asked: &[PolicyRule],
+) -> Result<(), Uncovered> {
+    let owned: Vec<Owned<'_>> = owned.map(Owned::new).collect();
     let mut uncovered = Vec::new();
-    let mut left = RIGHTS_MAX;
+    let (mut left, mut lookups) = (RIGHTS_MAX, LOOKUPS_MAX);
+    let mut is_covered = |right: &PolicyRule| {
+        for own in &owned {
+            // What a comparison looks up: each text, once.
+            lookups =
+                lookups.checked_sub(1 + right.texts()).filter(|_| count_step()).ok_or(Uncovered::TooMany)?;
+            if own.covers(right) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
     for rule in asked {
-        let count = count(rule);
-        left = left.checked_sub(count).ok_or(Uncovered::TooMany)?;
+        left = left.checked_sub(count(rule)).ok_or(Uncovered::TooMany)?;
         // A rule that one of the owner's covers whole needs no look at its parts.
-        if owned.iter().any(|own| covers_rule(own, rule)) {
+        if is_covered(rule)? {
             continue;
         }
-        let lacks = |right: &PolicyRule| !owned.iter().any(|own| covers_rule(own, right));
-        uncovered.extend(rights(rule).filter(lacks).take(LISTED_MAX - uncovered.len().min(LISTED_MAX)));
+        for right in rights(rule) {
+            if uncovered.len() == LISTED_MAX {
+                break;
+            }
+            if !is_covered(&right)? {
+                uncovered.push(right);
+            }
+        }
     }
     if uncovered.is_empty() { Ok(()) } else { Err(Uncovered::Rights(uncovered)) }
 }
@@ -81,30 +110,87 @@ fn rights(rule: &PolicyRule) -> impl Iterator<Item = PolicyRule> {
     of_resources.chain(of_urls)
 }
 
-/// Whether `own` alone covers all of `asked`.
-fn covers_rule(own: &PolicyRule, asked: &PolicyRule) -> bool {
-    // few: the texts of two rules.
-    let has = |all: &[SmolStr], asked: &[SmolStr]| {
-        all.iter().any(|text| text == ALL) || asked.iter().all(|text| all.contains(text))
-    };
-    let names = own.resource_names.is_empty()
-        || !asked.resource_names.is_empty()
-            && asked.resource_names.iter().all(|name| own.resource_names.contains(name));
-    let urls = asked
-        .non_resource_urls
-        .iter()
-        .all(|asked| own.non_resource_urls.iter().any(|url| covers_path(url, asked)));
-    has(&own.verbs, &asked.verbs)
-        && has(&own.api_groups, &asked.api_groups)
-        && covers_resources(&own.resources, &asked.resources)
-        && names
-        && urls
+/// Texts of a rule. Many of them are found by hash: both sides of a comparison are a client's.
+enum Texts<'a> {
+    Few(&'a [SmolStr]),
+    Many(HashSet<&'a str>),
 }
 
-fn covers_resources(own: &[SmolStr], asked: &[SmolStr]) -> bool {
-    let covers = |asked: &SmolStr| {
-        let of_all = asked.split_once('/').map(|(_, part)| format!("*/{part}"));
-        own.iter().any(|own| own == asked || of_all.as_deref() == Some(own))
-    };
-    own.iter().any(|resource| resource == ALL) || asked.iter().all(covers)
+impl<'a> Texts<'a> {
+    /// Texts up to which a scan is as quick as a hash.
+    const FEW: usize = 16;
+
+    fn new(texts: &'a [SmolStr]) -> Texts<'a> {
+        match texts.len() {
+            ..=Self::FEW => Texts::Few(texts),
+            _ => Texts::Many(texts.iter().map(SmolStr::as_str).collect()),
+        }
+    }
+
+    fn has(&self, text: &str) -> bool {
+        match self {
+            // few: see above.
+            Texts::Few(texts) => texts.iter().any(|own| own == text),
+            Texts::Many(texts) => texts.contains(text),
+        }
+    }
+
+    fn has_all(&self, asked: &[SmolStr]) -> bool {
+        self.has(ALL) || asked.iter().all(|text| self.has(text))
+    }
+}
+
+/// One of the owner's rules, prepared for comparison.
+struct Owned<'a> {
+    verbs: Texts<'a>,
+    groups: Texts<'a>,
+    resources: Texts<'a>,
+    /// Names of objects; `None`: all.
+    names: Option<Texts<'a>>,
+    urls: Texts<'a>,
+    /// Beginnings of paths, of the URLs with a `*` behind.
+    beginnings: Vec<&'a str>,
+}
+
+impl<'a> Owned<'a> {
+    fn new(rule: &'a PolicyRule) -> Owned<'a> {
+        let urls = rule.non_resource_urls.iter();
+        Owned {
+            verbs: Texts::new(&rule.verbs),
+            groups: Texts::new(&rule.api_groups),
+            resources: Texts::new(&rule.resources),
+            names: Some(&rule.resource_names)
+                .filter(|names| !names.is_empty())
+                .map(|names| Texts::new(names)),
+            urls: Texts::new(&rule.non_resource_urls),
+            beginnings: urls.filter_map(|url| url.strip_suffix(ALL)).take(BEGINNINGS_MAX).collect(),
+        }
+    }
+
+    /// Whether the rule alone covers all of `asked`.
+    fn covers(&self, asked: &PolicyRule) -> bool {
+        self.verbs.has_all(&asked.verbs)
+            && self.groups.has_all(&asked.api_groups)
+            && self.covers_resources(&asked.resources)
+            && self.covers_names(&asked.resource_names)
+            && asked.non_resource_urls.iter().all(|url| self.covers_url(url))
+    }
+
+    fn covers_resources(&self, asked: &[SmolStr]) -> bool {
+        let has = |asked: &SmolStr| {
+            self.resources.has(asked)
+                || asked.split_once('/').is_some_and(|(_, part)| self.resources.has(&format!("*/{part}")))
+        };
+        self.resources.has(ALL) || asked.iter().all(has)
+    }
+
+    fn covers_names(&self, asked: &[SmolStr]) -> bool {
+        let Some(names) = &self.names else { return true };
+        !asked.is_empty() && asked.iter().all(|name| names.has(name))
+    }
+
+    fn covers_url(&self, asked: &SmolStr) -> bool {
+        // few: see `BEGINNINGS_MAX`.
+        self.urls.has(asked) || self.beginnings.iter().any(|beginning| asked.starts_with(beginning))
+    }
 }

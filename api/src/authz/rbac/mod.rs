@@ -126,7 +126,7 @@ impl Authorizer for Rbac {
                 return true;
             }
             match role {
-                Some(role) => all.rules.extend(role.stored.iter().cloned()),
+                Some(role) => all.roles.push(role.clone()),
                 None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),
                 None => {}
             }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use imbl::{HashMap, Vector};
+use imbl::{HashMap, OrdMap, Vector};
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State};
 use serde::Deserialize;
@@ -28,12 +28,15 @@ pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization"
 /// Bindings of a namespace.
 pub const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization";
 
+/// Rules from which on a role is large: a decision looks at it once, though many bindings name it.
+const LARGE_RULES: usize = 16;
+
 /// The rules of a role.
 #[derive(Debug)]
 pub struct Role {
     /// As stored.
     pub stored: Vec<PolicyRule>,
-    /// Prepared for matching, in the same order.
+    /// Prepared for matching.
     prepared: Vec<Rule>,
     sieve: Sieve,
 }
@@ -41,9 +44,19 @@ pub struct Role {
 impl Role {
     /// A role with these rules.
     pub fn new(stored: Vec<PolicyRule>) -> Role {
-        let prepared: Vec<Rule> = stored.iter().map(Rule::new).collect();
+        let prepared = Rule::prepare(&stored);
         let sieve = Sieve::new(&prepared);
         Role { stored, prepared, sieve }
+    }
+
+    /// Number of rules that a decision looks at.
+    #[cfg(test)]
+    pub(super) fn prepared(&self) -> usize {
+        self.prepared.len()
+    }
+
+    fn is_large(&self) -> bool {
+        self.stored.len() >= LARGE_RULES
     }
 
     /// Whether a rule allows what `asked` holds.
@@ -61,13 +74,17 @@ pub type RoleKey = (SmolStr, SmolStr);
 pub struct Grant {
     role: u32,
     key: RoleKey,
-    /// Namespace and name of the binding; the namespace is empty for cluster role bindings.
-    binding: (SmolStr, SmolStr),
+    binding: BindingKey,
+    /// Place of the subject in the binding.
+    place: usize,
     subject: Subject,
 }
 
-/// Grants by the name of their subject.
-type BySubject = HashMap<SmolStr, Vector<Arc<Grant>>>;
+/// Namespace and name of a binding; the namespace is empty for cluster role bindings.
+type BindingKey = (SmolStr, SmolStr);
+
+/// Grants by the name of their subject: one for each binding, however often that names the subject.
+type BySubject = HashMap<SmolStr, OrdMap<BindingKey, Arc<Grant>>>;
 
 /// The subjects of a scope, each with its grants.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +111,7 @@ pub struct Policy {
     /// By namespace; the empty one holds the cluster's.
     scopes: HashMap<SmolStr, Scope>,
     /// Grants of each binding.
-    bindings: HashMap<(SmolStr, SmolStr), Vector<Arc<Grant>>>,
+    bindings: HashMap<BindingKey, Vector<Arc<Grant>>>,
 }
 
 #[derive(Deserialize)]
@@ -140,7 +157,8 @@ fn rules_of(object: &SharedObject) -> Arc<Role> {
 
 impl Policy {
     /// The grants of `user` in `namespace` with their roles, those of the whole cluster first; a role that does not
-    /// exist is `None`. Each is passed to `visit` until that returns `false`.
+    /// exist is `None`. Each is passed to `visit` until that returns `false`; those of a large role but the first are
+    /// left out.
     pub fn visit(
         &self,
         user: &User,
@@ -148,12 +166,17 @@ impl Policy {
         mut visit: impl FnMut(&Arc<Grant>, Option<&Arc<Role>>) -> bool,
     ) {
         let names = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
+        let mut large = hashbrown::HashSet::new();
         for scope in names.into_iter().flatten().filter_map(|name| self.scopes.get(name)) {
             let of_user = scope.users.get(user.name.as_str());
             let of_groups = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
-            for grant in of_user.into_iter().chain(of_groups).flatten() {
+            for grant in of_user.into_iter().chain(of_groups).flat_map(OrdMap::values) {
                 let slot = self.slots.get(grant.role as usize).and_then(Option::as_ref);
-                if !visit(grant, slot.and_then(|slot| slot.role.as_ref())) {
+                let role = slot.and_then(|slot| slot.role.as_ref());
+                if role.is_some_and(|role| role.is_large()) && !large.insert(grant.role) {
+                    continue;
+                }
+                if !visit(grant, role) {
                     return;
                 }
             }
@@ -162,10 +185,13 @@ impl Policy {
 
     /// The first subject of the binding of `grant`, in its order, that is `user` or a group of theirs.
     pub fn first_of_binding(&self, user: &User, grant: &Arc<Grant>) -> Arc<Grant> {
-        let of_binding = self.bindings.get(&grant.binding).into_iter().flatten();
-        let mut before = of_binding.take_while(|other| !Arc::ptr_eq(other, grant));
-        // few: the subjects of one binding; most have one.
-        before.find(|other| other.is_of(user)).unwrap_or(grant).clone()
+        let Some(scope) = self.scopes.get(&grant.binding.0).filter(|_| grant.place > 0) else {
+            return grant.clone();
+        };
+        let of_user = scope.users.get(user.name.as_str());
+        let of_groups = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
+        let of_binding = of_user.into_iter().chain(of_groups).filter_map(|grants| grants.get(&grant.binding));
+        of_binding.min_by_key(|grant| grant.place).unwrap_or(grant).clone()
     }
 
     /// The role under `key`.
@@ -233,7 +259,7 @@ impl Policy {
         self.release_if_unused(number);
     }
 
-    fn set_binding(&mut self, binding: (SmolStr, SmolStr), object: Option<&SharedObject>) {
+    fn set_binding(&mut self, binding: BindingKey, object: Option<&SharedObject>) {
         for grant in self.bindings.remove(&binding).unwrap_or_default() {
             self.remove_grant(&grant);
         }
@@ -241,16 +267,20 @@ impl Policy {
         let Some(BindingDocument { subjects, role_ref }) = document else { return };
         let of_namespace = if role_ref.kind == "Role" { binding.0.clone() } else { SmolStr::default() };
         let key = (of_namespace, role_ref.name);
+        let role = self.number(key.clone());
         let mut grants = Vector::new();
-        for subject in subjects.unwrap_or_default() {
-            let role = self.number(key.clone());
-            self.count(role, true);
-            let grant = Arc::new(Grant { role, key: key.clone(), binding: binding.clone(), subject });
-            if let Some((grants, subject)) = self.place(&grant) {
-                grants.entry(subject).or_default().push_back(grant.clone());
+        for (place, subject) in subjects.unwrap_or_default().into_iter().enumerate() {
+            let grant = Arc::new(Grant { role, key: key.clone(), binding: binding.clone(), place, subject });
+            let Some((by_subject, subject)) = self.place(&grant) else { continue };
+            let of_subject = by_subject.entry(subject).or_default();
+            if of_subject.contains_key(&binding) {
+                continue;
             }
+            of_subject.insert(binding.clone(), grant.clone());
+            self.count(role, true);
             grants.push_back(grant);
         }
+        self.release_if_unused(role);
         if !grants.is_empty() {
             self.bindings.insert(binding, grants);
         }
@@ -260,7 +290,7 @@ impl Policy {
         if let Some((grants, subject)) = self.place(grant)
             && let Some(of_subject) = grants.get_mut(&subject)
         {
-            of_subject.retain(|other| !Arc::ptr_eq(other, grant));
+            of_subject.remove(&grant.binding);
             if of_subject.is_empty() {
                 grants.remove(&subject);
             }
@@ -314,8 +344,7 @@ impl Grant {
         &self.key
     }
 
-    /// Namespace and name of the binding; the namespace is empty for cluster role bindings.
-    pub(super) fn binding(&self) -> &(SmolStr, SmolStr) {
+    pub(super) fn binding(&self) -> &BindingKey {
         &self.binding
     }
 
@@ -330,17 +359,6 @@ impl Grant {
                 Some(account.user_name().into()).filter(|_| !of.is_empty())
             }
             _ => None,
-        }
-    }
-
-    /// Whether the subject is `user` or a group of theirs.
-    fn is_of(&self, user: &User) -> bool {
-        let Some(name) = self.subject_name() else { return false };
-        // few: the groups of one user.
-        if self.subject.kind == "Group" {
-            user.groups.iter().any(|group| *group == *name)
-        } else {
-            user.name == *name
         }
     }
 }

@@ -43,6 +43,12 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
+    /// Number of texts of the rule.
+    pub fn texts(&self) -> usize {
+        let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
+        [verbs, api_groups, resources, resource_names, non_resource_urls].map(Vec::len).into_iter().sum()
+    }
+
     /// The rule in a role's `rules`.
     pub fn of(rule: &Value) -> PolicyRule {
         let texts = |member: &str| rule.texts(member).into_iter().map(SmolStr::from).collect();
@@ -84,23 +90,50 @@ impl<T: AsRef<str>> Hashed<T> {
     }
 }
 
+/// Texts up to this number are looked at one by one, which is quicker than a search by halves.
+const SCANNED_MAX: usize = 8;
+
+/// Texts by their hashes, in order.
+#[derive(Clone, Debug, Default)]
+struct Sorted(Box<[Hashed<SmolStr>]>);
+
+impl Sorted {
+    fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut texts: Vec<Hashed<SmolStr>> = texts.map(|text| Hashed::new(text.into())).collect();
+        texts.sort_unstable_by(|one, other| (one.hash, &one.text).cmp(&(other.hash, &other.text)));
+        texts.dedup_by(|one, other| one.is(other));
+        Sorted(texts.into())
+    }
+
+    fn contains(&self, asked: &Hashed<&str>) -> bool {
+        let start = match self.0.len() {
+            ..=SCANNED_MAX => 0,
+            _ => self.0.partition_point(|text| text.hash < asked.hash),
+        };
+        // few: see above, or those of one hash.
+        self.0[start..]
+            .iter()
+            .take_while(|text| start == 0 || text.hash == asked.hash)
+            .any(|text| text.is(asked))
+    }
+}
+
 /// Texts of a rule, and whether `*` is among them.
 #[derive(Clone, Debug)]
 struct Texts {
     all: bool,
-    texts: Box<[Hashed<SmolStr>]>,
+    texts: Sorted,
 }
 
 impl Texts {
     fn new(texts: &[SmolStr]) -> Self {
         let all = texts.iter().any(|text| text == ALL);
-        let texts = if all { Box::default() } else { texts.iter().cloned().map(Hashed::new).collect() };
+        let texts = if all { Sorted::default() } else { Sorted::new(texts.iter().map(SmolStr::as_str)) };
         Texts { all, texts }
     }
 
     fn contains(&self, asked: &Hashed<&str>) -> bool {
-        // few: the texts of one rule.
-        self.all || self.texts.iter().any(|text| text.is(asked))
+        self.all || self.texts.contains(asked)
     }
 }
 
@@ -111,21 +144,40 @@ pub struct Rule {
     groups: Texts,
     resources: Texts,
     /// Sub-resources `X` of the resources `*/X`.
-    subresources: Box<[Hashed<SmolStr>]>,
-    names: Box<[Hashed<SmolStr>]>,
+    subresources: Sorted,
+    /// Names of objects; `None`: all.
+    names: Option<Sorted>,
     urls: Box<[SmolStr]>,
 }
 
 impl Rule {
-    /// Prepares `rule`.
-    pub fn new(rule: &PolicyRule) -> Rule {
+    /// Prepares `rules`. Those that differ in nothing but the names of objects become one.
+    pub fn prepare(rules: &[PolicyRule]) -> Vec<Rule> {
+        let mut places = hashbrown::HashMap::new();
+        let mut merged: Vec<(&PolicyRule, Vec<&PolicyRule>)> = Vec::new();
+        for rule in rules {
+            let shape = (&rule.verbs, &rule.api_groups, &rule.resources, &rule.non_resource_urls);
+            let place = *places.entry(shape).or_insert(merged.len());
+            match merged.get_mut(place) {
+                Some((_, like)) => like.push(rule),
+                None => merged.push((rule, vec![rule])),
+            }
+        }
+        merged.into_iter().map(|(shape, like)| Rule::new(shape, &like)).collect()
+    }
+
+    /// The rule of the shape of `rule`, for the names of all of `like`.
+    fn new(rule: &PolicyRule, like: &[&PolicyRule]) -> Rule {
         let of_all = rule.resources.iter().filter_map(|resource| resource.strip_prefix("*/"));
+        // few: see `prepare`, where each rule is looked at once.
+        let is_of_all = like.iter().any(|rule| rule.resource_names.is_empty());
+        let names = || Sorted::new(like.iter().flat_map(|rule| &rule.resource_names).map(SmolStr::as_str));
         Rule {
             verbs: Texts::new(&rule.verbs),
             groups: Texts::new(&rule.api_groups),
             resources: Texts::new(&rule.resources),
-            subresources: of_all.map(|part| Hashed::new(part.into())).collect(),
-            names: rule.resource_names.iter().cloned().map(Hashed::new).collect(),
+            subresources: Sorted::new(of_all),
+            names: (!is_of_all).then(names),
             urls: rule.non_resource_urls.iter().cloned().collect(),
         }
     }
@@ -140,14 +192,13 @@ impl Rule {
                 self.verbs.contains(verb)
                     && self.groups.contains(group)
                     && (self.resources.contains(resource) || self.covers_part(subresource.as_ref()))
-                    // few: the names of one rule.
-                    && (self.names.is_empty() || self.names.iter().any(|own| own.is(name)))
+                    && self.names.as_ref().is_none_or(|names| names.contains(name))
             }
         }
     }
 
     fn covers_part(&self, subresource: Option<&Hashed<&str>>) -> bool {
-        subresource.is_some_and(|asked| self.subresources.iter().any(|own| own.is(asked)))
+        subresource.is_some_and(|asked| self.subresources.contains(asked))
     }
 }
 
@@ -163,8 +214,8 @@ impl Sieve {
     /// The sieve of `rules`.
     pub fn new(rules: &[Rule]) -> Sieve {
         let of = |rule: &Rule| match &rule.resources {
-            resources if resources.all || !rule.subresources.is_empty() => u64::MAX,
-            resources => resources.texts.iter().fold(0, |bits, text| bits | text.bit()),
+            resources if resources.all || !rule.subresources.0.is_empty() => u64::MAX,
+            resources => resources.texts.0.iter().fold(0, |bits, text| bits | text.bit()),
         };
         Sieve {
             resources: rules.iter().fold(0, |bits, rule| bits | of(rule)),
@@ -225,6 +276,6 @@ impl<'a> Asked<'a> {
 }
 
 /// Whether the path of a rule covers `path`.
-pub(super) fn covers_path(rule: &str, path: &str) -> bool {
+fn covers_path(rule: &str, path: &str) -> bool {
     rule == path || rule.strip_suffix(ALL).is_some_and(|beginning| path.starts_with(beginning))
 }

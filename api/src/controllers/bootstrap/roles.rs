@@ -152,7 +152,7 @@ fn lacks(stored: &Value, member: &str, item: &Value) -> bool {
         return !stored.items(member).contains(item);
     }
     let own: Vec<PolicyRule> = stored.items(member).iter().map(PolicyRule::of).collect();
-    covers(&own, &[PolicyRule::of(item)]).is_err()
+    covers(own.iter(), &[PolicyRule::of(item)]).is_err()
 }
 
 fn autoupdate(brand: &Brand) -> String {

@@ -6,7 +6,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
-use crate::kinds::pod::resize::is_mirror;
+use crate::kinds::pod::annotations::is_mirror;
 use crate::validate::tree::{Tree, same, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 

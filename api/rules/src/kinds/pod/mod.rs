@@ -2,6 +2,7 @@
 //!
 //! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
 
+mod annotations;
 pub mod condition;
 mod container;
 pub(crate) mod defaults;
@@ -93,6 +94,7 @@ impl Strategy for Pod {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
+        errors.extend(annotations::validate_update(context, old, new));
         if context.action == Action::Status {
             errors.extend(status::validate_status_update(old, new));
             return errors;

@@ -8,23 +8,16 @@ use orch_schema::value::Value;
 
 use crate::kinds::Context;
 use crate::kinds::object_meta;
+use crate::kinds::pod::annotations::is_mirror;
 use crate::kinds::pod::qos::qos_class;
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, same, set, unset};
 use crate::validate::{FieldError, FieldErrors, Path};
-
-/// Annotation of a static pod's mirror, below the brand's domain of labels.
-const MIRROR_ANNOTATION: &str = "config.mirror";
 
 /// The lists of containers that can be resized.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// The amounts that can change.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
-
-/// Whether the pod mirrors a static pod of a node.
-pub(super) fn is_mirror(context: &Context<'_>, pod: &Value) -> bool {
-    pod.at("metadata").at("annotations").has(&context.brand.label(MIRROR_ANNOTATION))
-}
 
 /// Keeps everything of `old` but the resources of the pod and of its containers. Lists of containers that do not match
 /// are left for the rules to refuse.
