@@ -233,7 +233,7 @@ impl Exchange {
         let Some(asked) = &self.asked else { return };
         headers.insert(AUDIT_ID, asked.id.clone());
         tracing::debug!(
-            id = %self.id(),
+            id = &*self.id(),
             method = %asked.method,
             path = asked.path,
             user = self.user_name(),
@@ -260,7 +260,7 @@ impl Drop for Exchange {
             return;
         };
         let (id, method, path) = (self.id(), &asked.method, &asked.path);
-        tracing::debug!(%id, %method, path, user = self.user_name(), "not answered");
+        tracing::debug!(id = &*id, %method, path, user = self.user_name(), "not answered");
     }
 }
 

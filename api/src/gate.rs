@@ -103,7 +103,7 @@ impl Gate {
         let found = found.map_err(Unauthenticated::into_fault);
         count_authentication(found.as_deref());
         let user = found.map_err(|error| {
-            tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
+            tracing::debug!(id = &*exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
         if !self.authenticator.admits_at(&user, exchange.path()) {

@@ -15,6 +15,11 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// Bytes of memory that both selectors hold.
+    pub fn held_bytes(&self) -> usize {
+        self.labels.held_bytes() + self.fields.held_bytes()
+    }
+
     /// Whether both selectors match every object.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()

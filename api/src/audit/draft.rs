@@ -10,7 +10,7 @@ use orch_schema::write_value;
 use super::OBJECT_BYTES_MAX;
 use super::cut::{NAME_BYTES_MAX, URI_BYTES_MAX, cut};
 use super::policy::Decision;
-use super::redaction::{Confidential, REDACTED, scrub, uri_text};
+use super::redaction::{Author, Confidential, REDACTED, scrub, uri_text};
 use super::source::{Sources, sources, user_agent};
 use super::stage::Level;
 use crate::authn::User;
@@ -121,14 +121,14 @@ impl Draft {
     /// Stores the object that was sent, unless one is stored: a request that is tried again is decoded again.
     pub(super) fn set_request(&mut self, document: impl FnOnce() -> Document) {
         if self.decision.level >= Level::Request && self.request.is_none() {
-            self.request = self.shown(document());
+            self.request = self.shown(document(), Author::Client);
         }
     }
 
     /// Stores the object that was answered.
     pub(super) fn set_response(&mut self, document: Document) {
         if self.decision.level >= Level::RequestResponse {
-            self.response = self.shown(document);
+            self.response = self.shown(document, Author::Server);
         }
     }
 
@@ -153,12 +153,14 @@ impl Draft {
     }
 
     /// `document` as an event shows it; `None` if it is too long or cannot be read.
-    fn shown(&mut self, document: Document) -> Option<Bytes> {
+    fn shown(&mut self, document: Document, author: Author) -> Option<Bytes> {
         let is_changed = self.confidential.is_some() || self.decision.omits_managed_fields;
         let text = match document {
             Document::Object(text) if !is_changed => Some(text),
-            Document::Object(text) => serde_json::from_slice(&text).ok().map(|value| self.scrubbed(value)),
-            Document::Value(value) => Some(self.scrubbed(value)),
+            Document::Object(text) => {
+                serde_json::from_slice(&text).ok().map(|value| self.scrubbed(value, author))
+            }
+            Document::Value(value) => Some(self.scrubbed(value, author)),
             Document::Options(text) => Some(text),
             Document::TooLong => None,
         };
@@ -167,8 +169,8 @@ impl Draft {
         text
     }
 
-    fn scrubbed(&self, mut value: Value) -> Bytes {
-        scrub(&mut value, self.confidential, self.decision.omits_managed_fields);
+    fn scrubbed(&self, mut value: Value, author: Author) -> Bytes {
+        scrub(&mut value, author, self.confidential, self.decision.omits_managed_fields);
         let mut text = Vec::new();
         write_value(&value, &mut text);
         text.into()

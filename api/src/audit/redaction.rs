@@ -58,10 +58,23 @@ impl Confidential {
     }
 }
 
-/// Removes from a document what its event must not or need not show. The document is an object, a list, a table or a
-/// patch.
-pub(super) fn scrub(document: &mut Value, confidential: Option<Confidential>, omits_managed_fields: bool) {
-    each_object(document, &mut |object| {
+/// Who wrote a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    /// The client: the document is an object or a patch, whatever members it has. `items` in it hide nothing.
+    Client,
+    /// The server: the document is an object, or a list or a table of objects.
+    Server,
+}
+
+/// Removes from a document what its event must not or need not show.
+pub(super) fn scrub(
+    document: &mut Value,
+    author: Author,
+    confidential: Option<Confidential>,
+    omits_managed_fields: bool,
+) {
+    each_object(document, author, &mut |object| {
         if omits_managed_fields
             && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
         {
@@ -73,13 +86,19 @@ pub(super) fn scrub(document: &mut Value, confidential: Option<Confidential>, om
     });
 }
 
-/// Calls `change` for each object of a document: its items, the objects of its rows, or itself.
-fn each_object(document: &mut Value, change: &mut impl FnMut(&mut Value)) {
+/// Calls `change` for each object of a document: its items, the objects of its rows, and itself unless the server wrote it
+/// as a list or a table.
+fn each_object(document: &mut Value, author: Author, change: &mut impl FnMut(&mut Value)) {
+    let mut is_collection = false;
     if let Some(items) = document.get_mut("items").and_then(Value::as_array_mut) {
-        items.iter_mut().for_each(change);
-    } else if let Some(rows) = document.get_mut("rows").and_then(Value::as_array_mut) {
-        rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(change);
-    } else {
+        items.iter_mut().for_each(&mut *change);
+        is_collection = true;
+    }
+    if let Some(rows) = document.get_mut("rows").and_then(Value::as_array_mut) {
+        rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(&mut *change);
+        is_collection = true;
+    }
+    if author == Author::Client || !is_collection {
         change(document);
     }
 }
@@ -190,7 +209,7 @@ mod tests {
     fn of_a_secret_the_harmless_members_are_shown() {
         let applied = "x.io/last-applied-configuration";
         let shown = |mut document: Value, confidential| {
-            scrub(&mut document, Some(confidential), false);
+            scrub(&mut document, Author::Server, Some(confidential), false);
             document.to_string()
         };
         let secret = json!({
@@ -230,10 +249,43 @@ mod tests {
     }
 
     #[test]
+    fn items_and_rows_of_a_client_hide_nothing_beside_them_and_in_them() {
+        let inner =
+            json!({"data": {"k": "canary"}, "spec": {"token": "canary"}, "status": {"token": "canary"}});
+        for hiding in [
+            json!({"items": []}),
+            json!({"rows": []}),
+            json!({"items": [], "rows": []}),
+            json!({"items": [inner]}),
+            json!({"items": [], "rows": [{"object": inner}]}),
+            json!({"kind": "SecretList", "items": [inner], "rows": [{"cells": [], "object": inner}]}),
+        ] {
+            for (confidential, member, beside) in [
+                (Confidential::Secret, "data", json!({"k": "canary"})),
+                (Confidential::Secret, "stringData", json!({"k": "canary"})),
+                (
+                    Confidential::Secret,
+                    "metadata",
+                    json!({"annotations": {"x/last-applied-configuration": "canary"}}),
+                ),
+                (Confidential::TokenReview, "spec", json!({"token": "canary"})),
+                (Confidential::TokenRequest, "status", json!({"token": "canary"})),
+            ] {
+                let mut document = hiding.clone();
+                document.as_object_mut().unwrap().insert(member, beside);
+                scrub(&mut document, Author::Client, Some(confidential), false);
+                let (text, data) = (document.to_string(), confidential == Confidential::Secret);
+                assert!(!document[member].to_string().contains("canary"), "{hiding}: {text}");
+                assert!(!data || !text.contains("canary"), "{hiding}: {text}");
+            }
+        }
+    }
+
+    #[test]
     fn managed_fields_are_left_out_where_the_policy_says_so() {
         let object = json!({"metadata": {"name": "x", "managedFields": [{"manager": "m"}]}});
         let mut list = json!({"items": [object]});
-        scrub(&mut list, None, true);
+        scrub(&mut list, Author::Server, None, true);
         assert_eq!(list, json!({"items": [{"metadata": {"name": "x"}}]}));
     }
 }

@@ -228,6 +228,15 @@ pub(super) fn is_overtaken(error: &ApiError) -> bool {
     matches!(error, ApiError::NotFound(_) | ApiError::Conflict { .. } | ApiError::AlreadyExists(_))
 }
 
+/// How long a loop with much to compute stands back: a timer's smallest step, which no ready task waits longer for. A
+/// sleep of zero need not stand back at all.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Lets other tasks run, clients' requests among them.
+pub(super) async fn let_others_run<S: Store>(store: &S) {
+    store.sleep(PAUSE).await;
+}
+
 /// Runs `work` for each item, at most `at_once` at a time, and gives the results in the order of completion.
 pub(super) async fn for_each<T, R, F>(
     items: impl IntoIterator<Item = T>,

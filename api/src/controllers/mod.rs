@@ -157,6 +157,8 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let aggregator = client("clusterrole-aggregation-controller");
     let (certifier, budgeter) = (client("certificate-controller"), client("disruption-controller"));
     let selected = |name, run| unless_left_out(&options.selection, name, run);
+    let aggregates = options.selection.runs("clusterrole-aggregation-controller");
+    let of_roles = aggregates.then_some(&aggregator);
     let announcer = client("cluster-authentication");
     let (accounts, publisher) =
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
@@ -176,7 +178,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         ),
         Box::pin(keep_service(&starter, options)),
         Box::pin(keep_certificates(&certifier, options)),
-        Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
+        Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter, of_roles))),
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(
             "garbage-collector-controller",

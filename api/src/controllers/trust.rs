@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_config_map_follows_the_node_and_keeps_what_others_announce() {
         let fixture = Fixture::new();
-        fixture.while_running(super::super::bootstrap::run(&fixture.client()), 1).await;
+        fixture.while_running(super::super::bootstrap::run(&fixture.client(), None), 1).await;
         let names = Names::default();
         names.set("a");
         let client = fixture.client();

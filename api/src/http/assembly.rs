@@ -33,6 +33,7 @@ impl<S: Store> Api<S> {
             served,
             pool,
             ledger,
+            watch_ledger: Ledger::of_watches(),
             metrics,
             flow,
             exposition,

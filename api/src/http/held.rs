@@ -1,6 +1,9 @@
-//! The memory that a node holds for its clients: request bodies, and responses rendered for one client alone.
+//! The memory that a node holds for its clients: request bodies, responses rendered for one client alone, and the
+//! selectors of watches.
 //!
-//! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and reads,
+//! Owns the accounts of these, in bytes, for the node and for each user. Watches have an account of their own, because they
+//! hold its room for a day where a body holds it for seconds: full, it refuses watches with long selectors and nothing
+//! else. A client decides how fast it sends and reads,
 //! for minutes. Without an account, each of a connection's hundred streams could hold 3 MiB of body, or a table of all
 //! objects. A body waits for room before it is read; meanwhile the connection's flow control window bounds the client.
 //! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
@@ -37,15 +40,24 @@ const LEVEL_BYTES_MIN: usize = 16 << 20;
 /// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
 
+/// Bytes for the selectors of all watches together; a quarter of them for each user: sixteen watches with the longest
+/// selectors that the head of a request has room for, or four thousand with selectors of a hundred labels.
+const WATCHES_BYTES_MAX: usize = 64 << 20;
+
+/// Fewest bytes that are counted for a watch: below this, its stream holds more.
+const WATCH_COUNTED_BYTES_MIN: usize = 4 << 10;
+
 /// Bytes of the largest stored object.
 const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// The account of one node.
+/// An account of one node.
 pub(super) struct Ledger {
     node: Arc<Semaphore>,
+    /// Bytes for each user.
+    user_bytes: usize,
     users: Rooms,
     levels: Rooms,
 }
@@ -103,10 +115,30 @@ impl Hold {
 }
 
 impl Ledger {
-    /// An empty account.
+    /// An empty account of bodies and responses.
     pub(super) fn new() -> Self {
-        let node = Arc::new(Semaphore::new(NODE_BYTES_MAX / PERMIT_BYTES));
-        Ledger { node, users: Rooms::default(), levels: Rooms::default() }
+        Ledger::with_room(NODE_BYTES_MAX)
+    }
+
+    /// An empty account of what watches hold.
+    pub(super) fn of_watches() -> Self {
+        Ledger::with_room(WATCHES_BYTES_MAX)
+    }
+
+    fn with_room(bytes: usize) -> Self {
+        let node = Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
+        Ledger { node, user_bytes: bytes / 4, users: Rooms::default(), levels: Rooms::default() }
+    }
+
+    /// Reserves room for the `bytes` that a watch of `user` holds; `None` for the few of a usual one.
+    ///
+    /// # Errors
+    /// `NoRoom`: the user or the node has no room.
+    pub(super) fn take_for_watch(&self, user: &User, bytes: usize) -> Result<Option<Hold>, ApiError> {
+        if bytes < WATCH_COUNTED_BYTES_MIN {
+            return Ok(None);
+        }
+        self.take(Payer { user: &user.name, level: None }, bytes).map(Some)
     }
 
     /// Waits for room for `bytes` of `payer`; at most all of the smallest room.
@@ -115,7 +147,7 @@ impl Ledger {
     /// `Unavailable`: the node is stopping.
     pub(super) async fn wait(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
         let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
-        let units = payer.units(bytes);
+        let units = payer.units(bytes.min(self.user_bytes));
         // The user's own room first: a request that waits for it takes no room from other users. Then the level's.
         let user = self.user_room(payer).acquire_many_owned(units).await.map_err(ended)?;
         let level = match self.level_room(payer) {
@@ -131,7 +163,7 @@ impl Ledger {
     /// # Errors
     /// `NoRoom`: the user, the level or the node has no room.
     pub(super) fn take(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
-        let units = payer.units(bytes);
+        let units = payer.units(bytes.min(self.user_bytes));
         let take = |room: Arc<Semaphore>| room.try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom);
         let user = take(self.user_room(payer))?;
         let level = self.level_room(payer).map(take).transpose()?;
@@ -146,7 +178,7 @@ impl Ledger {
     }
 
     fn user_room(&self, payer: Payer<'_>) -> Arc<Semaphore> {
-        self.users.of(payer.user, USER_BYTES_MAX)
+        self.users.of(payer.user, self.user_bytes)
     }
 
     fn level_room(&self, payer: Payer<'_>) -> Option<Arc<Semaphore>> {

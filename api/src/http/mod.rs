@@ -18,6 +18,7 @@ mod health;
 mod held;
 mod measure;
 mod openapi;
+mod own_paths;
 mod pool;
 mod respond;
 mod rights;
@@ -42,6 +43,7 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
+use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
 use rights::WatchRight;
 use served::Served;
@@ -83,6 +85,8 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    /// The account of what watches hold.
+    watch_ledger: Ledger,
     metrics: RequestMetrics,
     flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.
@@ -292,7 +296,9 @@ impl<S: Store> Api<S> {
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
             let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
-            let under_way = (self.measure_watch(request), watcher);
+            let bytes = request.query.held_bytes() + watch.selector_bytes();
+            let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
+            let under_way = (self.measure_watch(request), watcher, held);
             return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
@@ -361,7 +367,7 @@ impl<S: Store> Api<S> {
 
     /// Health and version paths.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        let path = without_trailing_slash(&parts.path)?;
+        let path = without_trailing_slash(&parts.path).filter(|path| is_own(path))?;
         if path == "/version" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
@@ -389,25 +395,8 @@ impl<S: Store> Api<S> {
             return response;
         }
         let path = without_trailing_slash(&parts.path).ok_or_else(|| parts.not_found_error())?;
-        if openapi::is_openapi_path(path) {
-            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
-            let bytes = response.body().size_hint().lower();
-            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
-                small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => {
-                    let payer = Payer::of(&user, &parts.exchange);
-                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
-                }
-            };
-        }
-        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
-        let exact = parts.path.as_str();
-        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
-            return response;
-        }
-        let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
-            return response;
+        if is_own(path) {
+            return self.own_path(parts, &user, path).await;
         }
         let discovery = &parts.served.discovery;
         let (index, document) = (discovery.index(path), discovery.find(path));
@@ -427,12 +416,37 @@ impl<S: Store> Api<S> {
         }
     }
 
+    /// A page of the node's own: OpenAPI, flow control, metrics, keys of tokens.
+    async fn own_path(&self, parts: &Parts, user: &User, path: &str) -> Result<Response<Body>, ApiError> {
+        if openapi::is_openapi_path(path) {
+            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
+            let bytes = response.body().size_hint().lower();
+            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
+                small if small < COUNTED_BYTES_MIN => Ok(response),
+                bytes => {
+                    let payer = Payer::of(user, &parts.exchange);
+                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
+                }
+            };
+        }
+        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
+        let exact = parts.path.as_str();
+        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
+            return response;
+        }
+        let accounts = self.pipeline.gate.service_accounts();
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
+            return response;
+        }
+        Err(parts.not_found_error())
+    }
+
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
         if let ApiError::Internal(reason) = error
             && let Some(left_out) = INTERNAL_ERRORS.pass()
         {
             let (id, method, path) = (parts.exchange.id(), &parts.method, &parts.path);
-            tracing::error!(%id, %method, path, reason, left_out, "internal error");
+            tracing::error!(id = &*id, %method, path, reason, left_out, "internal error");
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

@@ -35,6 +35,11 @@ impl Query {
         Query { pairs: pairs.collect() }
     }
 
+    /// Bytes of memory that the parameters hold.
+    pub fn held_bytes(&self) -> usize {
+        self.pairs.iter().map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len()).sum()
+    }
+
     /// The first value of the parameter `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())

@@ -2,7 +2,8 @@
 //!
 //! Owns where a watch starts, the events of its selection, bookmarks, and how it ends. No events are queued for a
 //! watch. A change of its resource wakes it, and it reads the history when its socket has room: from memory, older
-//! changes from the disk. A watch that reads too slowly falls out of both and ends with a 410. It never holds memory.
+//! changes from the disk. A watch that reads too slowly falls out of both and ends with a 410. Of memory it holds its
+//! selectors, which its user is charged for (`http::held`).
 //!
 //! Invariant: the cursor passes a revision only when all its events are rendered.
 
@@ -136,6 +137,11 @@ impl<S: Store> Watch<S> {
                 }
             }
         }
+    }
+
+    /// Bytes of memory that the watch holds for its selectors.
+    pub fn selector_bytes(&self) -> usize {
+        self.scope.selector.held_bytes()
     }
 
     /// The flag of the initial events, for the connection that sends the frames.

@@ -185,18 +185,18 @@ async fn add(State(handle): State<Handle>, request: Request) -> Response {
     }
     let id = node_id(&member.name);
     let peer = Peer { id, name: member.name.as_str().into(), address: member.address.as_str().into() };
-    tracing::info!(name = %member.name, address = %member.address, "adding a member");
+    tracing::info!(name = ?member.name, address = ?member.address, "adding a member");
     done(handle.add_learner(&peer).await, &handle)
 }
 
 async fn promote(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(%name, "promoting a member");
+    tracing::info!(?name, "promoting a member");
     let id = node_id(&name);
     done(handle.promote(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }
 
 async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(%name, "handing over the lead");
+    tracing::info!(?name, "handing over the lead");
     let id = node_id(&name);
     done(handle.transfer_leader(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }
@@ -228,7 +228,7 @@ async fn undo(State(handle): State<Handle>) -> Response {
 }
 
 async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(%name, "removing a member");
+    tracing::info!(?name, "removing a member");
     let id = node_id(&name);
     done(handle.remove(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }

@@ -4,9 +4,13 @@
 //! request yet whose credentials were accepted), or an authenticated user. When all places are taken, a new connection
 //! gets a place of the holder with the most connections: of strangers while there are any, else of users. So a flood of
 //! strangers evicts strangers, those of its own address first, and a user who took all places loses them one by one to
-//! others. Of a stranger the oldest connection is evicted; of a user the oldest without a request under way, else the
-//! newest. Administrators lose none while another user has two. Where no user has two, new connections wait.
+//! others. A user who holds more than half of the places gives up theirs before a stranger whose address has one or two:
+//! otherwise newcomers would share the few places that are left, and a flood beside that user would evict each of them
+//! before its first request. Among addresses with equally many, the oldest connection goes. Of a stranger the oldest
+//! connection is evicted; of a user the oldest without a request under way, else the newest. Administrators lose none
+//! while another user has two. Where no user has two, new connections wait.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,6 +24,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::limits;
+
+/// Connections of one address that stand back for nobody while a user holds more than half of the places: a client and
+/// its retry.
+const ADDRESS_SPARED_MAX: usize = 2;
 
 /// The places of a server. Clones share them.
 #[derive(Clone, Debug)]
@@ -37,8 +45,10 @@ enum Holder {
     Administrator(Arc<str>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
+    /// Number of all places.
+    places: usize,
     /// Number of the next connection.
     number: u64,
     /// Each holder's connections by number, oldest first. Invariant: no inner map is empty.
@@ -77,7 +87,9 @@ impl Places {
 
     /// `count` places.
     pub(super) fn new(count: usize) -> Places {
-        Places { permits: Arc::new(Semaphore::new(count)), table: Arc::default(), warnings: Arc::default() }
+        let table = Table { places: count, number: 0, held: BTreeMap::new() };
+        let (permits, table) = (Arc::new(Semaphore::new(count)), Arc::new(Mutex::new(table)));
+        Places { permits, table, warnings: Arc::default() }
     }
 
     /// A place for a new connection from `address`: a free one, or the next released; evicts a connection when none is
@@ -125,14 +137,17 @@ impl Table {
     fn victim(&self) -> Option<(Holder, u64)> {
         let largest = |may_give: &dyn Fn(&Holder, usize) -> bool| {
             let candidates = self.held.iter().filter(|(holder, held)| may_give(holder, held.len()));
-            candidates.max_by_key(|(_, held)| held.len())
+            candidates.max_by_key(|(_, held)| (held.len(), Reverse(held.keys().next().copied())))
         };
-        let is_stranger = |holder: &Holder, _| matches!(holder, Holder::Stranger(_));
+        let is_user = |holder: &Holder, count| matches!(holder, Holder::User(_)) && count > 1;
+        let user = largest(&is_user);
+        let has_most = user.is_some_and(|(_, held)| held.len() > self.places / 2);
+        let spared = if has_most { ADDRESS_SPARED_MAX } else { 0 };
+        let is_stranger = |holder: &Holder, count| matches!(holder, Holder::Stranger(_)) && count > spared;
         if let Some((holder, held)) = largest(&is_stranger) {
             return held.keys().next().map(|&oldest| (holder.clone(), oldest));
         }
-        let is_user = |holder: &Holder, count| matches!(holder, Holder::User(_)) && count > 1;
-        let (holder, held) = largest(&is_user).or_else(|| largest(&|_, count| count > 1))?;
+        let (holder, held) = user.or_else(|| largest(&|_, count| count > 1))?;
         let is_idle = |held: &Held| held.requests.load(Ordering::Relaxed) == 0;
         let oldest_idle = held.iter().find(|(_, held)| is_idle(held));
         let (&number, _) = oldest_idle.or_else(|| held.iter().next_back())?;
@@ -243,6 +258,57 @@ mod tests {
         let alone = places.take(address(2)).await;
         let (older, newer) = (stranger(&places).await, stranger(&places).await);
         assert_eq!(evicted(&places, &[&alone, &older, &newer]).await, [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn of_addresses_with_equally_many_the_oldest_connection_makes_room() {
+        let places = Places::new(2);
+        let (older, newer) = (places.take(address(1)).await, places.take(address(2)).await);
+        assert_eq!(evicted(&places, &[&older, &newer]).await, [true, false]);
+        let places = Places::new(2);
+        let (older, newer) = (places.take(address(2)).await, places.take(address(1)).await);
+        assert_eq!(evicted(&places, &[&older, &newer]).await, [true, false]);
+    }
+
+    /// One user holds all places; another address opens many connections a step, whose places it never gives back by
+    /// itself; a newcomer takes part in a few steps before its first request is accepted.
+    #[tokio::test]
+    async fn a_user_with_all_places_and_a_flood_of_another_address_keep_no_newcomer_out() {
+        const PLACES: usize = 16;
+        const FLOOD_PER_STEP: usize = 10;
+        const STEPS_TO_FIRST_REQUEST: usize = 3;
+        let places = Places::new(PLACES);
+        let mut open = Vec::new();
+        for _ in 0..PLACES {
+            open.push(user(&places, "greedy").await);
+        }
+        // The honest addresses are smaller and larger than the flood's.
+        for newcomer in [1, 2, 201, 202] {
+            let mut own = None;
+            for _ in 0..STEPS_TO_FIRST_REQUEST {
+                for at in 0..=FLOOD_PER_STEP {
+                    let is_own = at == FLOOD_PER_STEP / 2 && own.is_none();
+                    let waiting = places.take(address(if is_own { newcomer } else { 100 }));
+                    tokio::pin!(waiting);
+                    let taken = match futures::poll!(waiting.as_mut()) {
+                        std::task::Poll::Ready(taken) => taken,
+                        std::task::Poll::Pending => {
+                            // The evicted connection is closed.
+                            open.retain(|place| !is_evicted(place));
+                            waiting.await
+                        }
+                    };
+                    if is_own { own = Some(taken) } else { open.push(taken) }
+                }
+            }
+            let own = own.unwrap();
+            assert!(!is_evicted(&own), "newcomer {newcomer}");
+            own.hold_as(&format!("honest{newcomer}"), false);
+            open.push(own);
+        }
+        let table = places.table.lock();
+        let greedy = table.held[&Holder::User("greedy".into())].len();
+        assert!(greedy >= PLACES / 2, "a flood takes no more than half of the places from a user: {greedy}");
     }
 
     #[tokio::test]

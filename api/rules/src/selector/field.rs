@@ -150,6 +150,23 @@ impl FieldSelector {
         terms.iter().any(|term| term.is_equal && term.field == field && term.value == value)
     }
 
+    /// Bytes of memory that the selector holds.
+    pub fn held_bytes(&self) -> usize {
+        let excluded = |condition: &Condition| -> usize {
+            condition
+                .excluded
+                .iter()
+                .map(|value| size_of::<Box<str>>() + value.len().next_multiple_of(16))
+                .sum()
+        };
+        let condition = |condition: &Condition| {
+            size_of::<Condition>()
+                + condition.value.as_ref().map_or(0, |value| value.len())
+                + excluded(condition)
+        };
+        self.conditions.iter().map(condition).sum()
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()

@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 
 use orch_schema::budget::count_step;
+use orch_schema::value::Value;
 
 use super::label_parser::{self, LabelSelectorError};
+use crate::validate::tree::Tree;
 
 /// A parsed label selector: all requirements must hold. Without requirements it selects everything. Conditions are kept
 /// by label: thousands of requirements cost an object no more than a look-up for each of its labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     /// Sorted by key, each key once.
     conditions: Box<[(Box<str>, Condition)]>,
@@ -19,7 +21,7 @@ pub struct LabelSelector {
 }
 
 /// All requirements on one label.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Condition {
     is_required: bool,
     is_forbidden: bool,
@@ -63,14 +65,46 @@ impl LabelSelector {
     /// # Errors
     /// The text breaks the grammar, or names a label or value that cannot exist.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
+        Ok(LabelSelector::of(label_parser::parse(text)?))
+    }
+
+    /// The selector in a field of an object (`matchLabels`, `matchExpressions`). `None` for an absent one, which selects
+    /// nothing. An operator that does not exist selects nothing either.
+    pub fn of_field(selector: &Value) -> Option<Self> {
+        let labels = selector.as_object()?.get("matchLabels").and_then(Value::as_object);
+        let labels = labels.into_iter().flat_map(|labels| labels.iter());
+        let labels = labels.map(|(key, value)| Requirement {
+            key: key.as_str().into(),
+            operator: Operator::In(value.as_str().into_iter().map(Box::from).collect()),
+        });
+        let expressions = selector.items("matchExpressions").iter().map(|expression| {
+            let values = || {
+                let mut values: Vec<Box<str>> =
+                    expression.texts("values").into_iter().map(Box::from).collect();
+                values.sort_unstable();
+                values.into_boxed_slice()
+            };
+            let operator = match expression.text("operator") {
+                "In" => Operator::In(values()),
+                "NotIn" => Operator::NotIn(values()),
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                _ => Operator::In(Box::default()),
+            };
+            Requirement { key: expression.text("key").into(), operator }
+        });
+        Some(LabelSelector::of(labels.chain(expressions)))
+    }
+
+    fn of(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut by_key: BTreeMap<Box<str>, Vec<Operator>> = BTreeMap::new();
-        for Requirement { key, operator } in label_parser::parse(text)? {
+        for Requirement { key, operator } in requirements {
             by_key.entry(key).or_default().push(operator);
         }
         let conditions: Box<[_]> =
             by_key.into_iter().map(|(key, operators)| (key, Condition::of(operators))).collect();
         let required = conditions.iter().filter(|(_, condition)| condition.is_required).count();
-        Ok(LabelSelector { conditions, required })
+        LabelSelector { conditions, required }
     }
 
     /// The requirements of the query parameter's text, in its order.
@@ -79,6 +113,17 @@ impl LabelSelector {
     /// As for [`LabelSelector::parse`].
     pub fn requirements_of(text: &str) -> Result<Vec<Requirement>, LabelSelectorError> {
         label_parser::parse(text)
+    }
+
+    /// Bytes of memory that the selector holds: some tens for each byte of text, where that names many labels.
+    pub fn held_bytes(&self) -> usize {
+        let listed =
+            |values: &[Box<str>]| values.iter().map(|value| size_of::<Box<str>>() + held(value)).sum();
+        let condition = |(key, condition): &(Box<str>, Condition)| {
+            let allowed: usize = condition.allowed.as_deref().map_or(0, listed);
+            size_of::<(Box<str>, Condition)>() + held(key) + allowed + listed(&condition.excluded)
+        };
+        self.conditions.iter().map(condition).sum()
     }
 
     /// Whether every object is selected.
@@ -150,6 +195,11 @@ fn value<'l>(sorted: &'l [(String, String)], label: &str) -> Option<&'l str> {
     sorted.binary_search_by(|(key, _)| key.as_str().cmp(label)).ok().map(|at| sorted[at].1.as_str())
 }
 
+/// Bytes that the allocator holds for `text`: its blocks are multiples of sixteen.
+fn held(text: &str) -> usize {
+    text.len().next_multiple_of(16)
+}
+
 fn contains(sorted: &[Box<str>], value: &str) -> bool {
     sorted.binary_search_by(|candidate| (**candidate).cmp(value)).is_ok()
 }
@@ -168,6 +218,18 @@ mod tests {
     fn check(selector: &str, labels: &[(&str, &str)], selected: bool) {
         let parsed = LabelSelector::parse(selector).unwrap();
         assert_eq!(parsed.matches(&sorted(labels)), selected, "{selector} on {labels:?}");
+    }
+
+    #[test]
+    fn a_selector_holds_as_many_bytes_as_it_has_conditions_and_values() {
+        let of = |text: &str| LabelSelector::parse(text).unwrap().held_bytes();
+        let condition = size_of::<(Box<str>, Condition)>();
+        assert_eq!(of(""), 0);
+        assert_eq!(of("a"), condition + 16);
+        assert_eq!(of("a,a,a"), of("a"));
+        assert_eq!(of("a,b"), 2 * of("a"));
+        assert_eq!(of("a in (x,y)"), of("a") + 2 * (16 + 16));
+        assert_eq!(of("a!=x,a!=y"), of("a in (x,y)"));
     }
 
     #[test]

@@ -55,23 +55,13 @@ pub fn is_empty(selector: &Value) -> bool {
     selector.is_empty_at("matchLabels") && selector.is_empty_at("matchExpressions")
 }
 
-/// Whether a valid selector selects an object with these labels. An absent selector selects nothing.
+/// Whether a valid selector selects an object with these labels. An absent selector selects nothing. A selector that is
+/// asked about many objects is parsed once instead, by [`LabelSelector::of_field`](crate::selector::LabelSelector::of_field).
 pub fn selects(selector: &Value, labels: &Value) -> bool {
-    selects_by(selector, |key| labels.get(key).and_then(Value::as_str))
-}
-
-/// [`selects`], over labels that are sorted by key.
-pub fn selects_sorted(selector: &Value, labels: &[(String, String)]) -> bool {
-    selects_by(selector, |key| {
-        let at = labels.binary_search_by(|(name, _)| name.as_str().cmp(key)).ok()?;
-        Some(labels[at].1.as_str())
-    })
-}
-
-fn selects_by<'l>(selector: &Value, label: impl Fn(&str) -> Option<&'l str>) -> bool {
     if !selector.is_object() {
         return false;
     }
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let by_label = selector
         .entries("matchLabels")
         .into_iter()
@@ -127,6 +117,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
+    use crate::selector::LabelSelector;
 
     #[test]
     fn requirements_fit_their_operator() {
@@ -166,10 +157,17 @@ mod tests {
             (json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["1"]}]}), true),
             (json!({"matchExpressions": [{"key": "x", "operator": "Exists"}]}), false),
             (json!({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}), true),
+            (json!({"matchExpressions": [{"key": "n", "operator": "Near"}]}), false),
+            (
+                json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}),
+                false,
+            ),
+            (json!({"matchExpressions": [{"key": "n", "operator": "In", "values": ["2", "1"]}]}), true),
         ] {
             assert_eq!(selects(&selector, &labels), expected, "{selector}");
             let sorted = [("a", "b"), ("n", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-            assert_eq!(selects_sorted(&selector, &sorted), expected, "{selector}");
+            let parsed = LabelSelector::of_field(&selector);
+            assert_eq!(parsed.is_some_and(|parsed| parsed.matches(&sorted)), expected, "{selector}");
         }
     }
 

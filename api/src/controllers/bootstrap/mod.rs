@@ -33,14 +33,22 @@ struct Wanted {
     object: Value,
 }
 
-/// Keeps all bootstrap objects. Completes only with an error.
-pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let (objects, flow_control) = (Box::pin(keep_objects(client)), Box::pin(flow_control::run(client)));
+/// Keeps all bootstrap objects. `aggregator` completes the aggregated default roles; `None` where an operator has left
+/// aggregation out. Completes only with an error.
+pub(super) async fn run<S: Store>(
+    client: &Client<S>,
+    aggregator: Option<&Client<S>>,
+) -> Result<Infallible, ApiError> {
+    let objects = Box::pin(keep_objects(client, aggregator));
+    let flow_control = Box::pin(flow_control::run(client));
     futures::future::select(objects, flow_control).await.factor_first().0
 }
 
 /// Creates absent objects, now and whenever one is removed. Completes only with an error.
-async fn keep_objects<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+async fn keep_objects<S: Store>(
+    client: &Client<S>,
+    aggregator: Option<&Client<S>>,
+) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [NAMESPACES, PRIORITY_CLASSES].map(|storage| store.subscribe(&Arc::from(storage)));
     let wanted = wanted(client.registry().brand);
@@ -51,7 +59,7 @@ async fn keep_objects<S: Store>(client: &Client<S>) -> Result<Infallible, ApiErr
             create(client, object).await?;
         }
         if !are_roles_reconciled {
-            roles::reconcile(client).await?;
+            roles::reconcile(client, aggregator).await?;
             are_roles_reconciled = true;
         }
         any_changed(&mut changed).await;
@@ -104,7 +112,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cluster_has_its_namespaces_and_priority_classes() {
         let fixture = Fixture::new();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         for name in ["default", "orch-system", "orch-public", "orch-node-lease"] {
             let namespace = fixture.read(NAMESPACES, name);
             assert_eq!(namespace["metadata"]["labels"], json!({"orch.io/metadata.name": name}));
@@ -120,16 +128,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_there_is_left_alone() {
         let fixture = Fixture::new();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         let before = fixture.state().applied();
-        fixture.while_running(run(&fixture.client()), 5).await;
+        fixture.while_running(run(&fixture.client(), None), 5).await;
         assert_eq!(fixture.state().applied(), before);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_cluster_cannot_be_without_is_not_deleted() {
         let fixture = Fixture::new();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         let cases = [
             (NAMESPACES, "default", "namespaces \"default\" is forbidden: this namespace may not be deleted"),
             (
@@ -153,9 +161,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_somebody_removes_comes_back() {
         let fixture = Fixture::new();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         fixture.remove_by_force(NAMESPACES, "orch-node-lease").await;
-        fixture.while_running(run(&fixture.client()), 5).await;
+        fixture.while_running(run(&fixture.client(), None), 5).await;
         assert!(fixture.exists(NAMESPACES, "orch-node-lease"));
     }
 }

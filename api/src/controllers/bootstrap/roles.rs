@@ -2,7 +2,8 @@
 //!
 //! Owns their reconciliation at the start of each leadership: absent ones are created; what present ones lack is added,
 //! and nothing is taken away. A role or binding with the annotation `rbac.authorization.DOMAIN/autoupdate: "false"` is
-//! left alone. `cluster-admin` is written last: where it exists, the cluster has had its roles.
+//! left alone. `cluster-admin` is written last, after the rules of the aggregated roles: where it exists, the cluster has
+//! had its roles with their rights, and reports itself ready.
 
 use orch_proto::Brand;
 use orch_raft::{State, Store};
@@ -12,6 +13,7 @@ use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
 use crate::authz::rbac::{CLUSTER_ROLES, PolicyRule, covers};
+use crate::controllers::aggregation;
 use crate::controllers::client::{Client, Place, Propagation, for_each, is_overtaken};
 use crate::error::ApiError;
 
@@ -49,16 +51,27 @@ pub(crate) fn default_rules(brand: &Brand, name: &str) -> Vec<PolicyRule> {
 ///
 /// # Errors
 /// The first failure; the rest was tried.
-pub(super) async fn reconcile<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
+pub(super) async fn reconcile<S: Store>(
+    client: &Client<S>,
+    aggregator: Option<&Client<S>>,
+) -> Result<(), ApiError> {
     let state = client.most_recent().await?;
     let (last, others): (Vec<Wanted>, Vec<Wanted>) =
         wanted(client.registry().brand)?.into_iter().partition(|wanted| wanted.path == LAST);
-    for group in [others, last] {
-        let state = &*state;
-        let written = for_each(group, AT_ONCE, |wanted| reconcile_one(client, state, wanted)).await;
-        written.into_iter().collect::<Result<(), ApiError>>()?;
+    reconcile_all(client, &state, others).await?;
+    if let Some(aggregator) = aggregator {
+        aggregation::settle(aggregator).await?;
     }
-    Ok(())
+    reconcile_all(client, &state, last).await
+}
+
+async fn reconcile_all<S: Store>(
+    client: &Client<S>,
+    state: &State,
+    all: Vec<Wanted>,
+) -> Result<(), ApiError> {
+    let written = for_each(all, AT_ONCE, |wanted| reconcile_one(client, state, wanted)).await;
+    written.into_iter().collect()
 }
 
 async fn reconcile_one<S: Store>(client: &Client<S>, state: &State, wanted: Wanted) -> Result<(), ApiError> {
@@ -219,11 +232,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn roles_are_created_once_and_completed_but_never_cut_down() {
         let fixture = Fixture::new();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         assert!(are_there(&fixture.state()));
         assert!(fixture.exists(ROLES, "orch-system/system:controller:token-cleaner"));
         let before = fixture.state().applied();
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         assert_eq!(fixture.state().applied(), before, "nothing is written without need");
 
         let rules = json!([{"verbs": ["own"], "apiGroups": [""], "resources": ["own"]}]);
@@ -233,7 +246,7 @@ mod tests {
         fixture.merge(CLUSTER_ROLES, "system:discovery", off).await;
         fixture.merge(CLUSTER_ROLES, "system:discovery", json!({"rules": rules})).await;
         fixture.merge(CLUSTER_ROLE_BINDINGS, basic, json!({"subjects": null})).await;
-        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.while_running(run(&fixture.client(), None), 1).await;
         let role = fixture.read(CLUSTER_ROLES, basic);
         assert_eq!(role["rules"][0]["verbs"], json!(["own"]), "what is there stays");
         assert!(role["rules"].as_array().unwrap().len() > 1, "and what lacks is added: {role}");
@@ -241,5 +254,38 @@ mod tests {
         assert_eq!(binding["subjects"][0]["name"], "system:authenticated");
         let untouched = fixture.read(CLUSTER_ROLES, "system:discovery");
         assert_eq!(untouched["rules"].as_array().unwrap().len(), 1, "it is not kept up to date");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_cluster_is_not_ready_before_its_aggregated_roles_have_their_rules() {
+        let fixture = Fixture::new();
+        let client = fixture.client();
+        fixture.while_running(run(&client, Some(&client)), 1).await;
+        let state = fixture.state();
+        assert!(are_there(&state));
+        let roles = state.collection(CLUSTER_ROLES);
+        let ready_at = roles.get(LAST).unwrap().revision;
+        let aggregated: Vec<String> = wanted(&ORCH)
+            .unwrap()
+            .into_iter()
+            .filter(|wanted| wanted.object.at("aggregationRule").is_object())
+            .map(|wanted| wanted.path)
+            .collect();
+        assert_eq!(aggregated, ["admin", "edit", "view"]);
+        let rules = |name: &str| fixture.read(CLUSTER_ROLES, name)["rules"].as_array().map_or(0, Vec::len);
+        for name in &aggregated {
+            assert!(rules(name) > 0 && roles.get(name).unwrap().revision < ready_at, "{name}");
+        }
+        assert!(rules("admin") > rules("edit") && rules("edit") > rules("view"), "each aggregates the next");
+        let before = fixture.state().applied();
+        fixture.while_running(aggregation::run(&client), 1).await;
+        assert_eq!(fixture.state().applied(), before, "the loop finds nothing to write");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_without_aggregation_is_ready_without_it() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client(), None), 1).await;
+        assert!(are_there(&fixture.state()));
     }
 }

@@ -21,13 +21,13 @@ use orch_rules::Action;
 use orch_rules::disruption::{
     Count, Observed, failed_status, observed_status, recheck_time, scale_is_needed,
 };
-use orch_rules::validate::selector::selects_sorted;
+use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::{Tree, child_mut, same, set, sorted_entries};
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::FAILED;
-use super::client::{Client, Place, any_changed, for_each, is_overtaken};
+use super::client::{Client, Place, any_changed, for_each, is_overtaken, let_others_run};
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
@@ -43,11 +43,48 @@ const WAIT: Duration = Duration::from_millis(50);
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
 
-/// A budget, as far as it decides which changes concern it.
+/// Bytes of the budgets whose status is written at the same time, unless one is larger: a write of 64 KiB occupies the
+/// loop's thread for half a millisecond, and no client's request runs there meanwhile.
+const CONCURRENT_BYTES_MAX: usize = 256 << 10;
+
+/// Most pods of a namespace matched against a budget's selector, or read, before other tasks run: a few milliseconds.
+const PODS_PER_TURN: usize = 128;
+
+/// A budget, as far as it is counted. A client's selector may have thousands of requirements, so it is parsed once.
 #[derive(Clone, Debug)]
 struct Budget {
-    selector: Value,
+    /// `None`: no pod is selected.
+    selector: Option<LabelSelector>,
     needs_scale: bool,
+    /// Version, numbers and status, without the selector.
+    counted: Value,
+    /// Bytes of the stored object.
+    bytes: usize,
+}
+
+impl Budget {
+    fn of(object: &SharedObject) -> Option<Budget> {
+        let budget: Value = serde_json::from_slice(&object.json).ok()?;
+        let (metadata, spec) = (budget.at("metadata"), budget.at("spec"));
+        let counted = json!({
+            "metadata": {
+                "uid": metadata.text("uid"),
+                "resourceVersion": metadata.text("resourceVersion"),
+                "generation": metadata.at("generation").clone(),
+            },
+            "spec": {
+                "minAvailable": spec.at("minAvailable").clone(),
+                "maxUnavailable": spec.at("maxUnavailable").clone(),
+            },
+            "status": budget.at("status").clone(),
+        });
+        let selector = LabelSelector::of_field(spec.at("selector"));
+        Some(Budget { selector, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
+    }
+
+    fn selects(&self, pod: &SharedObject) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.index.labels))
+    }
 }
 
 /// The budgets of all namespaces, and those that have to be counted.
@@ -76,8 +113,7 @@ impl Budgets {
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
         let namespace = namespace_of(path);
-        let parsed = object.and_then(|object| serde_json::from_slice::<Value>(&object.json).ok());
-        let Some(budget) = parsed else {
+        let Some(budget) = object.and_then(Budget::of) else {
             self.due.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
                 budgets.remove(path);
@@ -87,10 +123,12 @@ impl Budgets {
             }
             return;
         };
-        let needs_scale = scale_is_needed(&budget);
-        let budget = Budget { selector: budget.at("spec").at("selector").clone(), needs_scale };
         self.by_namespace.entry(namespace.into()).or_default().insert(path.clone(), budget);
         self.due.insert(path.clone());
+    }
+
+    fn find(&self, path: &str) -> Option<&Budget> {
+        self.by_namespace.get(namespace_of(path))?.get(path)
     }
 
     /// Marks the budgets of the namespace of `path` that `concerns` is true of.
@@ -98,6 +136,25 @@ impl Budgets {
         let Some(budgets) = self.by_namespace.get(namespace_of(path)) else { return };
         let concerned = budgets.iter().filter(|(_, budget)| concerns(budget));
         self.due.extend(concerned.map(|(path, _)| path.clone()));
+    }
+
+    /// The paths `due` in parts whose budgets may be written at the same time.
+    fn turns(&self, due: BTreeSet<Arc<str>>) -> Vec<Vec<Arc<str>>> {
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        for path in due {
+            let of_this = self.find(&path).map_or(0, |budget| budget.bytes);
+            bytes += of_this;
+            match turns.last_mut() {
+                Some(turn) if bytes <= CONCURRENT_BYTES_MAX && Vec::len(turn) < CONCURRENT_WRITES_MAX => {
+                    turn.push(path);
+                }
+                _ => {
+                    turns.push(vec![path]);
+                    bytes = of_this;
+                }
+            }
+        }
+        turns
     }
 }
 
@@ -110,12 +167,9 @@ impl Derived for Budgets {
         match &**source {
             BUDGETS => self.set(&change.path, change.new.as_ref()),
             PODS => {
-                let selects = |budget: &Budget, pod: Option<&SharedObject>| {
-                    pod.is_some_and(|pod| selects_sorted(&budget.selector, &pod.index.labels))
-                };
-                self.mark(&change.path, |budget| {
-                    selects(budget, change.new.as_ref()) || selects(budget, change.old.as_ref())
-                });
+                let pods = [&change.new, &change.old];
+                // few: two.
+                self.mark(&change.path, |budget| pods.into_iter().flatten().any(|pod| budget.selects(pod)));
             }
             _ => self.mark(&change.path, |budget| budget.needs_scale),
         }
@@ -143,16 +197,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         let mut due = std::mem::take(&mut follower.value_mut().due);
         due.extend(rechecks.iter().filter(|(_, time)| **time <= now).map(|(path, _)| path.clone()));
         let is_idle = due.is_empty();
-        let state = &*applied.state;
-        let count = |path: Arc<str>| async move {
-            let counted = count_budget(client, state, &path).await;
-            (path, counted)
-        };
-        for (path, counted) in for_each(due, CONCURRENT_WRITES_MAX, count).await {
-            match counted? {
-                Some(time) => rechecks.insert(path, time),
-                None => rechecks.remove(&path),
-            };
+        let budgets = follower.value();
+        for turn in budgets.turns(due) {
+            count(client, &applied.state, budgets, turn, &mut rechecks).await?;
         }
         if is_idle {
             let wait = rechecks.values().min().map(|time| time.saturating_sub(now).max(1).unsigned_abs());
@@ -173,51 +220,73 @@ async fn wait_for_change<S: Store>(store: &S, changed: &mut [orch_raft::Subscrip
     }
 }
 
-/// Writes the status of the budget at `path` if it is not right. Returns the seconds since 1970 at which it has to be
-/// counted again even if nothing changes.
-async fn count_budget<S: Store>(
+/// Counts the budgets at the paths `turn`, and writes each status that is not right. Notes in `rechecks` the seconds since
+/// 1970 at which a budget has to be counted again even if nothing changes. Other tasks run between two budgets.
+async fn count<S: Store>(
     client: &Client<S>,
     state: &State,
-    path: &str,
-) -> Result<Option<i64>, ApiError> {
-    let Some(budget) = state.collection(BUDGETS).get(path).cloned() else { return Ok(None) };
-    let Ok(budget) = serde_json::from_slice::<Value>(&budget.json) else { return Ok(None) };
-    let status = status_of(client.registry(), state, path, &budget, &client.now_text());
-    let recheck = recheck_time(&status);
-    if same(budget.at("status"), &status) {
-        return Ok(recheck);
+    budgets: &Budgets,
+    turn: Vec<Arc<str>>,
+    rechecks: &mut BTreeMap<Arc<str>, i64>,
+) -> Result<(), ApiError> {
+    let mut wrong = Vec::new();
+    for path in turn {
+        let_others_run(client.store()).await;
+        let Some(budget) = budgets.find(&path) else {
+            rechecks.remove(&path);
+            continue;
+        };
+        let status = status_of(client, state, &path, budget).await;
+        match recheck_time(&status) {
+            Some(time) => rechecks.insert(path.clone(), time),
+            None => rechecks.remove(&path),
+        };
+        if !same(budget.counted.at("status"), &status) {
+            wrong.push((path, status_patch(&budget.counted, status)));
+        }
     }
-    let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(None) };
-    let patch = status_patch(&budget, status);
-    match client.patch(Place { resource: &resource, path }, Action::Status, &patch).await {
+    let write = |(path, patch): (Arc<str>, Value)| async move { write_status(client, &path, &patch).await };
+    for_each(wrong, CONCURRENT_WRITES_MAX, write).await.into_iter().collect()
+}
+
+async fn write_status<S: Store>(client: &Client<S>, path: &str, patch: &Value) -> Result<(), ApiError> {
+    let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(()) };
+    match client.patch(Place { resource: &resource, path }, Action::Status, patch).await {
         // What changed meanwhile is taken in with the next turn.
-        Err(error) if is_overtaken(&error) => Ok(recheck),
+        Err(error) if is_overtaken(&error) => Ok(()),
         // A budget that its own rules or an admission plugin keep from being written holds up no other.
         Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {
             if let Some(left_out) = FAILED.pass_at(client.moment()) {
                 tracing::warn!(%error, path, left_out, "the status of a disruption budget cannot be written");
             }
-            Ok(recheck)
+            Ok(())
         }
-        Err(error) => Err(error),
-        Ok(()) => Ok(recheck),
+        written => written,
     }
 }
 
 /// The status of `budget` in `state`.
-fn status_of(registry: &Registry, state: &State, path: &str, budget: &Value, now: &str) -> Value {
-    let (namespace, selector) = (namespace_of(path), budget.at("spec").at("selector"));
-    let pods = state.collection(PODS);
-    let selected = pods.within(namespace, "").filter(|(_, pod)| selects_sorted(selector, &pod.index.labels));
-    let pods: Vec<Value> = selected.filter_map(|(_, pod)| serde_json::from_slice(&pod.json).ok()).collect();
-    let count = match scale_is_needed(budget) {
-        true => match replicas::controlling(registry, state, namespace, &pods) {
+async fn status_of<S: Store>(client: &Client<S>, state: &State, path: &str, budget: &Budget) -> Value {
+    let namespace = namespace_of(path);
+    let collection = state.collection(PODS);
+    let mut pods: Vec<Value> = Vec::new();
+    for (at, (_, pod)) in collection.within(namespace, "").enumerate() {
+        if at % PODS_PER_TURN == PODS_PER_TURN - 1 {
+            let_others_run(client.store()).await;
+        }
+        if budget.selects(pod) {
+            pods.extend(serde_json::from_slice::<Value>(&pod.json).ok());
+        }
+    }
+    let (counted, now) = (&budget.counted, client.now_text());
+    let count = match budget.needs_scale {
+        true => match replicas::controlling(client.registry(), state, namespace, &pods) {
             Ok(replicas) => Count::Scale(replicas),
-            Err(reason) => return failed_status(budget, &reason, now),
+            Err(reason) => return failed_status(counted, &reason, &now),
         },
         false => Count::Pods,
     };
-    observed_status(&Observed { budget, pods: &pods, count, now })
+    observed_status(&Observed { budget: counted, pods: &pods, count, now: &now })
 }
 
 /// The merge patch that gives `budget` the status, if it is still the version that was counted.

@@ -133,3 +133,41 @@ async fn an_evicted_pod_that_stays_counts_again_after_two_minutes() {
     };
     fixture.beside(run(&fixture.client()), steps).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_of_thousands_of_requirements_is_parsed_once_and_other_tasks_run_between_budgets() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    let requirements: Vec<Value> = (0..20_000).map(|_| json!({"key": "a", "operator": "Exists"})).collect();
+    for at in 0..3 {
+        let mut large = budget(&format!("b{at}"), json!({"minAvailable": 1}));
+        set(child_mut(child_mut(&mut large, "spec"), "selector"), "matchExpressions", requirements.clone());
+        fixture.create(BUDGETS, "n", large).await;
+    }
+    ready(&fixture, pod("p")).await;
+    let follower = Follower::new(Budgets::new(fixture.client().registry()), &fixture.applied());
+    let budgets = follower.value();
+    let kept = &budgets.by_namespace["n"];
+    let one = LabelSelector::parse("a=b").unwrap();
+    assert!(
+        kept.values().all(|budget| budget.selector.as_ref() == Some(&one)),
+        "one condition for each label"
+    );
+    assert!(kept.values().all(|budget| budget.counted.to_string().len() < 1000));
+    let turns = budgets.turns(budgets.due.clone());
+    assert_eq!(
+        turns.iter().map(Vec::len).collect::<Vec<_>>(),
+        [1, 1, 1],
+        "large ones are written one by one"
+    );
+    let (client, state, mut rechecks) = (fixture.client(), fixture.state(), BTreeMap::new());
+    let turn = budgets.due.iter().cloned().collect();
+    let mut counting = Box::pin(count(&client, &state, budgets, turn, &mut rechecks));
+    let mut pauses = 0;
+    while futures::poll!(&mut counting).is_pending() {
+        pauses += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(pauses >= 3, "{pauses}");
+    assert_eq!(numbers(&fixture, "b2"), [1, 1, 1, 0]);
+}

@@ -479,6 +479,8 @@ async fn no_event_holds_a_secret() {
         (Method::PUT, &one, vec![], secret.to_string()),
         (Method::PATCH, &one, vec![merge], json!({"data": {"m": CANARY_BASE64}}).to_string()),
         (Method::PATCH, &one, vec![merge], json!({"data": CANARY, "dota": [CANARY]}).to_string()),
+        (Method::PATCH, &one, vec![merge], json!({"items": [], "data": {"m": CANARY_BASE64}}).to_string()),
+        (Method::PATCH, &one, vec![merge], json!({"rows": [], "stringData": {"m": CANARY}}).to_string()),
         (Method::PATCH, &one, vec![operations], replace.to_string()),
         (Method::PATCH, &new, vec![apply], config.to_string()),
         (Method::DELETE, &one, vec![], String::new()),

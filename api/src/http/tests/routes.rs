@@ -22,6 +22,7 @@ use crate::authn::service_account::testing::{accounts, elliptic};
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::gate::Gate;
 use crate::http::Api;
+use crate::http::own_paths::OWN_PATHS;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
 use crate::registry::{Registry, Resource};
@@ -61,35 +62,52 @@ fn routes_of(resource: &Resource) -> Vec<(Method, String)> {
         false => format!("{group}/{}", resource.plural),
     };
     let mut routes = routes_at(&base, &resource.verbs, "");
+    if resource.verbs.iter().any(|verb| verb == "watch") {
+        let watched = base.replacen(&group, &format!("{group}/watch"), 1);
+        routes.extend([watched.clone(), format!("{watched}/n")].map(|path| (Method::GET, path)));
+    }
     for part in &resource.subresources {
         routes.extend(routes_at(&base, &part.verbs, &part.name));
+        if part.name == "proxy" {
+            routes.extend(routes_at(&base, &part.verbs, "proxy/path/behind"));
+        }
     }
     if resource.namespaced {
         let everywhere = format!("{group}/{}", resource.plural);
+        if resource.verbs.iter().any(|verb| verb == "watch") {
+            routes.push((Method::GET, everywhere.replacen(&group, &format!("{group}/watch"), 1)));
+        }
         let reads = resource.verbs.iter().filter(|verb| matches!(verb.as_str(), "list" | "watch"));
         routes.extend(routes_at(&everywhere, &reads.cloned().collect::<Vec<_>>(), ""));
     }
     routes
 }
 
-/// Paths beside the resources.
-const OTHERS: [&str; 9] = [
+/// Paths of discovery, and pages below the node's own paths.
+const OTHERS: [&str; 11] = [
     "/",
     "/api",
     "/apis",
     "/apis/apps",
     "/api/v1",
-    "/openapi/v2",
-    "/openapi/v3",
+    "/debug/api_priority_and_fairness/dump_priority_levels",
+    "/debug/api_priority_and_fairness/dump_queues",
+    "/debug/api_priority_and_fairness/dump_requests",
     "/healthz/ping",
-    "/metrics",
+    "/openapi/v3/api/v1",
+    "/readyz/ping",
 ];
 
-/// Method and path of everything that is served.
+/// Paths that take no credentials.
+const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+
+/// Method and path of everything that is served to those who have a right to it.
 pub(super) fn all_routes() -> Vec<(Method, String)> {
     let registry = Registry::builtin(&ORCH);
     let mut routes: Vec<_> = registry.resources().flat_map(|resource| routes_of(resource)).collect();
-    routes.extend(OTHERS.map(|path| (Method::GET, path.to_owned())));
+    // few: four paths.
+    let own = OWN_PATHS.into_iter().filter(|path| !OPEN.contains(path));
+    routes.extend(OTHERS.into_iter().chain(own).map(|path| (Method::GET, path.to_owned())));
     routes
 }
 

@@ -1,5 +1,7 @@
 //! Watches: their start, their events, their end.
 
+use axum::body::Body;
+use http::Method;
 use http_body_util::BodyExt;
 use orch_schema::value::Value;
 
@@ -361,4 +363,36 @@ async fn a_watch_that_resumes_at_a_version_of_several_changes_sees_all_of_them_a
     server.merge(&format!("{quotas}/a"), json!({"metadata": {"labels": {"x": "y"}}})).await;
     let watch = format!("{quotas}?watch=1&timeoutSeconds=1&resourceVersion={}", version + 1);
     assert!(server.events(&watch).await.is_empty(), "a version of one change is passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_selectors_of_watches_are_charged_to_their_user_until_the_watches_end() {
+    let server = Server::new().await;
+    let terms: Vec<String> = (0..10_000).map(|at| format!("k{at}")).collect();
+    let watch = |selector: &str| format!("{MAPS}?watch=1&resourceVersion=1&labelSelector={selector}");
+    let (long, short) = (watch(&terms.join("%2C")), watch("k0%2Ck1"));
+    let open = |path: &str| {
+        let path = path.to_owned();
+        let server = &server;
+        async move { server.open(Method::GET, &path, &[], Body::empty()).await }
+    };
+    let mut held = Vec::new();
+    let refused = loop {
+        let answered = open(&long).await;
+        if answered.status() != 200 {
+            break answered;
+        }
+        held.push(answered);
+        assert!(held.len() <= 100, "one user's selectors hold more than a hundred megabytes");
+    };
+    assert_eq!(refused.status(), 429);
+    assert!(held.len() > 4, "{}", held.len());
+    assert_eq!(open(&short).await.status(), 200, "usual watches are not counted");
+    assert_eq!(
+        server.create(MAPS, map("a", "1")).await["metadata"]["name"],
+        "a",
+        "bodies have their own room"
+    );
+    held.pop();
+    assert_eq!(open(&long).await.status(), 200, "the room of a watch that ended is free");
 }
