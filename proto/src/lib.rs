@@ -37,3 +37,11 @@ pub use brand::Brand;
 pub fn descriptors() -> &'static [u8] {
     include_bytes!(concat!(env!("OUT_DIR"), "/schema.bin"))
 }
+
+/// The descriptions of the kinds' messages and fields, which are the comments above them in the `.proto` files: a text,
+/// compressed with gzip, with one line for each. A line is a name, a tab and the description. The name of a message is
+/// its full name (`core.v1.Pod`); a field has its number behind that of its message (`core.v1.Pod/2`), and the numbers
+/// of the inlined messages around it between them (`core.v1.Volume/2/1`).
+pub fn descriptions() -> &'static [u8] {
+    include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.gz"))
+}

@@ -1,7 +1,7 @@
 //! Schemas of the types, built from the type tables.
 //!
-//! Owns the published form of a type: types, required fields, defaults, enumerations, and the extensions that tell
-//! clients how lists and maps merge. A type is defined once and referred to by name elsewhere. Types without a
+//! Owns the published form of a type: descriptions, types, required fields, defaults, enumerations, and the extensions
+//! that tell clients how lists and maps merge. A type is defined once and referred to by name elsewhere. Types without a
 //! reference are not defined.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,16 @@ use orch_schema::json;
 use orch_schema::value::{Map, Value};
 use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
 
+use super::descriptions::Descriptions;
 use super::dialect::{Dialect, plain};
 use super::names::Names;
 
 /// The body of a patch, whatever its media type.
 const PATCH: &str = "meta.v1.Patch";
+
+/// Its description: it has no message, because it has a form for each media type.
+const PATCH_DESCRIPTION: &str = "A change of an object: a JSON patch, a merge patch, a strategic merge patch or an applied \
+    configuration, as the media type of the request says.";
 
 /// Untyped values that are objects. Other untyped values may be anything.
 const OBJECTS: [&str; 3] = ["meta.v1.FieldsV1", "runtime.RawExtension", PATCH];
@@ -22,6 +27,7 @@ const OBJECTS: [&str; 3] = ["meta.v1.FieldsV1", "runtime.RawExtension", PATCH];
 /// The definitions of one document, which grow with its references.
 pub(super) struct Definitions<'a> {
     pub(super) names: &'a Names<'a>,
+    descriptions: &'a Descriptions,
     pub(super) dialect: Dialect,
     /// Text of each definition by published name; empty while the type is in `waiting`.
     texts: BTreeMap<String, String>,
@@ -29,8 +35,8 @@ pub(super) struct Definitions<'a> {
 }
 
 impl<'a> Definitions<'a> {
-    pub(super) fn new(names: &'a Names<'a>, dialect: Dialect) -> Self {
-        Self { names, dialect, texts: BTreeMap::new(), waiting: Vec::new() }
+    pub(super) fn new(names: &'a Names<'a>, descriptions: &'a Descriptions, dialect: Dialect) -> Self {
+        Self { names, descriptions, dialect, texts: BTreeMap::new(), waiting: Vec::new() }
     }
 
     /// A reference to the type, which [`Definitions::finish`] defines.
@@ -71,9 +77,9 @@ impl<'a> Definitions<'a> {
             properties.extend(head());
         }
         for field in &table.fields {
-            properties.insert(field.name.to_string(), self.property(field));
+            properties.insert(field.name.to_string(), self.property(table, field));
         }
-        let mut definition = Map::new();
+        let mut definition = described(self.descriptions.of_type(&table.name));
         definition.insert("type".to_owned(), json!("object"));
         if !properties.is_empty() {
             definition.insert("properties".to_owned(), json!(properties));
@@ -102,9 +108,9 @@ impl<'a> Definitions<'a> {
         Value::Object(definition)
     }
 
-    fn property(&mut self, field: &Field) -> Value {
+    fn property(&mut self, table: &ObjectType, field: &Field) -> Value {
         let schema = self.value(&field.value, field.untyped_name.as_deref());
-        let mut more = Map::new();
+        let mut more = described(self.descriptions.of_field(&table.name, field));
         if let Some(default) = default_of(field).filter(|_| self.dialect.has_defaults()) {
             more.insert("default".to_owned(), default);
         }
@@ -160,9 +166,22 @@ impl<'a> Definitions<'a> {
     fn named(&mut self, full_name: &str, definition: &Value) -> Value {
         let name = self.names.definition(full_name);
         let reference = self.reference_to(&name);
-        self.texts.entry(name).or_insert_with(|| definition.to_string());
+        let description = match full_name {
+            PATCH => Some(PATCH_DESCRIPTION),
+            name => self.descriptions.of_type(name),
+        };
+        let dialect = self.dialect;
+        self.texts
+            .entry(name)
+            .or_insert_with(|| dialect.beside(definition.clone(), described(description)).to_string());
         reference
     }
+}
+
+/// A schema with nothing but its description, if it has one.
+fn described(description: Option<&str>) -> Map {
+    let text = description.map(|text| ("description".to_owned(), json!(text)));
+    text.into_iter().collect()
 }
 
 /// `apiVersion` and `kind`, which every kind has and no table lists.
@@ -171,8 +190,16 @@ fn head() -> [(String, Value); 2] {
         (name.to_owned(), json!({"description": description, "type": "string"}))
     };
     [
-        text("apiVersion", "Group and version of this form of the object."),
-        text("kind", "Kind of the object, in CamelCase. It cannot be changed."),
+        text(
+            "apiVersion",
+            "The group and version that this form of the object belongs to, such as `apps/v1`; `v1` alone is the \
+             core group. Taken from the path of the request where it is absent.",
+        ),
+        text(
+            "kind",
+            "The kind of the object, in CamelCase, such as `Pod`. Taken from the path of the request where it is \
+             absent; never changes.",
+        ),
     ]
 }
 

@@ -12,6 +12,7 @@ use orch_schema::value::{Map, Value};
 
 use super::binary::{Binary, VERSION_2, VERSION_3};
 use super::definitions::Definitions;
+use super::descriptions::Descriptions;
 use super::dialect::Dialect;
 use super::names::{Names, capitalized};
 use super::parameters;
@@ -55,11 +56,15 @@ pub(super) fn section_paths(registry: &Registry) -> BTreeSet<String> {
 }
 
 /// The document of version 3 for the section at `path` (`apis/apps/v1`); `None`: there is none.
-pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
+pub(super) fn version3(
+    registry: &Registry,
+    descriptions: &Descriptions,
+    path: &str,
+) -> io::Result<Option<Document>> {
     let sections = sections(registry);
     let Some(section) = sections.get(path) else { return Ok(None) };
     let names = Names::of(registry);
-    let mut definitions = Definitions::new(&names, Dialect::V3);
+    let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
     let mut text = Text::new();
     let info = info(&names);
     write!(text, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?;
@@ -73,13 +78,17 @@ pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Doc
 
 /// The Protobuf form of [`version3`]. Its hash is that of the JSON form, which clients know from the index whichever
 /// form they request.
-pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
+pub(super) fn version3_binary(
+    registry: &Registry,
+    descriptions: &Descriptions,
+    path: &str,
+) -> io::Result<Option<Document>> {
     let sections = sections(registry);
-    let (Some(section), Some(told)) = (sections.get(path), version3(registry, path)?) else {
+    let (Some(section), Some(told)) = (sections.get(path), version3(registry, descriptions, path)?) else {
         return Ok(None);
     };
     let names = Names::of(registry);
-    let mut definitions = Definitions::new(&names, Dialect::V3);
+    let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
     let mut binary = Binary::new(&VERSION_3, names.brand);
     binary.member("openapi", &json!("3.0.0"))?;
     binary.member("info", &info(&names))?;
@@ -96,9 +105,9 @@ pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Opt
 }
 
 /// The document of version 2, for all sections.
-pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
+pub(super) fn version2(registry: &Registry, descriptions: &Descriptions) -> io::Result<Document> {
     let names = Names::of(registry);
-    let mut definitions = Definitions::new(&names, Dialect::V2);
+    let mut definitions = Definitions::new(&names, descriptions, Dialect::V2);
     let mut text = Text::new();
     let info = info(&names);
     write!(text, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?;
@@ -113,9 +122,9 @@ pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
 }
 
 /// The Protobuf form of [`version2`].
-pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
+pub(super) fn version2_binary(registry: &Registry, descriptions: &Descriptions) -> io::Result<Document> {
     let names = Names::of(registry);
-    let mut definitions = Definitions::new(&names, Dialect::V2);
+    let mut definitions = Definitions::new(&names, descriptions, Dialect::V2);
     let mut binary = Binary::new(&VERSION_2, names.brand);
     binary.member("swagger", &json!("2.0"))?;
     binary.member("info", &info(&names))?;

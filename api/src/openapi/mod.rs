@@ -1,17 +1,20 @@
 //! OpenAPI documents, generated from the schema and the registry.
 //!
 //! Owns both versions of the format: a document for each group and version (3.0) with an index over them, and one
-//! document for everything (2.0). No kind is described by hand. It knows no HTTP.
+//! document for everything (2.0). No kind is described by hand: the descriptions are the comments of the `.proto` files.
+//! It knows no HTTP.
 //!
 //! A document is built when it is first requested, and kept compressed only, a twentieth of its text. The index needs
 //! the hash of every document, so that building it builds and drops them all; each is built again when it is requested
-//! itself. The number of groups and versions bounds the kept documents.
+//! itself. The number of groups and versions bounds the kept documents. The descriptions are decompressed for each
+//! making and dropped with it.
 //!
 //! Invariant: every reference in a document leads to a definition in it.
 
 mod binary;
 mod connect;
 mod definitions;
+mod descriptions;
 mod dialect;
 mod document;
 mod names;
@@ -29,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use self::descriptions::Descriptions;
 use crate::registry::Registry;
 
 pub use text::Document;
@@ -81,26 +85,30 @@ impl Documents {
 
 fn make(registry: &Registry, path: &str, form: Form) -> io::Result<Option<Document>> {
     match (path, form) {
-        (VERSION_2, Form::Json) => return document::version2(registry).map(Some),
-        (VERSION_2, Form::Protobuf) => return document::version2_binary(registry).map(Some),
+        (VERSION_2, Form::Json) => return document::version2(registry, &Descriptions::open()?).map(Some),
+        (VERSION_2, Form::Protobuf) => {
+            return document::version2_binary(registry, &Descriptions::open()?).map(Some);
+        }
         (VERSION_3, Form::Json) => return index(registry).map(Some),
         (VERSION_3, Form::Protobuf) => return Ok(None),
         _ => {}
     }
-    let Some(section) = path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/')) else {
+    let section = path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/'));
+    let Some(section) = section.filter(|section| document::section_paths(registry).contains(*section)) else {
         return Ok(None);
     };
     match form {
-        Form::Json => document::version3(registry, section),
-        Form::Protobuf => document::version3_binary(registry, section),
+        Form::Json => document::version3(registry, &Descriptions::open()?, section),
+        Form::Protobuf => document::version3_binary(registry, &Descriptions::open()?, section),
     }
 }
 
 /// The index: the path of each document with its hash, so that clients may cache documents for ever.
 fn index(registry: &Registry) -> io::Result<Document> {
+    let descriptions = Descriptions::open()?;
     let mut paths: BTreeMap<String, Value> = BTreeMap::new();
     for section in document::section_paths(registry) {
-        if let Some(document) = document::version3(registry, &section)? {
+        if let Some(document) = document::version3(registry, &descriptions, &section)? {
             let url = url(&format!("{VERSION_3}/{section}"), &document);
             paths.insert(section, json!({"serverRelativeURL": url}));
         }

@@ -35,6 +35,20 @@ fn each(value: &Value, seen: &mut impl FnMut(&Map)) {
     }
 }
 
+/// `schema` without descriptions, and without the `allOf` that holds a reference beside one.
+fn plain(schema: &Value) -> Value {
+    let Value::Object(members) = schema else { return schema.clone() };
+    let rest: Map = members
+        .iter()
+        .filter(|(name, value)| *name != "description" || !value.is_string())
+        .map(|(name, value)| (name.to_string(), plain(value)))
+        .collect();
+    match rest.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([reference]) if rest.len() == 1 => reference.clone(),
+        _ => Value::Object(rest),
+    }
+}
+
 #[test]
 fn every_reference_leads_to_a_definition_and_every_definition_is_referred_to() {
     for (path, document) in all(&KUBERNETES) {
@@ -93,7 +107,7 @@ fn a_pod_is_described_as_clients_read_it() {
     let schemas = &core["components"]["schemas"];
     let spec = &schemas["io.k8s.api.core.v1.PodSpec"];
     assert_eq!(
-        spec["properties"]["containers"],
+        plain(&spec["properties"]["containers"]),
         json!({
             "type": "array",
             "items": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}], "default": {}},
@@ -105,9 +119,9 @@ fn a_pod_is_described_as_clients_read_it() {
     assert_eq!(spec["required"], json!(["containers"]));
     let meta = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
     let time = json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"});
-    assert_eq!(meta["creationTimestamp"], time);
+    assert_eq!(plain(&meta["creationTimestamp"]), time);
     assert_eq!(
-        schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"],
+        plain(&schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]),
         json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
     );
     let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
@@ -134,7 +148,8 @@ fn version_2_says_the_same_in_its_own_words() {
     let definitions = &document["definitions"];
     let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
     assert_eq!(containers["items"], json!({"$ref": "#/definitions/io.k8s.api.core.v1.Container"}));
-    assert_eq!(definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"], json!({"type": "string"}));
+    let quantity = &definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"];
+    assert_eq!(plain(quantity), json!({"type": "string"}));
     let mut defaults = 0;
     each(definitions, &mut |members| {
         defaults +=
@@ -145,6 +160,93 @@ fn version_2_says_the_same_in_its_own_words() {
     assert!(
         patch["parameters"].as_array().unwrap().contains(&json!({"$ref": "#/parameters/fieldValidation"}))
     );
+}
+
+/// The definitions that come with the kind `core.v1.ConfigMapList`, where descriptions are these.
+fn described_as(dialect: dialect::Dialect, texts: &[(&str, &str)]) -> BTreeMap<String, Value> {
+    let registry = Registry::builtin(&KUBERNETES);
+    let names = names::Names::of(&registry);
+    let descriptions = Descriptions::of(texts);
+    let mut definitions = definitions::Definitions::new(&names, &descriptions, dialect);
+    definitions.reference(registry.schema.find_type("core.v1.ConfigMapList").unwrap());
+    let parse = |(name, text): (String, String)| (name, serde_json::from_str(&text).unwrap());
+    definitions.finish().into_iter().map(parse).collect()
+}
+
+#[test]
+fn descriptions_stand_in_definitions_and_beside_references() {
+    let texts = [
+        ("core.v1.ConfigMapList", "A list of config maps."),
+        ("core.v1.ConfigMapList/1", "The revision of the list."),
+        ("core.v1.ConfigMapList/2", "The config maps."),
+        ("core.v1.ConfigMap", "Settings."),
+        ("core.v1.ConfigMap/2", "Texts by name."),
+        ("meta.v1.Time", "A time."),
+        ("meta.v1.ObjectMeta/8", "When the object was created."),
+        ("meta.v1.FieldsV1", "A set of fields."),
+    ];
+    for (dialect, prefix) in
+        [(dialect::Dialect::V2, "#/definitions/"), (dialect::Dialect::V3, "#/components/schemas/")]
+    {
+        let all = described_as(dialect, &texts);
+        let list = &all["io.k8s.api.core.v1.ConfigMapList"];
+        assert_eq!(list["description"], "A list of config maps.");
+        for head in ["apiVersion", "kind"] {
+            let text = list["properties"][head]["description"].as_str();
+            assert!(text.is_some_and(|text| text.ends_with('.')), "{head}");
+        }
+        assert_eq!(list["properties"]["items"]["description"], "The config maps.");
+        let data = &all["io.k8s.api.core.v1.ConfigMap"]["properties"]["data"];
+        assert_eq!(data["description"], "Texts by name.");
+        let time = format!("{prefix}io.k8s.apimachinery.pkg.apis.meta.v1.Time");
+        let created =
+            &all["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]["creationTimestamp"];
+        let meta = format!("{prefix}io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta");
+        let expected = match dialect {
+            dialect::Dialect::V2 => [
+                json!({"$ref": time, "description": "When the object was created."}),
+                json!({"$ref": meta, "description": "The revision of the list."}),
+            ],
+            dialect::Dialect::V3 => [
+                json!({"allOf": [{"$ref": time}], "description": "When the object was created."}),
+                json!({"allOf": [{"$ref": meta}], "default": {}, "description": "The revision of the list."}),
+            ],
+        };
+        assert_eq!([created, &list["properties"]["metadata"]], [&expected[0], &expected[1]]);
+        let of_time = &all["io.k8s.apimachinery.pkg.apis.meta.v1.Time"];
+        assert_eq!(*of_time, json!({"description": "A time.", "format": "date-time", "type": "string"}));
+        let fields = &all["io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"];
+        assert_eq!(*fields, json!({"description": "A set of fields.", "type": "object"}));
+    }
+}
+
+#[test]
+fn every_description_is_published_in_both_versions() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let (names, descriptions) = (names::Names::of(&registry), Descriptions::open().unwrap());
+    let version2 = document(&registry, VERSION_2);
+    let core = document(&registry, "/openapi/v3/api/v1");
+    for definitions in [&version2["definitions"], &core["components"]["schemas"]] {
+        let tables = (0..u32::try_from(registry.schema.len()).unwrap())
+            .map(|id| registry.schema.get(orch_schema::TypeId(id)));
+        for table in tables {
+            let definition = &definitions[&names.definition(&table.name)];
+            if definition.is_null() {
+                continue;
+            }
+            assert_eq!(
+                definition["description"].as_str(),
+                descriptions.of_type(&table.name),
+                "{}",
+                table.name
+            );
+            for field in &table.fields {
+                let published = definition["properties"][field.name.as_str()]["description"].as_str();
+                let own = descriptions.of_field(&table.name, field);
+                assert_eq!(published, own, "{}.{}", table.name, field.name);
+            }
+        }
+    }
 }
 
 #[test]

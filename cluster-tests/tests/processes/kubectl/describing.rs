@@ -26,6 +26,31 @@ fn described(session: &Session) {
     }
     let older = session.text(&["explain", "pods.spec.containers", "--output=plaintext-openapiv2"]);
     assert!(older.contains("RESOURCE: containers <[]Object>"), "{older}");
+    shows_descriptions(session);
     let unknown = session.refused(&["explain", "pods.nope"]);
     assert!(unknown.contains("field \"nope\" does not exist"), "{unknown}");
+}
+
+/// `explain` shows the descriptions of kinds and fields that the document of their group holds.
+fn shows_descriptions(session: &Session) {
+    let kind = session.text(&["explain", "deployment"]);
+    assert!(kind.contains("The kind of the object, in CamelCase"), "{kind}");
+    for (path, definition, member, document) in [
+        ("deployment.spec.strategy", "apps.v1.DeploymentSpec", "strategy", "apis/apps/v1"),
+        ("pod.spec.containers", "core.v1.PodSpec", "containers", "api/v1"),
+        ("pod.spec.containers.image", "core.v1.Container", "image", "api/v1"),
+    ] {
+        let document = session.text(&["get", "--raw", &format!("/openapi/v3/{document}")]);
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let properties = &document["components"]["schemas"][format!("io.k8s.api.{definition}")]["properties"];
+        let text = properties[member]["description"].as_str().unwrap_or("<empty>");
+        // Lines are broken to fit the terminal.
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        for version in ["plaintext", "plaintext-openapiv2"] {
+            let shown = words(&session.text(&["explain", path, &format!("--output={version}")]));
+            assert!(shown.contains(&words(text)), "{path}: {text} in {shown}");
+        }
+        let recursive = session.text(&["explain", path, "--recursive"]);
+        assert!(words(&recursive).contains(&words(text)), "{path}: {text} in {recursive}");
+    }
 }

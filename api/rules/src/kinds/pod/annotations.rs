@@ -1,10 +1,12 @@
 //! Annotations of pods that mean something to the server and may not change.
 
+use orch_schema::excerpt::quoted;
+use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
-use crate::validate::tree::Tree;
-use crate::validate::{FieldError, FieldErrors, Path};
+use crate::validate::tree::{Tree, child_mut, items_mut, set};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 /// Annotation of a static pod's mirror, below the brand's domain of labels.
 const MIRROR: &str = "config.mirror";
@@ -14,12 +16,81 @@ pub(super) fn is_mirror(context: &Context<'_>, pod: &Value) -> bool {
     pod.at("metadata").at("annotations").has(&context.brand.label(MIRROR))
 }
 
+/// What the keys of AppArmor's annotations start with; the name of a container follows.
+fn profiles(context: &Context<'_>) -> String {
+    format!("container.apparmor.security.beta.{}", context.brand.label(""))
+}
+
+/// The type of an AppArmor profile, and its name on the node, by the text of an annotation. `None`: it is none.
+fn profile(text: &str) -> Option<(&'static str, Option<&str>)> {
+    match text {
+        "" | "runtime/default" => Some(("RuntimeDefault", None)),
+        "unconfined" => Some(("Unconfined", None)),
+        text => text.strip_prefix("localhost/").map(|name| ("Localhost", Some(name))),
+    }
+}
+
+/// Gives the containers of a new pod that have no AppArmor profile that of their annotation.
+pub(super) fn set_profiles(context: &Context<'_>, pod: &mut Value) {
+    let prefix = profiles(context);
+    let annotations = pod.at("metadata").at("annotations").clone();
+    let mut given = annotations.as_object().into_iter().flatten();
+    // once: the annotations of a pod.
+    if pod.at("spec").at("os").text("name") == "windows" || !given.any(|(key, _)| key.starts_with(&prefix)) {
+        return;
+    }
+    let spec = child_mut(pod, "spec");
+    for list in ["initContainers", "containers"] {
+        for container in items_mut(spec, list) {
+            let annotation = annotations.at(&format!("{prefix}{}", container.text("name"))).as_str();
+            let Some((kind, name)) = annotation.filter(|text| !text.is_empty()).and_then(profile) else {
+                continue;
+            };
+            if container.at("securityContext").has("appArmorProfile") {
+                continue;
+            }
+            let mut profile = json!({"type": kind});
+            if let Some(name) = name {
+                set(&mut profile, "localhostProfile", name);
+            }
+            set(child_mut(container, "securityContext"), "appArmorProfile", profile);
+        }
+    }
+}
+
+/// Checks the annotations of a new pod: a mirror names its node, and AppArmor's name containers and profiles.
+pub(super) fn validate(context: &Context<'_>, pod: &Value) -> FieldErrors {
+    let path = Path::new("metadata").child("annotations");
+    let (mirror, prefix) = (context.brand.label(MIRROR), profiles(context));
+    let spec = pod.at("spec");
+    let names = ["initContainers", "containers", "ephemeralContainers"].into_iter();
+    let names: Distinct<&str> =
+        names.flat_map(|list| spec.items(list)).map(|container| container.text("name")).collect();
+    let mut errors = FieldErrors::new();
+    for (key, value) in pod.at("metadata").at("annotations").as_object().into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        if *key == mirror && spec.text("nodeName").is_empty() {
+            let detail = "must set spec.nodeName if mirror pod annotation is set";
+            errors.push(FieldError::invalid_str(path.key(key), text, detail));
+        }
+        let Some(name) = key.strip_prefix(&prefix) else { continue };
+        if !names.has(&name) {
+            errors.push(FieldError::invalid_str(path.key(key), name, "container not found"));
+        }
+        if profile(text).is_none() {
+            let detail = format!("invalid AppArmor profile name: {}", quoted(text));
+            errors.push(FieldError::invalid_str(path.key(key), text, &detail));
+        }
+    }
+    errors
+}
+
 /// Checks that an update leaves these annotations as they are: whether the pod mirrors a static one, on which the rights
 /// of its node depend, and the AppArmor profiles that its containers were started with.
 pub(super) fn validate_update(context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("metadata").child("annotations");
     let mirror = context.brand.label(MIRROR);
-    let profiles = format!("container.apparmor.security.beta.{}", context.brand.label(""));
+    let profiles = profiles(context);
     let subject = |key: &str| match key {
         key if key.starts_with(&profiles) => Some("AppArmor annotations"),
         key if key == mirror => Some("mirror pod annotation"),
@@ -42,8 +113,6 @@ pub(super) fn validate_update(context: &Context<'_>, old: &Value, new: &Value) -
 
 #[cfg(test)]
 mod tests {
-    use orch_schema::json;
-
     use super::*;
     use crate::kinds::testing::CONTEXT;
 

@@ -22,6 +22,10 @@ pub(super) struct PodContext<'a> {
     pub(super) claims: Claims<'a>,
 }
 
+/// Restart rules of one container, and exit codes of one rule: the reference's bounds.
+const RESTART_RULES_MAX: usize = 20;
+const EXIT_CODES_MAX: usize = 255;
+
 const NEEDS_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
 /// Fields that an ephemeral container must not set: it takes no part in the pod's service.
 const NOT_EPHEMERAL: [&str; 9] = [
@@ -55,7 +59,7 @@ pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErr
         errors.extend(validate_any(pod, container, &path));
         errors.extend(duplicate_name(container, &mut seen, &path));
         errors.extend(validate_probes(container, grace_period(pod), &path));
-        errors.extend(validate_restart_policy(container, &path));
+        errors.extend(validate_restart(container, &path));
     }
     errors.extend(host_port_conflicts(regular, &list));
     errors.extend(validate_init(pod, path));
@@ -63,11 +67,48 @@ pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErr
     errors
 }
 
-/// A container may have another restart policy than its pod.
-fn validate_restart_policy(container: &Value, path: &Path) -> Option<FieldError> {
-    let policy = container.at("restartPolicy").as_str()?;
+/// A container may have another restart policy than its pod, and rules by the exit code before it.
+fn validate_restart(container: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let known = ["Always", "Never", "OnFailure"];
-    (!known.contains(&policy)).then(|| FieldError::not_supported(path.child("restartPolicy"), policy, &known))
+    let rules = container.items("restartPolicyRules");
+    match container.at("restartPolicy").as_str() {
+        None if rules.is_empty() => {}
+        None => {
+            let detail = "must specify restartPolicy when restart rules are used";
+            errors.push(FieldError::required(path.child("restartPolicy"), detail));
+        }
+        // few: three policies.
+        Some(policy) if known.contains(&policy) => {}
+        Some(policy) => errors.push(FieldError::not_supported(path.child("restartPolicy"), policy, &known)),
+    }
+    let path = path.child("restartPolicyRules");
+    if rules.len() > RESTART_RULES_MAX {
+        errors.push(FieldError::too_long(path.clone(), RESTART_RULES_MAX));
+    }
+    for (at, rule) in rules.iter().numbered() {
+        errors.extend(validate_restart_rule(rule, &path.index(at)));
+    }
+    errors
+}
+
+fn validate_restart_rule(rule: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let supported = |given: &str, known: &[&str], path: Path| {
+        // few: two words.
+        (!known.contains(&given)).then(|| FieldError::not_supported(path, given, known))
+    };
+    errors.extend(supported(rule.text("action"), &["Restart", "RestartAllContainers"], path.child("action")));
+    let (codes, path) = (rule.at("exitCodes"), path.child("exitCodes"));
+    if !codes.is_object() {
+        errors.push(FieldError::required(path, "must be specified"));
+        return errors;
+    }
+    errors.extend(supported(codes.text("operator"), &["In", "NotIn"], path.child("operator")));
+    if codes.items("values").len() > EXIT_CODES_MAX {
+        errors.push(FieldError::too_long(path.child("values"), EXIT_CODES_MAX));
+    }
+    errors
 }
 
 fn validate_init(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
@@ -78,7 +119,7 @@ fn validate_init(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     for (at, container) in pod.spec.items("initContainers").iter().numbered() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
-        errors.extend(validate_restart_policy(container, &path));
+        errors.extend(validate_restart(container, &path));
         errors.extend(duplicate_name(container, &mut seen, &path));
         errors.extend(host_port_conflicts(std::slice::from_ref(container), &list));
         if container.text("restartPolicy") == "Always" {

@@ -11,6 +11,7 @@ pub(crate) mod environment;
 mod ephemeral;
 mod image;
 mod mount;
+mod os;
 pub(crate) mod probe;
 pub(crate) mod qos;
 mod resize;
@@ -50,6 +51,7 @@ impl Strategy for Pod {
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         object_meta::start_generation(new);
         merge_label_keys(new);
+        annotations::set_profiles(context, new);
         let mut status = json!({"phase": "Pending", "qosClass": qos::qos_class(new.at("spec"))});
         if !new.at("spec").items("schedulingGates").is_empty() {
             set(&mut status, "conditions", json!([gated_condition(context.now)]));
@@ -64,6 +66,10 @@ impl Strategy for Pod {
             Action::Resize => return resize::keep_but_resources(old, new),
             _ => {
                 carry(old, new, "status");
+                // A pod that was made with a negative period gets one of its own at its first update, as in the reference.
+                if new.at("spec").int("terminationGracePeriodSeconds").is_some_and(|period| period < 0) {
+                    set(child_mut(new, "spec"), "terminationGracePeriodSeconds", 1);
+                }
                 object_meta::raise_generation(old, new, &["spec"]);
                 return;
             }
@@ -80,6 +86,7 @@ impl Strategy for Pod {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
+        errors.extend(annotations::validate(context, new));
         errors.extend(validate_whole(context, new));
         let (spec, path) = (new.at("spec"), Path::new("spec"));
         if !spec.items("ephemeralContainers").is_empty() {

@@ -4,6 +4,7 @@ use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
 use crate::kinds::pod::volume::validate_descending_path;
+use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
@@ -11,6 +12,9 @@ const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const SYSCTL_FORMAT: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 const SYSCTL_LENGTH_MAX: usize = 253;
 const APP_ARMOR_LENGTH_MAX: usize = 4095;
+/// Bytes of a credential of a group managed service account, and of a user's name with its domain: the reference's bounds.
+const GMSA_BYTES_MAX: usize = 64 << 10;
+const USER_NAME_MAX: usize = 256 + 20;
 
 /// Rules for the security context of a pod. `spec` is the pod's spec, `path` the context's path.
 pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> FieldErrors {
@@ -24,11 +28,11 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> FieldErrors {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(FieldError::invalid(path.child("shareProcessNamespace"), "true", detail));
     }
-    errors.extend(validate_sysctls(context.items("sysctls"), &path.child("sysctls")));
+    errors.extend(validate_sysctls(spec, &path.child("sysctls")));
     let choices: [(&str, &[&str]); 3] = [
         ("fsGroupChangePolicy", &["Always", "OnRootMismatch"]),
         ("supplementalGroupsPolicy", &["Merge", "Strict"]),
-        ("seLinuxChangePolicy", &["MountOption", "Recursive"]),
+        ("seLinuxChangePolicy", &["Recursive"]),
     ];
     for (field, known) in choices {
         if let Some(given) = context.at(field).as_str().filter(|given| !known.contains(given)) {
@@ -78,10 +82,24 @@ fn validate_id(id: Option<i64>, path: Path) -> FieldErrors {
     messages.iter().map(|message| FieldError::invalid(path.clone(), &shown, message)).collect()
 }
 
-fn validate_sysctls(sysctls: &[Value], path: &Path) -> FieldErrors {
+/// Prefixes of kernel parameters that each namespace of IPC has of its own.
+const IPC_SYSCTLS: [&str; 4] = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+
+/// Why a pod that shares namespaces of its host may not set a kernel parameter; it would set it for the host.
+fn host_sysctl(spec: &Value, name: &str) -> Option<&'static str> {
+    let name = name.replace('/', ".");
+    // few: four prefixes.
+    let is_of_ipc = || IPC_SYSCTLS.iter().any(|prefix| name.starts_with(prefix));
+    if spec.flag("hostNetwork") && name.starts_with("net.") {
+        return Some("may not be specified when 'hostNetwork' is true");
+    }
+    (spec.flag("hostIPC") && is_of_ipc()).then_some("may not be specified when 'hostIPC' is true")
+}
+
+fn validate_sysctls(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, sysctl) in sysctls.iter().numbered() {
+    for (at, sysctl) in spec.at("securityContext").items("sysctls").iter().numbered() {
         let (name, path) = (sysctl.text("name"), path.index(at).child("name"));
         let is_repeated = seen.is_repeated(name);
         if name.is_empty() {
@@ -92,6 +110,8 @@ fn validate_sysctls(sysctls: &[Value], path: &Path) -> FieldErrors {
             errors.push(FieldError::invalid_str(path, name, &detail));
         } else if is_repeated {
             errors.push(FieldError::duplicate(path, &super::quoted(name)));
+        } else if let Some(detail) = host_sysctl(spec, name) {
+            errors.push(FieldError::invalid_str(path, name, detail));
         }
     }
     errors
@@ -113,6 +133,32 @@ fn validate_profiles(context: &Value, path: &Path) -> FieldErrors {
     let kinds = [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")];
     for (field, name) in kinds.into_iter().filter(|(field, _)| context.has(field)) {
         errors.extend(validate_profile(context.at(field), field, name, &path.child(field)));
+    }
+    errors.extend(validate_windows_options(context.at("windowsOptions"), &path.child("windowsOptions")));
+    errors
+}
+
+fn validate_windows_options(options: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if let Some(name) = options.at("gmsaCredentialSpecName").as_str() {
+        errors.extend(invalid_each(
+            &path.child("gmsaCredentialSpecName"),
+            name,
+            names::dns1123_subdomain(name),
+        ));
+    }
+    for (field, limit) in [("gmsaCredentialSpec", GMSA_BYTES_MAX), ("runAsUserName", USER_NAME_MAX)] {
+        let Some(text) = options.at(field).as_str() else { continue };
+        if text.is_empty() {
+            let detail = format!("{field} cannot be an empty string");
+            errors.push(FieldError::invalid_str(path.child(field), text, &detail));
+        } else if text.len() > limit {
+            let detail = match field {
+                "gmsaCredentialSpec" => format!("gmsaCredentialSpec size must be under {} KiB", limit >> 10),
+                _ => format!("runAsUserName can be at most {limit} characters long"),
+            };
+            errors.push(FieldError::invalid_str(path.child(field), text, &detail));
+        }
     }
     errors
 }

@@ -7,6 +7,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::Context;
 use crate::kinds::pod::container::{PodContext, one_of, padded_image, validate_containers};
+use crate::kinds::pod::os::{validate_host_processes, validate_os};
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::{
     validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
@@ -68,6 +69,8 @@ pub(crate) fn validate_pod_spec(
     let spread = path.child("topologySpreadConstraints");
     errors.extend(validate_spread(spec.items("topologySpreadConstraints"), &spread));
     errors.extend(validate_host_users(spec, path));
+    errors.extend(validate_os(spec, path));
+    errors.extend(validate_host_processes(spec, path));
     errors.extend(validate_names(spec, path));
     errors.extend(validate_deadline(spec, path));
     errors.extend(validate_tolerations(spec.items("tolerations"), &path.child("tolerations")));

@@ -1,5 +1,5 @@
-//! The changes that the spec of a pod allows: images, a deadline, added tolerations, removed scheduling gates. Nothing
-//! else.
+//! The changes that the spec of a pod allows: images, a deadline, added tolerations, removed scheduling gates, and while
+//! there are gates, narrower places to run at. Nothing else.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
@@ -8,7 +8,7 @@ use crate::kinds::pod::container::padded_image;
 use crate::kinds::pod::diff::spec_diff;
 use crate::kinds::pod::qos::qos_class;
 use crate::kinds::pod::scheduling::validate_tolerations;
-use crate::validate::tree::{Tree, carry, items_mut, same, set};
+use crate::validate::tree::{Tree, carry, items_mut, same, set, shown, shown_items, unset};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -46,7 +46,11 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
         let class = new.at("status").text("qosClass");
         errors.push(FieldError::invalid_str(Path::new("metadata"), class, "Pod QoS is immutable"));
     }
-    let allowed = without_allowed_changes(before, after);
+    let mut allowed = without_allowed_changes(before, after);
+    if !before.items("schedulingGates").is_empty() {
+        errors.extend(validate_narrowing(before, after, &path));
+        keep_places(before, &mut allowed);
+    }
     if !same(before, &allowed) {
         let diff = spec_diff(before, &allowed);
         errors.push(FieldError::forbidden(path, &format!("{UPDATABLE}\n{diff}")));
@@ -138,12 +142,65 @@ fn without_allowed_changes(before: &Value, after: &Value) -> Value {
     if before.int(period).is_some_and(|old| old < 0) && after.int(period) == Some(1) {
         carry(before, &mut spec, period);
     }
-    if !before.items("schedulingGates").is_empty() {
-        let added_only = before.at("nodeSelector").as_object().into_iter().flatten();
-        let mut added_only = added_only.map(|(key, value)| after.at("nodeSelector").get(key) == Some(value));
-        if added_only.all(|kept| kept) {
-            set(&mut spec, "nodeSelector", before.at("nodeSelector").clone());
+    spec
+}
+
+/// Rules for a change of where a gated pod may run: nodes are left out, and never added.
+fn validate_narrowing(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let (old, new) = (before.at("nodeSelector"), after.at("nodeSelector"));
+    let mut wanted = old.as_object().into_iter().flatten();
+    if !wanted.all(|(key, value)| new.get(key) == Some(value)) {
+        let path = path.child("nodeSelector");
+        let detail = format!("only additions to {path} are allowed (no mutations or deletions)");
+        errors.push(FieldError::invalid(path, &shown(new), &detail));
+    }
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let of_nodes = |spec: &Value| spec.at("affinity").at("nodeAffinity").at(required).clone();
+    let path = path.child("affinity").child("nodeAffinity").child(required).child("nodeSelectorTerms");
+    let (old, new) = (of_nodes(before), of_nodes(after));
+    let (old, new) = (old.items("nodeSelectorTerms"), new.items("nodeSelectorTerms"));
+    if !old.is_empty() && old.len() != new.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        errors.push(FieldError::invalid(path, &shown_items(new), detail));
+        return errors;
+    }
+    for (at, (old, new)) in old.iter().zip(new).numbered() {
+        if !has_only_additions(old, new) {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.push(FieldError::invalid(path.index(at), &shown(new), detail));
         }
     }
-    spec
+    errors
+}
+
+/// Whether a term of node selectors keeps its expressions, to which it may add; one without any selects nothing.
+fn has_only_additions(old: &Value, new: &Value) -> bool {
+    const PARTS: [&str; 2] = ["matchExpressions", "matchFields"];
+    let keeps = |part: &str| {
+        let (old, new) = (old.items(part), new.items(part));
+        new.len() >= old.len() && old.iter().zip(new).all(|(old, new)| same(old, new))
+    };
+    // few: two parts.
+    let is_empty = |term: &Value| PARTS.iter().all(|part| term.items(part).is_empty());
+    PARTS.into_iter().all(keeps) && (!is_empty(old) || is_empty(new))
+}
+
+/// Puts the places of `before` back into `spec`, whose change was judged.
+fn keep_places(before: &Value, spec: &mut Value) {
+    carry(before, spec, "nodeSelector");
+    let mut affinity = spec.at("affinity").clone();
+    if affinity.is_null() && before.at("affinity").at("nodeAffinity").is_null() {
+        return;
+    }
+    if affinity.is_null() {
+        affinity = Value::from(orch_schema::value::Map::default());
+    }
+    carry(before.at("affinity"), &mut affinity, "nodeAffinity");
+    let is_bare = affinity.as_object().is_some_and(|members| members.is_empty());
+    if is_bare && before.at("affinity").is_null() {
+        unset(spec, "affinity");
+    } else {
+        set(spec, "affinity", affinity);
+    }
 }
