@@ -118,13 +118,16 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
     spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
 }
 
+/// Storage resource and path of a user.
+type UserKey = (Arc<str>, Arc<str>);
+
 /// Who uses what, and which protected objects have to be looked at.
 #[derive(Debug)]
 struct Uses {
     of: Protected,
     sources: Vec<Arc<str>>,
-    /// What each user uses; those that use nothing are absent. By storage resource and path.
-    by_user: BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Arc<str>>>,
+    /// What each user uses; those that use nothing are absent.
+    by_user: BTreeMap<UserKey, BTreeSet<Arc<str>>>,
     /// Number of users of each object that has any.
     counts: BTreeMap<Arc<str>, usize>,
     due: BTreeSet<Arc<str>>,
