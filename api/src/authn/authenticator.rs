@@ -1,7 +1,8 @@
 //! The chain of authentication methods: a user, or 401.
 //!
-//! Pure: no clock, no input but the connection's peer, the headers and the moment. The certificate was verified when the
-//! connection was made, and the listener ends a connection when its certificate expires.
+//! Owns the order of the methods. It reads no clock; methods behind [`Authenticator::with_remote`] ask other servers. The
+//! certificate was verified when the connection was made, and the listener ends a connection when its certificate
+//! expires.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;

@@ -1,7 +1,7 @@
 //! Cluster addresses and node ports in the transactions of services.
 //!
 //! Owns the conditions and operations that take what a service gets and free what it gives up, with the write of the
-//! service or not at all. `crate::allocation` chooses.
+//! service or not at all. `crate::allocation` chooses. The IPAddress objects that it writes pass no admission plugin.
 
 use orch_raft::{Condition, Key, Operation, Put, Store};
 use orch_rules::validate::address::Family;

@@ -8,8 +8,8 @@
 //!     POST   /orch/v1/cluster/undo                    takes back a change of the voters that was not completed
 //!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
 //!
-//! Only for the group `system:masters`: a change of members can take over the cluster. Any node answers; changes are
-//! made by the leader. These paths are this product's own and the same under every brand.
+//! They take rights to the path (`nonResourceURLs`), which by default only the group `system:masters` has: a change of
+//! members can take over the cluster. Any node answers; changes are made by the leader. These paths are this product's own and the same under every brand.
 
 use std::sync::Arc;
 use std::time::Duration;
