@@ -10,7 +10,7 @@ use futures::future::{Either, FutureExt};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
+use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, forbidden, rule};
 use crate::authn::User;
 use crate::authz::rbac::{
     ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Uncovered, covers,
@@ -50,8 +50,22 @@ impl Plugin for RoleEscalation {
         if attributes.old.is_some_and(|old| grants_same(old, object)) {
             return rule(Ok(()));
         }
-        Either::Right(check(attributes, object, view).boxed())
+        let object: &'a Value = object;
+        let checked = async move {
+            check(attributes, object, view).await.map_err(|refusal| match refusal {
+                Refusal::Forbidden(reason) => refused(attributes, object, &reason),
+                other => other,
+            })
+        };
+        Either::Right(checked.boxed())
     }
+}
+
+/// The refusal of `object`. As in the reference, one whose name is generated has no name yet.
+fn refused(attributes: &Attributes<'_>, object: &Value, reason: &str) -> Refusal {
+    let is_named = object.at("metadata").text("name") == attributes.name;
+    let name = if is_named { attributes.name } else { "" };
+    Refusal::Error(forbidden(Subject::resource(attributes.resource, name), reason))
 }
 
 /// Whether both versions grant the same to the same, apart from what the garbage collector changes.
@@ -77,10 +91,11 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
         true => ("bind", "clusterroles", role.text("name")),
         false => ("escalate", attributes.resource.plural.as_str(), attributes.path_name),
     };
-    let group = attributes.brand.group("rbac.authorization");
+    let own_group = attributes.brand.group("rbac.authorization");
     let asked = ResourceAttributes {
         verb,
-        group: &group,
+        // As in the reference a binding is asked about in the group that it names, which its rules look at later.
+        group: if is_binding { role.text("apiGroup") } else { &own_group },
         version: ALL,
         resource,
         namespace: attributes.namespace,
@@ -96,20 +111,19 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
         let rules = granted(attributes, role, view)?;
         return confirm(attributes.user, &owned, &rules);
     }
-    let has_aggregation = |role: &Value| role.at("aggregationRule").is_object();
-    if has_aggregation(object) || attributes.old.is_some_and(has_aggregation) {
+    confirm(attributes.user, &owned, &rules_in(object.at("rules")))?;
+    let gathers = |role: &Value| !role.at("aggregationRule").items("clusterRoleSelectors").is_empty();
+    if gathers(object) || attributes.old.is_some_and(gathers) {
         let all = || vec![ALL.into()];
         let resources =
             PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() };
         let paths = PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() };
-        confirm(attributes.user, &owned, &[resources, paths]).map_err(|refusal| match refusal {
-            Refusal::Forbidden(text) => Refusal::Forbidden(format!(
-                "must have cluster-admin privileges to use an aggregationRule: {text}"
-            )),
-            error @ (Refusal::Error(_) | Refusal::Awaited(_)) => error,
+        // As in the reference, the refusal lists no rights.
+        confirm(attributes.user, &owned, &[resources, paths]).map_err(|_| {
+            Refusal::Forbidden("must have cluster-admin privileges to use the aggregationRule".to_owned())
         })?;
     }
-    confirm(attributes.user, &owned, &rules_in(object.at("rules")))
+    Ok(())
 }
 
 /// The rules of the role that a binding names.
@@ -150,10 +164,13 @@ fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), R
         "user {name:?} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}",
         shown.join("\n")
     );
-    if !owned.faults.is_empty() {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "; resolution errors: [{}]", owned.faults.join(", "));
-    }
+    let faults = owned.faults.join(", ");
+    // Writing to a text cannot fail. As in the reference, several faults are a list in a list.
+    let _ = match owned.faults.len() {
+        0 => Ok(()),
+        1 => write!(text, "; resolution errors: [{faults}]"),
+        _ => write!(text, "; resolution errors: [[{faults}]]"),
+    };
     Err(Refusal::Forbidden(text))
 }
 
@@ -253,21 +270,60 @@ mod tests {
         let role = json!({"rules": [right(json!(["*"]), json!(["*"]))]});
         assert_eq!(written(&rbac("escalate", "roles"), ROLES, None, &role), Ok(()));
         assert!(written(&rbac("escalate", "clusterroles"), ROLES, None, &role).is_err());
-        let binding = |name: &str| json!({"roleRef": {"kind": "Role", "name": name}, "subjects": []});
+        let own_group = "rbac.authorization.orch.io";
+        let binding_in = |group: &str, name: &str| {
+            json!({
+                "metadata": {"name": "generated", "generateName": "n"},
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": name}, "subjects": [],
+            })
+        };
+        let binding = |name: &str| binding_in(own_group, name);
         assert_eq!(written(&rbac("bind", "roles"), ROLE_BINDINGS, None, &binding("all")), Ok(()));
         assert!(written(&rbac("bind", "clusterroles"), ROLE_BINDINGS, None, &binding("all")).is_err());
         let told = written(&json!([]), ROLE_BINDINGS, None, &binding("none")).unwrap_err();
         assert!(matches!(told, ApiError::NotFound(_)), "{told}");
+        let elsewhere = binding_in("example.com", "all");
+        let told = written(&rbac("bind", "roles"), ROLE_BINDINGS, None, &elsewhere).unwrap_err().to_string();
+        let unnamed = r#"rolebindings.rbac.authorization.orch.io "" is forbidden: user "ann""#;
+        assert!(told.starts_with(unnamed), "a right in one group is none in another: {told}");
     }
 
     #[test]
     fn an_aggregation_takes_all_rights() {
         let owned = json!([right(json!(["*"]), json!(["*"]))]);
-        let role = json!({"aggregationRule": {"clusterRoleSelectors": []}, "rules": []});
-        let told = written(&owned, CLUSTER_ROLES, None, &role).unwrap_err().to_string();
-        assert!(
-            told.contains("must have cluster-admin privileges to use an aggregationRule: user"),
-            "{told}"
-        );
+        let role = |selectors: Value, rules: Value| {
+            json!({
+                "metadata": {"name": "n"}, "aggregationRule": {"clusterRoleSelectors": selectors}, "rules": rules,
+            })
+        };
+        let gathering = role(json!([{"matchLabels": {"a": "b"}}]), json!([]));
+        let refusal = r#"clusterroles.rbac.authorization.orch.io "n" is forbidden: must have cluster-admin privileges to use the aggregationRule"#;
+        let told = |old: Option<&Value>, new: &Value| {
+            written(&owned, CLUSTER_ROLES, old, new).map_err(|error| error.to_string())
+        };
+        assert_eq!(told(None, &gathering), Err(refusal.to_owned()));
+        let plain = role(json!([]), json!([]));
+        assert_eq!(told(None, &plain), Ok(()), "it gathers nothing");
+        assert_eq!(told(Some(&gathering), &plain), Err(refusal.to_owned()), "what gathered is tightened");
+        let beyond = role(json!([{}]), json!([{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]));
+        let told = told(None, &beyond).unwrap_err();
+        assert!(told.contains("permissions not currently held"), "rules come first: {told}");
+    }
+
+    #[test]
+    fn a_refusal_names_the_roles_that_were_not_found() {
+        let user = User { name: "ann".to_owned(), ..User::default() };
+        let asked = PolicyRule {
+            verbs: vec!["get".into()],
+            non_resource_urls: vec!["/metrics".into()],
+            ..PolicyRule::default()
+        };
+        for (faults, shown) in [(&["a"][..], "[a]"), (&["a", "b"], "[[a, b]]")] {
+            let faults = faults.iter().map(ToString::to_string).collect();
+            let owned = UserRules { faults, ..UserRules::default() };
+            let refused = confirm(&user, &owned, std::slice::from_ref(&asked));
+            let Err(Refusal::Forbidden(told)) = refused else { panic!("a right that nobody has") };
+            assert!(told.ends_with(&format!("; resolution errors: {shown}")), "{told}");
+        }
     }
 }

@@ -40,6 +40,11 @@ impl View {
         serde_json::from_slice(&self.0.state.object(&key)?.json).ok()
     }
 
+    /// Whether there is an object of this name.
+    pub(crate) fn has_object(&self, resource: &str, namespace: &str, name: &str) -> bool {
+        Key::new(&resource.into(), namespace, name).is_ok_and(|key| self.0.state.object(&key).is_some())
+    }
+
     /// All objects in the namespace, or in all namespaces where it is empty, in the order of their paths.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let collection = self.0.state.collection(resource);

@@ -36,6 +36,7 @@ mod each_namespace;
 mod expiry;
 mod garbage;
 mod namespaces;
+mod protection;
 mod provision;
 mod queue;
 mod quota_usage;
@@ -61,6 +62,7 @@ use tokio::sync::watch;
 pub use self::api_endpoints::Members;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
+use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
@@ -102,6 +104,9 @@ impl Default for Options {
         }
     }
 }
+
+/// The kinds of storage that are protected while they are in use.
+const PROTECTED: [Protected; 3] = [Protected::Claims, Protected::Volumes, Protected::Classes];
 
 /// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
@@ -172,7 +177,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         }
     };
     let allocator = client("ipallocator-repair-controller");
-    let loops: [BoxFuture<'_, Infallible>; 14] = [
+    let protectors = PROTECTED.map(|of| (of, client(of.controller())));
+    let loops: [BoxFuture<'_, Infallible>; 15] = [
+        Box::pin(keep_protection(&protectors, options)),
         selected(
             "ipallocator-repair-controller",
             Box::pin(keep("allocation", &allocator, || allocation_repair::run(&allocator))),
@@ -216,6 +223,20 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Keeps the finalizers of storage in use.
+async fn keep_protection<S: Store>(
+    protectors: &[(Protected, Client<S>); 3],
+    options: &Options,
+) -> Infallible {
+    let loops = protectors.each_ref().map(|(of, client)| {
+        let run: BoxFuture<'_, Infallible> =
+            Box::pin(keep("storage protection", client, || protection::run(client, *of)));
+        unless_left_out(&options.selection, of.controller(), run)
+    });
+    // None of them ends.
+    select_all(loops).await.0
 }
 
 /// Approves, signs and removes requests for certificates.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 12] = [
+pub(super) const OWN: [&str; 15] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -16,14 +16,17 @@ pub(super) const OWN: [&str; 12] = [
     "garbage-collector-controller",
     "ipallocator-repair-controller",
     "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
     "token-cleaner-controller",
+    "volumeattributesclass-protection-controller",
 ];
 
 /// Loops of the reference's controller manager, which are no part of this server: naming them changes nothing.
-const ELSEWHERE: [&str; 30] = [
+const ELSEWHERE: [&str; 28] = [
     "bootstrap-signer-controller",
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -43,8 +46,6 @@ const ELSEWHERE: [&str; 30] = [
     "persistentvolume-attach-detach-controller",
     "persistentvolume-binder-controller",
     "persistentvolume-expander-controller",
-    "persistentvolume-protection-controller",
-    "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",

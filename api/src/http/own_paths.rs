@@ -23,5 +23,5 @@ pub(super) fn is_own(path: &str) -> bool {
     let is_of =
         |own: &&str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // few: ten paths.
-    OWN_PATHS.iter().any(|own| is_of(&own))
+    OWN_PATHS.iter().any(is_of)
 }

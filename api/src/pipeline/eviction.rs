@@ -11,13 +11,13 @@ use orch_raft::{Condition, Key, Operation as StoreOperation, Store};
 use orch_rules::Action;
 use orch_rules::disruption::{Verdict, ignores_budget, judge};
 use orch_rules::kinds::pod::condition::set_disruption_target;
-use orch_rules::validate::selector::selects;
-use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_rules::validate::{WriteKind, validate_delete_options};
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::binding::pod_request;
+use super::budget_selectors::BUDGETS;
 use super::delete::DeleteOptions;
 use super::modify::{Attempt, Change, Current, Write};
 use super::options::Options;
@@ -28,9 +28,6 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 use crate::request::Target;
 use crate::status::Status;
-
-/// Group and version of disruption budgets, and the name of their collection.
-const BUDGETS: [&str; 3] = ["policy", "v1", "poddisruptionbudgets"];
 
 /// Seconds after which an eviction may be tried again whose budget has not been counted yet, as in the reference.
 const RETRY_SECONDS: u32 = 10;
@@ -83,17 +80,15 @@ impl<S: Store> Pipeline<S> {
         view: &View,
         additions: &mut Additions,
     ) -> Result<(), ApiError> {
-        let storage = format!("{}.{}", BUDGETS[2], BUDGETS[0]);
-        let (namespace, labels) = (&request.target.namespace, pod.at("metadata").at("labels"));
-        let budgets = view.list(&storage, namespace).into_iter();
-        let mut budgets = budgets.filter(|budget| selects(budget.at("spec").at("selector"), labels));
-        let Some(budget) = budgets.next() else { return Ok(()) };
-        if budgets.next().is_some() {
+        let namespace = &request.target.namespace;
+        let (budget, others) = self.budgets_of(namespace, pod, view);
+        let Some(budget) = budget else { return Ok(()) };
+        if others > 0 {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::Unsupported(message.to_owned()));
         }
         let name = budget.at("metadata").text("name");
-        let key = Key::new(&storage.as_str().into(), namespace, name)
+        let key = Key::new(&BUDGETS.into(), namespace, name)
             .map_err(|error| ApiError::Internal(error.to_string()))?;
         let found = view.applied().state.object(&key);
         let revision = found.ok_or_else(|| ApiError::Internal(format!("no budget {name}")))?.revision;
@@ -109,6 +104,19 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// A budget in `namespace` that selects `pod`, and the number of the others that do.
+    fn budgets_of(&self, namespace: &str, pod: &Value, view: &View) -> (Option<Value>, usize) {
+        let labels: Vec<(String, String)> = sorted_entries(pod.at("metadata").at("labels"))
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
+            .collect();
+        let selectors = view.prepared(&self.budget_selectors);
+        let names = selectors.selecting(namespace, &labels).filter_map(|path| Some(path.split_once('/')?.1));
+        // The selectors may be of a later state, in which a budget is new.
+        let mut names = names.filter(|name| view.has_object(BUDGETS, namespace, name));
+        (names.next().and_then(|name| view.find(BUDGETS, namespace, name)), names.count())
+    }
+
     /// Adds the budget with its new status to the transaction.
     async fn write_budget(
         &self,
@@ -119,8 +127,8 @@ impl<S: Store> Pipeline<S> {
         view: &View,
         additions: &mut Additions,
     ) -> Result<(), ApiError> {
-        let [group, version, plural] = BUDGETS;
-        let resource = request.registry.find(group, version, plural).ok_or(ApiError::UnknownPath)?;
+        let resource =
+            request.registry.find("policy", "v1", "poddisruptionbudgets").ok_or(ApiError::UnknownPath)?;
         let mut new = budget.clone();
         set(&mut new, "status", status);
         let manager = format!("{}-apiserver", request.registry.brand.component_prefix);
@@ -160,7 +168,7 @@ fn refusal(name: &str, verdict: Verdict) -> ApiError {
         Verdict::NotObserved => not_observed(name),
         Verdict::Broken(reason) => {
             let subject = Subject {
-                group: BUDGETS[0].to_owned(),
+                group: "policy".to_owned(),
                 kind: "poddisruptionbudget".to_owned(),
                 name: name.to_owned(),
             };

@@ -12,6 +12,7 @@
 mod allotment;
 mod audited;
 mod binding;
+mod budget_selectors;
 mod create;
 mod delete;
 mod delete_collection;
@@ -56,12 +57,14 @@ use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
+use crate::follow::Prepared;
 use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
+use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
 pub use list::ListAnswer;
@@ -125,6 +128,8 @@ pub struct Pipeline<S> {
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
+    /// Selectors of disruption budgets, for evictions.
+    budget_selectors: Prepared<BudgetSelectors>,
 }
 
 /// One request for a served resource, parsed and authorized.
@@ -202,7 +207,19 @@ impl<S: Store> Pipeline<S> {
         gate: Arc<Gate>,
     ) -> Self {
         let (admission, allocator, turns) = (Chain::builtin(), Allocator::default(), Turns::default());
-        Pipeline { store, registry, admission, allocator, token_key, ambient, features, gate, turns }
+        let budget_selectors = Prepared::default();
+        Pipeline {
+            store,
+            registry,
+            admission,
+            allocator,
+            token_key,
+            ambient,
+            features,
+            gate,
+            turns,
+            budget_selectors,
+        }
     }
 
     /// Runs a request of any verb but watch.

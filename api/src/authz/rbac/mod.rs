@@ -127,7 +127,9 @@ impl Authorizer for Rbac {
             }
             match role {
                 Some(role) => all.roles.push(role.clone()),
-                None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),
+                None if missing.len() < MISSING_MAX && !missing.contains(grant.role()) => {
+                    missing.push(grant.role().clone());
+                }
                 None => {}
             }
             true

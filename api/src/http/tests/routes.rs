@@ -84,7 +84,7 @@ fn routes_of(resource: &Resource) -> Vec<(Method, String)> {
 }
 
 /// Paths of discovery, and pages below the node's own paths.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     "/",
     "/api",
     "/apis",
@@ -94,6 +94,7 @@ const OTHERS: [&str; 11] = [
     "/debug/api_priority_and_fairness/dump_queues",
     "/debug/api_priority_and_fairness/dump_requests",
     "/healthz/ping",
+    "/livez/ping",
     "/openapi/v3/api/v1",
     "/readyz/ping",
 ];

@@ -204,3 +204,55 @@ fn keep_places(before: &Value, spec: &mut Value) {
         set(spec, "affinity", affinity);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+
+    #[test]
+    fn a_gated_pod_may_leave_nodes_out_and_add_none() {
+        let expression = |key: &str| json!({"key": key, "operator": "Exists"});
+        let affinity = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+        let pod = |selector: Value, terms: Option<Value>, is_gated: bool| {
+            let gates = if is_gated { json!([{"name": "g"}]) } else { json!([]) };
+            let mut spec = json!({"nodeSelector": selector, "schedulingGates": gates});
+            if let Some(terms) = terms {
+                set(&mut spec, "affinity", affinity(terms));
+            }
+            json!({"spec": spec})
+        };
+        let (one, two) = (
+            json!([{"matchExpressions": [expression("a")]}]),
+            json!([{"matchExpressions": [expression("a"), expression("b")]}]),
+        );
+        let other = json!([{"matchExpressions": [expression("b")]}]);
+        let of_terms =
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        let (narrow, wide) = (json!({"a": "1", "b": "2"}), json!({"a": "1"}));
+        for (old, new, expected) in [
+            (pod(wide.clone(), None, true), pod(narrow.clone(), None, true), None),
+            (pod(narrow.clone(), None, true), pod(wide.clone(), None, true), Some("spec.nodeSelector")),
+            (pod(wide.clone(), None, false), pod(narrow, None, false), Some("spec")),
+            (pod(wide.clone(), None, true), pod(wide.clone(), Some(one.clone()), true), None),
+            (pod(wide.clone(), Some(one.clone()), true), pod(wide.clone(), Some(two.clone()), true), None),
+            (
+                pod(wide.clone(), Some(two), true),
+                pod(wide.clone(), Some(one.clone()), true),
+                Some(&*format!("{of_terms}[0]")),
+            ),
+            (
+                pod(wide.clone(), Some(one.clone()), true),
+                pod(wide.clone(), Some(other), true),
+                Some(&*format!("{of_terms}[0]")),
+            ),
+            (pod(wide.clone(), Some(one.clone()), true), pod(wide.clone(), None, true), Some(of_terms)),
+            (pod(wide.clone(), None, false), pod(wide, Some(one), false), Some("spec")),
+        ] {
+            let errors = validate_spec_update(&old, &new);
+            let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+            assert_eq!(paths, Vec::from_iter(expected), "{old} {new}");
+        }
+    }
+}

@@ -173,9 +173,8 @@ fn warn_about_annotations(brand: &Brand, pod: &Value, path: &Path) -> Vec<String
         if lacks(container, "seccompProfile") {
             warn(format!("container.seccomp.security.alpha.{}", brand.label(name)), SECCOMP);
         }
-        if lacks(container, "appArmorProfile") {
-            warn(format!("container.apparmor.security.beta.{}", brand.label(name)), APPARMOR);
-        }
+        // Though a pod's containers have got the profile from it by now.
+        warn(format!("container.apparmor.security.beta.{}", brand.label(name)), APPARMOR);
     }
     warnings
 }

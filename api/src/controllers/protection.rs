@@ -1,0 +1,350 @@
+//! Protection of storage in use: a claim outlives the pods that use it, a volume its claim, and a class of attributes the
+//! claims and volumes that name it.
+//!
+//! Owns the finalizers by which that is kept: one that is absent is added, and one of an object that is being deleted is
+//! removed once nothing uses the object. The admission plugin `StorageObjectInUseProtection` sets them on new objects.
+//!
+//! Invariant: a finalizer is removed only from the version of the object that was looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_proto::Brand;
+use orch_raft::object::SharedObject;
+use orch_raft::{Change, State, Store};
+use orch_rules::Action;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::FAILED;
+use super::client::{Client, Place, any_changed, is_overtaken, let_others_run};
+use crate::error::ApiError;
+use crate::follow::{Derived, Follower};
+
+const PODS: &str = "pods";
+
+/// Wait after a change: those that come together are taken in together.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Objects that are looked at before other tasks run: some milliseconds.
+const OBJECTS_PER_TURN: usize = 64;
+
+/// What is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protected {
+    /// Claims, which pods use.
+    Claims,
+    /// Volumes, which are bound to claims.
+    Volumes,
+    /// Classes of attributes, which claims and volumes name.
+    Classes,
+}
+
+impl Protected {
+    /// The loop's name in the reference.
+    pub(super) fn controller(self) -> &'static str {
+        match self {
+            Protected::Claims => "persistentvolumeclaim-protection-controller",
+            Protected::Volumes => "persistentvolume-protection-controller",
+            Protected::Classes => "volumeattributesclass-protection-controller",
+        }
+    }
+
+    fn storage(self) -> &'static str {
+        match self {
+            Protected::Claims => "persistentvolumeclaims",
+            Protected::Volumes => "persistentvolumes",
+            Protected::Classes => "volumeattributesclasses.storage",
+        }
+    }
+
+    /// Kinds whose objects use the protected ones.
+    fn users(self) -> &'static [&'static str] {
+        match self {
+            Protected::Claims => &[PODS],
+            // The volume itself says whether it is bound.
+            Protected::Volumes => &[],
+            Protected::Classes => &["persistentvolumeclaims", "persistentvolumes"],
+        }
+    }
+
+    fn finalizer(self, brand: &Brand) -> String {
+        brand.label(match self {
+            Protected::Claims => "pvc-protection",
+            Protected::Volumes => "pv-protection",
+            Protected::Classes => "vac-protection",
+        })
+    }
+
+    /// Paths of the protected objects that the user at `path` uses.
+    fn used_by(self, path: &str, user: &SharedObject) -> BTreeSet<Arc<str>> {
+        let Ok(user) = serde_json::from_slice::<Value>(&user.json) else { return BTreeSet::new() };
+        match self {
+            Protected::Claims => claims_of(path, &user),
+            Protected::Volumes => BTreeSet::new(),
+            Protected::Classes => {
+                let (spec, status) = (user.at("spec"), user.at("status"));
+                let names = [
+                    spec.text("volumeAttributesClassName"),
+                    status.text("currentVolumeAttributesClassName"),
+                    status.at("modifyVolumeStatus").text("targetVolumeAttributesClassName"),
+                ];
+                names.into_iter().filter(|name| !name.is_empty()).map(Arc::from).collect()
+            }
+        }
+    }
+}
+
+/// Paths of the claims that a pod uses. As in the reference, one that has no node yet uses none, and one that was deleted
+/// at once uses none any more.
+fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
+    let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
+    let is_shut_down =
+        metadata.has("deletionTimestamp") && metadata.int("deletionGracePeriodSeconds") == Some(0);
+    let Some((namespace, pod)) = path.split_once('/').filter(|_| !is_shut_down) else {
+        return BTreeSet::new();
+    };
+    if spec.text("nodeName").is_empty() {
+        return BTreeSet::new();
+    }
+    let claim = |volume: &Value| match volume.at("persistentVolumeClaim").text("claimName") {
+        "" if volume.has("ephemeral") => Some(format!("{namespace}/{pod}-{}", volume.text("name"))),
+        "" => None,
+        name => Some(format!("{namespace}/{name}")),
+    };
+    spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
+}
+
+/// Who uses what, and which protected objects have to be looked at.
+#[derive(Debug)]
+struct Uses {
+    of: Protected,
+    sources: Vec<Arc<str>>,
+    /// What each user uses; those that use nothing are absent. By storage resource and path.
+    by_user: BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Arc<str>>>,
+    /// Number of users of each object that has any.
+    counts: BTreeMap<Arc<str>, usize>,
+    due: BTreeSet<Arc<str>>,
+}
+
+impl Uses {
+    fn new(of: Protected) -> Uses {
+        let sources = [of.storage()].iter().chain(of.users()).map(|storage| Arc::from(*storage)).collect();
+        let (by_user, counts) = (BTreeMap::new(), BTreeMap::new());
+        Uses { of, sources, by_user, counts, due: BTreeSet::new() }
+    }
+
+    fn set_user(&mut self, source: &Arc<str>, path: &Arc<str>, user: Option<&SharedObject>) {
+        let used = user.map(|user| self.of.used_by(path, user)).unwrap_or_default();
+        let key = (source.clone(), path.clone());
+        for object in self.by_user.remove(&key).unwrap_or_default() {
+            if let Some(count) = self.counts.get_mut(&object) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&object);
+                    self.due.insert(object);
+                }
+            }
+        }
+        for object in &used {
+            *self.counts.entry(object.clone()).or_default() += 1;
+        }
+        if !used.is_empty() {
+            self.by_user.insert(key, used);
+        }
+    }
+}
+
+impl Derived for Uses {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.sources.iter()
+    }
+
+    fn change(&mut self, source: &Arc<str>, change: &Change) {
+        if **source == *self.of.storage() {
+            self.due.insert(change.path.clone());
+        } else {
+            self.set_user(source, &change.path, change.new.as_ref());
+        }
+    }
+
+    fn rebuild(&mut self, state: &State) {
+        (self.by_user, self.counts) = (BTreeMap::new(), BTreeMap::new());
+        for source in self.of.users() {
+            let source = Arc::from(*source);
+            for (path, user) in state.collection(&source).range_from("") {
+                self.set_user(&source, path, Some(user));
+            }
+        }
+        let protected = state.collection(self.of.storage());
+        self.due = protected.range_from("").map(|(path, _)| path.clone()).collect();
+    }
+}
+
+/// Keeps the finalizers of the protected objects. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let uses = Uses::new(of);
+    let mut changed: Vec<_> = uses.sources.iter().map(|source| store.subscribe(source)).collect();
+    let mut applied = client.newest().await?;
+    let mut follower = Follower::new(uses, &applied);
+    loop {
+        let due = std::mem::take(&mut follower.value_mut().due);
+        let is_idle = due.is_empty();
+        for (at, path) in due.into_iter().enumerate() {
+            if at % OBJECTS_PER_TURN == OBJECTS_PER_TURN - 1 {
+                let_others_run(store).await;
+            }
+            // An object that is in use is looked at again when its last user lets it go.
+            let is_used = follower.value().counts.contains_key(&path);
+            look_at(client, of, &applied.state, &path, is_used).await?;
+        }
+        if is_idle {
+            any_changed(&mut changed).await;
+        }
+        store.sleep(WAIT).await;
+        applied = client.newest().await?;
+        follower.advance(&applied);
+    }
+}
+
+/// Adds or removes the finalizer of the object at `path`, where one is wrong.
+async fn look_at<S: Store>(
+    client: &Client<S>,
+    of: Protected,
+    state: &State,
+    path: &str,
+    is_used: bool,
+) -> Result<(), ApiError> {
+    let collection = state.collection(of.storage());
+    let Some(object) = collection.get(path) else { return Ok(()) };
+    let Ok(object) = serde_json::from_slice::<Value>(&object.json) else { return Ok(()) };
+    let Some(finalizers) = wanted_finalizers(of, client.registry().brand, &object, is_used) else {
+        return Ok(());
+    };
+    let Some(resource) = client.stored_resource(of.storage()) else { return Ok(()) };
+    let metadata = object.at("metadata");
+    let patch = json!({"metadata": {
+        "uid": metadata.text("uid"),
+        "resourceVersion": metadata.text("resourceVersion"),
+        "finalizers": finalizers,
+    }});
+    match client.patch(Place { resource: &resource, path }, Action::Object, &patch).await {
+        Err(error) if is_overtaken(&error) => Ok(()),
+        // An object that its rules or an admission plugin keep from being written holds up no other.
+        Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {
+            if let Some(left_out) = FAILED.pass_at(client.moment()) {
+                tracing::warn!(%error, path, left_out, "the finalizer of a protected object cannot be written");
+            }
+            Ok(())
+        }
+        written => written,
+    }
+}
+
+/// The finalizers that `object` should have; `None`: those that it has.
+fn wanted_finalizers(of: Protected, brand: &Brand, object: &Value, is_used: bool) -> Option<Vec<Value>> {
+    let finalizer = json!(of.finalizer(brand));
+    let mut finalizers = object.at("metadata").items("finalizers").to_vec();
+    // once: one finalizer is looked for.
+    let at = finalizers.iter().position(|one| *one == finalizer);
+    let is_ending = object.at("metadata").has("deletionTimestamp");
+    let is_bound = of == Protected::Volumes && object.at("status").text("phase") == "Bound";
+    match at {
+        None if !is_ending => finalizers.push(finalizer),
+        Some(at) if is_ending && !is_used && !is_bound => drop(finalizers.remove(at)),
+        _ => return None,
+    }
+    Some(finalizers)
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    const CLAIMS: &str = "persistentvolumeclaims";
+
+    #[test]
+    fn a_finalizer_is_added_while_an_object_lives_and_removed_when_nothing_uses_it() {
+        let object = |finalizers: Value, is_ending: bool, phase: &str| {
+            let mut metadata = json!({"finalizers": finalizers});
+            if is_ending {
+                orch_rules::validate::tree::set(&mut metadata, "deletionTimestamp", "2026-01-02T03:04:05Z");
+            }
+            json!({"metadata": metadata, "status": {"phase": phase}})
+        };
+        let (claim, volume) = ("orch.io/pvc-protection", "orch.io/pv-protection");
+        for (of, object, is_used, expected) in [
+            (Protected::Claims, object(json!([]), false, ""), false, Some(json!([claim]))),
+            (Protected::Claims, object(json!(["a/b"]), false, ""), true, Some(json!(["a/b", claim]))),
+            (Protected::Claims, object(json!([claim]), false, ""), false, None),
+            (Protected::Claims, object(json!([claim]), true, ""), true, None),
+            (Protected::Claims, object(json!(["a/b", claim]), true, ""), false, Some(json!(["a/b"]))),
+            (Protected::Claims, object(json!(["a/b"]), true, ""), false, None),
+            (Protected::Volumes, object(json!([volume]), true, "Bound"), false, None),
+            (Protected::Volumes, object(json!([volume]), true, "Released"), false, Some(json!([]))),
+        ] {
+            let found = wanted_finalizers(of, &ORCH, &object, is_used).map(Value::from);
+            assert_eq!(found, expected, "{of:?} {object}");
+        }
+    }
+
+    #[test]
+    fn pods_on_nodes_use_their_claims_until_they_are_gone() {
+        let volumes = json!([
+            {"name": "a", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "ephemeral": {}}, {"name": "d"},
+        ]);
+        let pod = |node: &str, metadata: Value| json!({"metadata": metadata, "spec": {"nodeName": node, "volumes": volumes.clone()}});
+        let found = |pod: Value| claims_of("n/p", &pod).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ending = |period: i64| json!({"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": period});
+        assert_eq!(found(pod("x", json!({}))), ["n/c", "n/p-e"]);
+        assert_eq!(found(pod("x", ending(30))), ["n/c", "n/p-e"]);
+        assert_eq!(found(pod("x", ending(0))), [""; 0]);
+        assert_eq!(found(pod("", json!({}))), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_outlives_the_last_pod_that_uses_it() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let spec = json!({
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "resources": {"requests": {"storage": "1Gi"}},
+        });
+        fixture.create(CLAIMS, "n", json!({"metadata": {"name": "c"}, "spec": spec.clone()})).await;
+        fixture.create(CLAIMS, "n", json!({"metadata": {"name": "free"}, "spec": spec})).await;
+        let pod = |name: &str| {
+            json!({"metadata": {"name": name}, "spec": {
+                "nodeName": "x", "containers": [{"name": "c", "image": "i"}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            }})
+        };
+        for name in ["p", "q"] {
+            fixture.create(PODS, "n", pod(name)).await;
+        }
+        let steps = async {
+            let settled = || tokio::time::sleep(Duration::from_secs(1));
+            settled().await;
+            for claim in ["n/c", "n/free"] {
+                let finalizers = fixture.read(CLAIMS, claim)["metadata"]["finalizers"].clone();
+                assert_eq!(finalizers, json!(["orch.io/pvc-protection"]));
+                fixture.delete(CLAIMS, claim, json!({})).await;
+            }
+            settled().await;
+            assert!(!fixture.exists(CLAIMS, "n/free"), "nothing uses it");
+            for pod in ["n/p", "n/q"] {
+                assert!(fixture.exists(CLAIMS, "n/c"), "{pod} uses it");
+                fixture.delete(PODS, pod, json!({"gracePeriodSeconds": 0})).await;
+                settled().await;
+            }
+            assert!(!fixture.exists(CLAIMS, "n/c"));
+        };
+        fixture.beside(run(&fixture.client(), Protected::Claims), steps).await;
+    }
+}
