@@ -123,9 +123,6 @@ impl Holder {
 /// Bytes of a token that is looked at: the longest that this server accepts.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 
-/// The audience of this server, for which its tokens are meant: the reference's default, whatever the brand.
-pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
-
 impl Authenticator {
     /// An authenticator by client certificate, then by `tokens`, without front proxies.
     pub fn new(
