@@ -80,7 +80,7 @@ failover: build ## Kill the leader of three nodes again and again (KILLS=200) an
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture
 
-microbench: setup ## Measure what changing one object costs, without a server; the largest bodies with BENCH=bodies, decisions with BENCH=authorization, creates with BENCH=admission
+microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'

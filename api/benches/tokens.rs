@@ -9,12 +9,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use orch_api::authn::API_AUDIENCE;
 use orch_api::authn::service_account::{
     Claims, Curve, Keys, ObjectRef, PublicKey, ServiceAccounts, Settings, Signer, SigningFailed, VerifyingKey,
 };
 use orch_api::follow::Applied;
-use orch_proto::brand::ORCH;
+use orch_proto::brand::{API_AUDIENCE, ORCH};
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Index, Key, Operation, Put, Store, Transaction};
 use ring::rand::SystemRandom;

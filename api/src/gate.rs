@@ -6,6 +6,7 @@
 mod catch_up;
 mod counters;
 
+use orch_proto::brand::API_AUDIENCE;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,9 +20,7 @@ use crate::ambient::Timestamp;
 use crate::authn::impersonate::{Impersonation, Mode};
 use crate::authn::service_account::ServiceAccounts;
 use crate::authn::websocket;
-use crate::authn::{
-    API_AUDIENCE, Authenticator, Credential, Holder, Moment, Peer, Unauthenticated, User, UserReporter,
-};
+use crate::authn::{Authenticator, Credential, Holder, Moment, Peer, Unauthenticated, User, UserReporter};
 use crate::authz::{self, Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;

@@ -84,6 +84,11 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
             writeln!(out, "\nKeep ca.key and peer-ca.key in a safe place; the members do not need them.")?;
             writeln!(out, "Show them: orch certs inspect {dir}")?;
         }
+        CertsCommand::Add(arguments) => {
+            for path in certs::add_members(&arguments, now)? {
+                writeln!(out, "made {}", path.display())?;
+            }
+        }
         CertsCommand::Inspect(arguments) => {
             for path in &arguments.paths {
                 for facts in certs::inspect(path)? {

@@ -35,6 +35,12 @@ pub struct Brand {
     pub scheduler_name: &'static str,
 }
 
+/// Field manager of what the server writes itself, under every brand: the reference's.
+pub const SERVER_MANAGER: &str = "kube-apiserver";
+
+/// The audience of the server, for which its tokens are meant: the reference's default, under every brand.
+pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
+
 /// The default brand of a new cluster.
 pub static ORCH: Brand = Brand {
     name: "orch",

@@ -8,8 +8,9 @@
 //!
 //! A refusal based on a state that may be stale is not final: the write is judged again on the newest state.
 //!
-//! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The one exception is
-//! the removal of events that have ended (`controllers::expiry`).
+//! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The exceptions are
+//! the removal of events that have ended (`controllers::expiry`) and the IPAddress objects that are written with their
+//! service (`pipeline::allotment`).
 
 mod additions;
 mod always;

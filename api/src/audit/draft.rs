@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 use orch_schema::value::Value;
 use orch_schema::write_value;
 
-use super::OBJECT_BYTES_MAX;
+use super::DOCUMENT_BYTES_MAX;
 use super::cut::{NAME_BYTES_MAX, URI_BYTES_MAX, cut};
 use super::policy::Decision;
 use super::redaction::{Author, Confidential, REDACTED, scrub, uri_text};
@@ -164,7 +164,7 @@ impl Draft {
             Document::Options(text) => Some(text),
             Document::TooLong => None,
         };
-        let text = text.filter(|text| text.len() <= OBJECT_BYTES_MAX);
+        let text = text.filter(|text| text.len() <= DOCUMENT_BYTES_MAX);
         self.is_truncated |= text.is_none();
         text
     }

@@ -36,13 +36,13 @@ pub use self::event::event_list;
 pub use self::policy::Policy;
 pub use self::sink::{NotStored, Sink, Storing, settled};
 pub use self::stage::{Level, Stage};
-pub use self::trail::{Trail, finish};
+pub use self::trail::Trail;
 pub(crate) use self::trail::{document, with_head};
 use crate::ambient::Ambient;
 
 /// Bytes of the longest object in an event: those of the largest body of a request. A longer one, such as a list, is
 /// left out, and the event says so in an annotation.
-pub(crate) const OBJECT_BYTES_MAX: usize = 3 << 20;
+pub(crate) const DOCUMENT_BYTES_MAX: usize = 3 << 20;
 
 /// The policy and the sinks of a node.
 pub struct Auditor {

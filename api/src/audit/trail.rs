@@ -1,6 +1,6 @@
 //! The audit of one request, from its arrival to the end of its response.
 //!
-//! Owns the order of its events. The gate opens the trail when the user is known; [`finish`] ends it with the response.
+//! Owns the order of its events. The gate opens the trail when the user is known; [`Trail::answer`] ends it with the response.
 //! A request that ends without either (its client left) is ended when its exchange is dropped.
 //!
 //!     Undecided -> Ignored                                   the policy wants no events
@@ -13,20 +13,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::body::Body;
-use http::{HeaderMap, Response, StatusCode, Uri};
-use http_body_util::BodyExt;
+use http::{HeaderMap, StatusCode, Uri};
 use orch_schema::value::Value;
 
 use super::draft::{Document, Draft, ResponseStatus};
 use super::event::Event;
 use super::sink::NotStored;
 use super::stage::{Level, Stage};
-use super::{Auditor, OBJECT_BYTES_MAX, Outcomes, settle};
+use super::{Auditor, DOCUMENT_BYTES_MAX, Outcomes, settle};
 use crate::authn::User;
 use crate::authz::{Asked, Attributes};
 use crate::exchange::Exchange;
-use crate::http::{Lasting, WatchResponse};
 use crate::request::{Query, TargetPath, parse_path};
 use crate::status::Status;
 
@@ -123,6 +120,38 @@ impl Trail {
         }
     }
 
+    /// Stores the events of a response with `code` that is about to be sent. `true`: it lasts, so that its last event is that
+    /// of [`Trail::close`], when it ends.
+    pub(crate) async fn answer(
+        &self,
+        exchange: &Exchange,
+        headers: &HeaderMap,
+        code: StatusCode,
+        lasts: bool,
+    ) -> bool {
+        if self.is_undecided() {
+            let is_refused = exchange.user().is_none() && code == StatusCode::UNAUTHORIZED;
+            let anonymous = || (!is_refused).then(|| Arc::new(User::anonymous()));
+            self.open_late(exchange.user().cloned().or_else(anonymous), exchange, headers);
+            if is_refused {
+                self.record_status(&Status::unauthorized(), code.as_u16());
+                let outcomes = self.emit(exchange, Stage::ResponseStarted);
+                *self.progress() = Progress::Closed;
+                // The response is the same: nothing was carried out.
+                let _ = settle(outcomes).await;
+                return false;
+            }
+            let _ = settle(self.emit(exchange, Stage::RequestReceived)).await;
+        }
+        self.with_draft(|draft| {
+            draft.status.get_or_insert(ResponseStatus::Code(code.as_u16()));
+        });
+        // Later events than the first keep no request from being answered: it has been carried out.
+        let outcomes = if lasts { self.emit(exchange, Stage::ResponseStarted) } else { self.close(exchange) };
+        let _ = settle(outcomes).await;
+        lasts
+    }
+
     /// Ends an open trail whose client left before the response. Waits for no sink.
     pub(crate) fn abandon(&self, exchange: &Exchange) {
         self.with_draft(|draft| {
@@ -162,7 +191,7 @@ impl Trail {
     }
 
     /// Hands over the last event of an open trail.
-    fn close(&self, exchange: &Exchange) -> Outcomes {
+    pub(crate) fn close(&self, exchange: &Exchange) -> Outcomes {
         let outcomes = self.emit(exchange, Stage::ResponseComplete);
         *self.progress() = Progress::Closed;
         outcomes
@@ -213,65 +242,9 @@ impl fmt::Debug for Trail {
     }
 }
 
-/// Stores the events of a response that is about to be sent. One that lasts gets its last event when it ends.
-pub async fn finish(
-    exchange: &Arc<Exchange>,
-    headers: &HeaderMap,
-    response: Response<Body>,
-) -> Response<Body> {
-    let Some(trail) = exchange.trail() else { return response };
-    let code = response.status();
-    if trail.is_undecided() {
-        let is_refused = exchange.user().is_none() && code == StatusCode::UNAUTHORIZED;
-        let anonymous = || (!is_refused).then(|| Arc::new(User::anonymous()));
-        trail.open_late(exchange.user().cloned().or_else(anonymous), exchange, headers);
-        if is_refused {
-            trail.record_status(&Status::unauthorized(), code.as_u16());
-            let outcomes = trail.emit(exchange, Stage::ResponseStarted);
-            *trail.progress() = Progress::Closed;
-            // The response is the same: nothing was carried out.
-            let _ = settle(outcomes).await;
-            return response;
-        }
-        let _ = settle(trail.emit(exchange, Stage::RequestReceived)).await;
-    }
-    trail.with_draft(|draft| {
-        draft.status.get_or_insert(ResponseStatus::Code(code.as_u16()));
-    });
-    if response.extensions().get::<WatchResponse>().is_none() {
-        // Later events than the first keep no request from being answered: it has been carried out.
-        let _ = settle(trail.close(exchange)).await;
-        return response;
-    }
-    let _ = settle(trail.emit(exchange, Stage::ResponseStarted)).await;
-    let ending = WatchEnd(exchange.clone());
-    if let Some(lasting) = response.extensions().get::<Lasting>() {
-        lasting.keep(ending);
-        return response;
-    }
-    response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            // Moved into the body, and dropped with it.
-            let _ = &ending;
-            frame
-        }))
-    })
-}
-
-/// Ends the trail of a watch when its stream ends or its client leaves.
-struct WatchEnd(Arc<Exchange>);
-
-impl Drop for WatchEnd {
-    fn drop(&mut self) {
-        if let Some(trail) = self.0.trail() {
-            trail.close(&self.0);
-        }
-    }
-}
-
 /// A rendered document for an event.
 pub(crate) fn document(frames: impl Iterator<Item = bytes::Bytes>, bytes: usize) -> Document {
-    if bytes > OBJECT_BYTES_MAX {
+    if bytes > DOCUMENT_BYTES_MAX {
         return Document::TooLong;
     }
     let mut text = Vec::with_capacity(bytes);

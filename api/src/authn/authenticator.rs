@@ -1,7 +1,8 @@
 //! The chain of authentication methods: a user, or 401.
 //!
-//! Pure: no clock, no input but the connection's peer, the headers and the moment. The certificate was verified when the
-//! connection was made, and the listener ends a connection when its certificate expires.
+//! Owns the order of the methods. It reads no clock; methods behind [`Authenticator::with_remote`] ask other servers. The
+//! certificate was verified when the connection was made, and the listener ends a connection when its certificate
+//! expires.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
@@ -121,9 +122,6 @@ impl Holder {
 
 /// Bytes of a token that is looked at: the longest that this server accepts.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
-
-/// The audience of this server, for which its tokens are meant: the reference's default, whatever the brand.
-pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
 
 impl Authenticator {
     /// An authenticator by client certificate, then by `tokens`, without front proxies.

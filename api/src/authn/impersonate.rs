@@ -18,14 +18,15 @@ use orch_schema::excerpt::quoted;
 use percent_encoding::percent_decode_str;
 
 use super::service_account_name::{self, ServiceAccountName};
-use super::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, User};
+use super::{
+    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, USER_NODE_PREFIX,
+    User,
+};
 use crate::authz::ResourceAttributes;
 
 /// What every header of impersonation starts with, in lower case.
 pub const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
-/// What names of nodes' users start with.
-const NODE_PREFIX: &str = "system:node:";
 
 /// The user that a request asks to act as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,7 +152,7 @@ impl Impersonation {
     pub fn modes(&self, requestor: &User, brand: &Brand) -> Vec<Mode> {
         let is_service_account = service_account_name::parse(&self.name).is_some();
         let mut modes = Vec::new();
-        match self.name.strip_prefix(NODE_PREFIX) {
+        match self.name.strip_prefix(USER_NODE_PREFIX) {
             Some(node) if names::dns1123_subdomain(node).is_empty() => {
                 if !self.is_name_only() {
                     return vec![Mode::Legacy];
@@ -194,7 +195,7 @@ impl Impersonation {
         let mut questions = vec![match (mode, service_account_name::parse(&self.name)) {
             (Mode::AssociatedNode, _) => question(group, "nodes", "*"),
             (Mode::ArbitraryNode, _) => {
-                question(group, "nodes", self.name.strip_prefix(NODE_PREFIX).unwrap_or_default())
+                question(group, "nodes", self.name.strip_prefix(USER_NODE_PREFIX).unwrap_or_default())
             }
             (_, Some(ServiceAccountName { namespace, name })) => {
                 Question { namespace: namespace.to_owned(), ..question(group, "serviceaccounts", name) }

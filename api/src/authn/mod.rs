@@ -24,9 +24,7 @@ pub mod webhook;
 pub mod websocket;
 
 use authenticator::TOKEN_BYTES_MAX;
-pub use authenticator::{
-    API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, found,
-};
+pub use authenticator::{AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, found};
 pub use credential::Credential;
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{LiveTokens, TokenFileError, TokenTable};

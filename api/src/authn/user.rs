@@ -21,6 +21,8 @@ pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const USER_ANONYMOUS: &str = "system:anonymous";
 /// Name of the user on a development node's plain port, and in the administrator's certificate.
 pub const USER_ADMIN: &str = "system:admin";
+/// Name of the server's own user.
+const USER_SERVER: &str = "system:apiserver";
 
 /// The user of a request, as authorization and admission see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,12 @@ impl User {
     /// The administrator behind the plain loopback port of a development node.
     pub fn local_admin() -> User {
         User { name: USER_ADMIN.to_owned(), groups: vec![GROUP_MASTERS.to_owned()], ..User::default() }
+            .authenticated()
+    }
+
+    /// The server as the one who acts: its loops, and what it writes with a client's write.
+    pub fn server() -> User {
+        User { name: USER_SERVER.to_owned(), groups: vec![GROUP_MASTERS.to_owned()], ..User::default() }
             .authenticated()
     }
 

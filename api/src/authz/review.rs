@@ -336,7 +336,7 @@ mod tests {
 
     use super::super::Reason;
     use super::*;
-    use crate::authn::API_AUDIENCE;
+    use orch_proto::brand::API_AUDIENCE;
 
     #[test]
     fn questions_are_those_of_the_spec() {

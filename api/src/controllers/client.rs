@@ -16,7 +16,7 @@ use orch_schema::budget::Budget;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
+use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
@@ -24,9 +24,6 @@ use crate::gate::Gate;
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
-
-/// User name of the loops.
-const USER: &str = "system:apiserver";
 
 /// Deletion propagation policy: the treatment of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +78,7 @@ pub(super) struct Client<S> {
 impl<S: Store> Client<S> {
     /// A client whose writes belong to the field manager `manager`.
     pub(super) fn new(pipeline: Arc<Pipeline<S>>, manager: &'static str) -> Self {
-        let groups = vec![GROUP_MASTERS.to_owned(), GROUP_AUTHENTICATED.to_owned()];
-        let user = User { name: USER.to_owned(), groups, ..User::default() };
-        Client { pipeline, user: Arc::new(user), manager }
+        Client { pipeline, user: Arc::new(User::server()), manager }
     }
 
     /// The store below.

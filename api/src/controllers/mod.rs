@@ -1,4 +1,5 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader alone.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Two parts run on every node:
+//! `api_endpoints::announce` and `provision`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -74,7 +75,7 @@ use crate::signing::CertificateSigner;
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
-    /// The loops that run. Bootstrap and expiry always do.
+    /// The loops that are left out. Those without a name of the reference's always run.
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,

@@ -63,11 +63,11 @@ pub(super) struct Waiter {
     pub subresource: String,
 }
 
-/// What becomes of a request at a level.
+/// Outcome of an arriving request at its level.
 pub(super) enum Entered {
-    /// It has its seats.
+    /// The request has its seats.
     Seated(Ticket),
-    /// It waits until the receiver is told.
+    /// The request waits until the receiver is told.
     Waiting {
         ticket: Ticket,
         woken: oneshot::Receiver<()>,

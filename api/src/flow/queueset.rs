@@ -64,12 +64,12 @@ impl Shape {
     }
 }
 
-/// What becomes of a request when it arrives.
+/// Outcome of an arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// It has its seats.
+    /// The request has its seats.
     Dispatched(Ticket),
-    /// It waits.
+    /// The request waits in a queue.
     Queued(Ticket),
     /// No seat is free, and the level has no queues.
     ConcurrencyLimit,

@@ -32,7 +32,7 @@ impl Totals {
     }
 }
 
-/// What the numbers are shares of.
+/// Denominators of the utilization metrics, in seats and queue places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Seats of the level until the next division.

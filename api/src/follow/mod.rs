@@ -7,7 +7,7 @@
 //! takes in the changes since the last read.
 //!
 //!     Follower    owned by one task: the loops of `controllers`
-//!     Prepared    shared by all requests: admission
+//!     Prepared    shared by all requests: admission and authorization
 //!
 //! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 

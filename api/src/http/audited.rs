@@ -1,10 +1,16 @@
-//! What audit events show of responses.
+//! What audit events show of responses, and when those of a response are stored.
 //!
-//! Owns rendering an answer for an event: compact JSON in the view that the client asked for, whatever its encoding.
-//! Nothing is rendered unless the audit policy asks for it.
+//! Owns the event of a watch's end, and rendering an answer for an event: compact JSON in the view that the client asked
+//! for, whatever its encoding. Nothing is rendered unless the audit policy asks for it.
 
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
 use orch_proto::Brand;
 
+use super::{Lasting, WatchResponse};
 use crate::ambient::Timestamp;
 use crate::audit::document;
 use crate::error::ApiError;
@@ -61,5 +67,41 @@ fn copy_of(list: &ListAnswer) -> ListAnswer {
         continue_token: list.continue_token.clone(),
         remaining: list.remaining,
         objects: list.objects.clone(),
+    }
+}
+
+/// Stores the events of a response that is about to be sent. One that lasts gets its last event when it ends.
+pub async fn finish_audit(
+    exchange: &Arc<Exchange>,
+    headers: &HeaderMap,
+    response: Response<Body>,
+) -> Response<Body> {
+    let Some(trail) = exchange.trail() else { return response };
+    let lasts = response.extensions().get::<WatchResponse>().is_some();
+    if !trail.answer(exchange, headers, response.status(), lasts).await {
+        return response;
+    }
+    let ending = WatchEnd(exchange.clone());
+    if let Some(lasting) = response.extensions().get::<Lasting>() {
+        lasting.keep(ending);
+        return response;
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            // Moved into the body, and dropped with it.
+            let _ = &ending;
+            frame
+        }))
+    })
+}
+
+/// Ends the trail of a watch when its stream ends or its client leaves.
+struct WatchEnd(Arc<Exchange>);
+
+impl Drop for WatchEnd {
+    fn drop(&mut self) {
+        if let Some(trail) = self.0.trail() {
+            trail.close(&self.0);
+        }
     }
 }

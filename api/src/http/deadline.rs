@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::request::{Query, Verb, quote_shortened};
 
 /// Longest deadline: the reference's default.
-pub(super) const REQUEST_MAX: Duration = Duration::from_secs(60);
+pub const REQUEST_MAX: Duration = Duration::from_secs(60);
 
 /// The time limit of a request with `query`.
 ///

@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
+use crate::pipeline::OBJECT_BYTES_MAX;
 use crate::render::Frames;
 use crate::request::Verb;
 
@@ -46,9 +47,6 @@ const WATCHES_BYTES_MAX: usize = 64 << 20;
 
 /// Fewest bytes that are counted for a watch: below this, its stream holds more.
 const WATCH_COUNTED_BYTES_MIN: usize = 4 << 10;
-
-/// Bytes of the largest stored object.
-const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const PERMIT_BYTES: usize = 1 << 10;

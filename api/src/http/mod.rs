@@ -35,7 +35,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
-use deadline::{REQUEST_MAX, deadline, run_until_deadline};
+use deadline::{deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
 use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{Extensions, HeaderValue, Method, Request as HttpRequest, Response, Uri, Version, header};
@@ -49,7 +49,7 @@ use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::{self, Auditor};
+use crate::audit::Auditor;
 use crate::authn::impersonate;
 use crate::authn::{Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
@@ -69,6 +69,8 @@ use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_traili
 use crate::status::Status;
 use crate::watch::Watch;
 
+pub use audited::finish_audit;
+pub use deadline::REQUEST_MAX;
 pub use respond::{Lasting, WatchResponse};
 
 /// Limits the log: a client can cause the same internal error again and again.
@@ -136,7 +138,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     api.flow.mark(parts.exchange.flow(), response.headers_mut());
     if parts.exchange.trail().is_some() {
         audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
-        response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
+        response = Box::pin(finish_audit(&parts.exchange, &parts.headers, response)).await;
     }
     let Some(error) = error else { return response };
     // The client may still be sending the body, or bytes of the protocol that it wants to go over to, so that the connection

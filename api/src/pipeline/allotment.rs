@@ -1,8 +1,9 @@
 //! Cluster addresses and node ports in the transactions of services.
 //!
 //! Owns the conditions and operations that take what a service gets and free what it gives up, with the write of the
-//! service or not at all. `crate::allocation` chooses.
+//! service or not at all. `crate::allocation` chooses. The IPAddress objects that it writes pass no admission plugin.
 
+use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::{Condition, Key, Operation, Put, Store};
 use orch_rules::validate::address::Family;
 use orch_rules::validate::tree::Tree;
@@ -18,9 +19,6 @@ use crate::ambient::uuid_text;
 use crate::error::ApiError;
 use crate::fields::{Writer, track_update};
 use crate::registry::Resource;
-
-/// Field manager of IPAddress objects of services, under every brand: the reference's.
-const MANAGER: &str = "kube-apiserver";
 
 /// What a service holds before and after a write.
 pub(super) struct Transfer {
@@ -117,7 +115,7 @@ impl<S: Store> Pipeline<S> {
             "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}}
         });
         let writer = Writer {
-            manager: MANAGER,
+            manager: SERVER_MANAGER,
             api_version: &resource.api_version(),
             subresource: "",
             now: &now,

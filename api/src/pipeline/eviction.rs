@@ -7,6 +7,7 @@
 
 use std::sync::LazyLock;
 
+use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::{Condition, Key, Operation as StoreOperation, Store};
 use orch_rules::Action;
 use orch_rules::disruption::{Verdict, ignores_budget, judge};
@@ -33,8 +34,7 @@ use crate::status::Status;
 const RETRY_SECONDS: u32 = 10;
 
 /// The user under whom the server writes budgets.
-static SERVER: LazyLock<User> =
-    LazyLock::new(|| User { name: "system:apiserver".to_owned(), ..User::local_admin() });
+static SERVER: LazyLock<User> = LazyLock::new(User::server);
 
 impl<S: Store> Pipeline<S> {
     /// POST of an eviction.
@@ -131,9 +131,8 @@ impl<S: Store> Pipeline<S> {
             request.registry.find("policy", "v1", "poddisruptionbudgets").ok_or(ApiError::UnknownPath)?;
         let mut new = budget.clone();
         set(&mut new, "status", status);
-        let manager = format!("{}-apiserver", request.registry.brand.component_prefix);
         let writer = Writer {
-            manager: &manager,
+            manager: SERVER_MANAGER,
             api_version: &resource.api_version(),
             subresource: Action::Status.subresource(),
             now: &self.ambient.now().seconds_text(),

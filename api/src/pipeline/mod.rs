@@ -69,7 +69,7 @@ use budget_selectors::BudgetSelectors;
 pub(crate) use allotment::parent_service;
 pub use list::ListAnswer;
 pub(crate) use modify::is_changed_together;
-pub(crate) use stored::tree_of;
+pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
 
 /// Feature gates.

@@ -21,7 +21,7 @@ const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";
 const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
 
 /// Largest object stored, in bytes of JSON: the reference's limit.
-const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
+pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form.

@@ -1,4 +1,5 @@
-//! `orch certs init`: authorities, keys, certificates and the client configuration of a new cluster.
+//! `orch certs init` and `orch certs add`: authorities, keys, certificates and the client configuration of a new cluster,
+//! and the certificates of members that come later.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use time::OffsetDateTime;
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, token_keys};
 use super::file::write_new;
 use super::layout::Layout;
-use crate::cli::{InitArgs, MemberSpec};
+use crate::cli::{AddMembersArgs, InitArgs, MemberSpec};
 use crate::kubeconfig::{Server, kubeconfig};
 
 /// A file to be written.
@@ -22,7 +23,21 @@ struct Draft {
 /// Makes every certificate that `arguments` name and returns the files, in the order written. Writes nothing if one of
 /// the files exists.
 pub fn init(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
-    let drafts = draft(arguments, now)?;
+    write_all(draft(arguments, now)?)
+}
+
+/// Makes the certificates of the members that `arguments` name under the authorities in their directory, and returns the
+/// files, in the order written. Writes nothing if one of the files exists.
+pub fn add_members(arguments: &AddMembersArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
+    let layout = Layout::new(&arguments.dir);
+    let authority = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
+    let peer_authority = Authority::load(&layout.peer_authority_certificate(), &layout.peer_authority_key())?;
+    let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
+    write_all(issuing.draft_members(&arguments.members, arguments.brand.0)?)
+}
+
+/// Writes `drafts` and returns their paths, or writes nothing if one of them exists.
+fn write_all(drafts: Vec<Draft>) -> Result<Vec<PathBuf>, CertsError> {
     if let Some(draft) = drafts.iter().find(|draft| draft.path.exists()) {
         return Err(CertsError::Exists { path: draft.path.clone() });
     }
@@ -50,20 +65,38 @@ fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsE
     drafts.push(Draft { path: layout.token_public_key(), content: token_public_key });
     drafts.extend(pair(layout.admin_certificate(), layout.admin_key(), admin));
     drafts.push(Draft { path: layout.admin_config(), content: config });
-    let mut names = Vec::new();
-    for member in &arguments.members {
-        if names.contains(&&member.name) {
-            return Err(CertsError::MemberTwice { name: member.name.clone() });
-        }
-        names.push(&member.name);
-        let files = layout.member(&member.name);
-        let for_clients =
-            authority.issue(&server_leaf(&member.name, &member.hosts, arguments.brand.0), now)?;
-        let for_peers = peer_authority.issue(&peer_leaf(&member.name, &member.hosts), now)?;
-        drafts.extend(pair(files.server_certificate, files.server_key, for_clients));
-        drafts.extend(pair(files.peer_certificate, files.peer_key, for_peers));
-    }
+    let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
+    drafts.extend(issuing.draft_members(&arguments.members, arguments.brand.0)?);
     Ok(drafts)
+}
+
+/// What certificates of members are made with.
+struct Issuing<'a> {
+    layout: &'a Layout,
+    /// Signs servers.
+    authority: &'a Authority,
+    /// Signs members.
+    peer_authority: &'a Authority,
+    now: OffsetDateTime,
+}
+
+impl Issuing<'_> {
+    fn draft_members(&self, members: &[MemberSpec], brand: &Brand) -> Result<Vec<Draft>, CertsError> {
+        let (mut drafts, mut names) = (Vec::new(), Vec::new());
+        for MemberSpec { name, hosts } in members {
+            // few: the members, named in flags.
+            if names.contains(&name) {
+                return Err(CertsError::MemberTwice { name: name.clone() });
+            }
+            names.push(name);
+            let files = self.layout.member(name);
+            let for_clients = self.authority.issue(&server_leaf(name, hosts, brand), self.now)?;
+            let for_peers = self.peer_authority.issue(&peer_leaf(name, hosts), self.now)?;
+            drafts.extend(pair(files.server_certificate, files.server_key, for_clients));
+            drafts.extend(pair(files.peer_certificate, files.peer_key, for_peers));
+        }
+        Ok(drafts)
+    }
 }
 
 fn pair(certificate: PathBuf, key: PathBuf, pair: Pair) -> Vec<Draft> {

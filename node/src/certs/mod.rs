@@ -20,7 +20,7 @@ pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use expiry::follow_expiry;
 pub use file::{replace_file, write_new};
-pub use init::{admin_leaf, init, peer_leaf, server_leaf};
+pub use init::{add_members, admin_leaf, init, peer_leaf, server_leaf};
 pub use inspect::{Facts, inspect, is_about_to_expire};
 pub use layout::{AuthorityFiles, Layout, MemberFiles};
 pub use renew::renew;

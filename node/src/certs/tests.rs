@@ -6,7 +6,7 @@ use std::path::Path;
 use time::{Duration, OffsetDateTime};
 
 use super::*;
-use crate::cli::{BrandName, InitArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
+use crate::cli::{AddMembersArgs, BrandName, InitArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
 
 fn arguments(dir: &Path, members: &[(&str, &[&str])]) -> InitArgs {
     let members = members.iter().map(|(name, hosts)| MemberSpec {
@@ -101,6 +101,47 @@ fn a_member_named_twice_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let error = init(&arguments(directory.path(), &[("a", &["h"]), ("a", &["i"])]), now()).unwrap_err();
     assert_eq!(error.to_string(), "member a is named twice");
+}
+
+fn added(layout: &Layout, members: &[(&str, &[&str])]) -> Result<Vec<std::path::PathBuf>, CertsError> {
+    let InitArgs { dir, members, brand, .. } = arguments(layout.root(), members);
+    add_members(&AddMembersArgs { dir, members, brand }, now())
+}
+
+#[test]
+fn a_later_member_gets_its_certificates_under_the_same_authorities() {
+    let (directory, layout) = made(&[("a", &["10.0.0.1"])]);
+    let written = added(&layout, &[("d", &["10.0.0.4", "d.example.com"])]).unwrap();
+    let names: Vec<_> =
+        written.iter().map(|p| p.strip_prefix(directory.path()).unwrap().display().to_string()).collect();
+    let expected =
+        ["server.crt", "server.key", "peer.crt", "peer.key"].map(|file| format!("members/d/{file}"));
+    assert_eq!(names, expected);
+    assert!(is_trusted(&layout, "a") && is_trusted(&layout, "d"));
+    let files = layout.member("d");
+    for (certificate, authority) in [
+        (files.server_certificate, layout.authority_certificate()),
+        (files.peer_certificate, layout.peer_authority_certificate()),
+    ] {
+        let (facts, issuer) = (inspect(&certificate).unwrap(), inspect(&authority).unwrap());
+        assert_eq!(facts[0].issuer, issuer[0].subject, "{}", certificate.display());
+        assert!(facts[0].hosts.iter().any(|host| host == "d.example.com"), "{:?}", facts[0].hosts);
+    }
+}
+
+#[test]
+fn members_that_exist_or_are_named_twice_are_not_added_and_nothing_is_written() {
+    let (directory, layout) = made(&[("a", &["10.0.0.1"])]);
+    let key = std::fs::read(layout.member("a").server_key).unwrap();
+    let error = added(&layout, &[("d", &["h"]), ("a", &["h"])]).unwrap_err().to_string();
+    assert!(error.ends_with("members/a/server.crt exists already and is not overwritten"), "{error}");
+    let error = added(&layout, &[("d", &["h"]), ("d", &["i"])]).unwrap_err().to_string();
+    assert_eq!(error, "member d is named twice");
+    assert_eq!(std::fs::read(layout.member("a").server_key).unwrap(), key);
+    assert_eq!(std::fs::read_dir(directory.path().join("members")).unwrap().count(), 1);
+    let empty = tempfile::tempdir().unwrap();
+    let error = added(&Layout::new(empty.path()), &[("d", &["h"])]).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read "), "{error}");
 }
 
 #[test]

@@ -125,6 +125,6 @@ pub enum AuditMode {
     Batch,
     /// For its events to be stored. Those that cannot be stored are counted.
     Blocking,
-    /// As `Blocking`. If the event of a request's arrival cannot be stored, the request fails.
+    /// As blocking, and if the event of a request's arrival cannot be stored, the request fails.
     BlockingStrict,
 }

@@ -13,6 +13,8 @@ use crate::certs::Role;
 pub enum CertsCommand {
     /// Make every certificate a new cluster needs
     Init(InitArgs),
+    /// Make the certificates of members that are added to a cluster
+    Add(AddMembersArgs),
     /// Show what certificates say and how long they are valid
     Inspect(InspectArgs),
     /// Make the members' and the administrator's certificates anew under the same authorities
@@ -51,10 +53,31 @@ pub struct InitArgs {
     pub brand: BrandName,
 }
 
+/// Flags of `orch certs add`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make the certificates of members that are added to a cluster, under its authorities: \
+        members/NAME/ with server.crt, server.key, peer.crt and peer.key.\n\n\
+        Needs ca.key and peer-ca.key. Nothing is ever overwritten, and the administrator's client configuration stays as \
+        it is. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory.",
+    after_help = "Examples:\n  orch certs add --dir certs --member d=10.0.0.4,d.example.com"
+)]
+pub struct AddMembersArgs {
+    /// Directory made by `orch certs init`
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A member, and the addresses and host names by which clients and peers reach it; repeat for each member
+    #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
+    pub members: Vec<MemberSpec>,
+    /// Brand of the cluster, for the service names in the server certificates
+    #[arg(long, value_name = "BRAND", default_value = "orch")]
+    pub brand: BrandName,
+}
+
 /// Flags of `orch certs inspect`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  orch certs inspect certs\n  orch certs inspect orch-data/pki/server.crt"
+    after_help = "Examples:\n  orch certs inspect certs\n  orch certs inspect orch-data/pki/members/dev/server.crt"
 )]
 pub struct InspectArgs {
     /// Certificate files, or directories made by `orch certs init`

@@ -13,7 +13,7 @@ use super::node::{parse_host_port, parse_member_name};
     orch cluster status\n  \
     orch cluster status --kubeconfig certs/admin.conf --output json\n  \
     orch cluster add d 10.0.0.4:6444 --kubeconfig certs/admin.conf\n\n\
-    To add a member: make its certificates, `orch cluster add NAME HOST:PORT`, start it with \
+    To add a member: make its certificates with `orch certs add`, `orch cluster add NAME HOST:PORT`, start it with \
     `orch serve --join`, wait until `orch cluster status` shows it caught up, `orch cluster promote NAME`.")]
 pub enum ClusterCommand {
     /// Show who leads, who is there and how far each one is

@@ -28,7 +28,9 @@ pub use admission::AdmissionArgs;
 pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
-pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
+pub use certs::{
+    AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,
+};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use connect::ConnectArgs;
 pub(crate) use duration::parse_duration;

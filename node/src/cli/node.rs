@@ -28,6 +28,7 @@ use super::size::parse_size;
 const NETWORK: &str = "Network";
 const IDENTITY: &str = "Certificates and identity";
 const STORE: &str = "Store";
+const LOOPS: &str = "Background loops";
 const LOGS: &str = "Configuration and logs";
 
 /// First part of `orch dev --help`. It is set at the command: at `DevArgs` the command's summary would replace it.
@@ -60,7 +61,7 @@ pub struct DevArgs {
     /// start
     #[arg(long, value_name = "PORT", help_heading = NETWORK)]
     pub peer_port: Option<u16>,
-    /// Do not start the scheduler with the node
+    /// Do not start the scheduler with the node. No effect yet: this version has no scheduler
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "false", action = ArgAction::Set, help_heading = STORE)]
     pub no_scheduler: bool,
@@ -192,7 +193,7 @@ pub struct SharedArgs {
     pub service_accounts: ServiceAccountArgs,
     /// Background loops to run: `*` for all, NAME for this one, -NAME for all but this one; separated by commas. Names are
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, help_heading = LOOPS)]
     pub controllers: Selection,
     /// Flags of services.
     #[command(flatten)]
@@ -203,7 +204,7 @@ pub struct SharedArgs {
     /// Flags of flow control.
     #[command(flatten)]
     pub flow: FlowArgs,
-    /// Features to turn on or off: NAME=true|false, separated by commas
+    /// Features to turn on or off: NAME=true|false, separated by commas; NAME is APIListChunking or ServerSideFieldValidation
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,
     /// Flags of the audit.

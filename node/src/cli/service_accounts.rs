@@ -15,7 +15,7 @@ const SERVICE_ACCOUNTS: &str = "Tokens";
 #[derive(Clone, Debug, Args)]
 pub struct ServiceAccountArgs {
     /// Issuer of service account tokens, an https URL; repeat to accept tokens of further ones, the first makes them
-    #[arg(long, value_name = "URL", value_delimiter = ',', default_value = orch_api::authn::API_AUDIENCE,
+    #[arg(long, value_name = "URL", value_delimiter = ',', default_value = orch_proto::brand::API_AUDIENCE,
         help_heading = SERVICE_ACCOUNTS)]
     pub service_account_issuer: Vec<String>,
     /// Private key that signs service account tokens, PEM: RSA, P-256 or P-384. The same on every member [default: the one

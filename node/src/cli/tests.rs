@@ -127,6 +127,7 @@ fn bad_flags_are_named() {
         ("orch serve --peer-address host:x", "\"x\" is not a port"),
         ("orch serve --join a:1 --initial-cluster a=a:1", "cannot be used with"),
         ("orch certs init --dir d", "--member"),
+        ("orch certs add --dir d", "--member"),
         ("orch certs init --dir d --member a", "is not NAME=HOST[,HOST...]"),
         ("orch certs init --dir d --member a=host:80", "is not an address or host name"),
         ("orch certs init --dir d --member a=x,", "\"\" is not an address or host name"),

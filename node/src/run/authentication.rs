@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use orch_api::ambient::SystemAmbient;
+use orch_api::authn::Authenticator;
 use orch_api::authn::jwt::Issuers;
 use orch_api::authn::service_account::Settings;
-use orch_api::authn::{API_AUDIENCE, Authenticator};
 use orch_proto::Brand;
+use orch_proto::brand::API_AUDIENCE;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;

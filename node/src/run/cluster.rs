@@ -8,8 +8,8 @@
 //!     POST   /orch/v1/cluster/undo                    takes back a change of the voters that was not completed
 //!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
 //!
-//! Only for the group `system:masters`: a change of members can take over the cluster. Any node answers; changes are
-//! made by the leader. These paths are this product's own and the same under every brand.
+//! They take rights to the path (`nonResourceURLs`), which by default only the group `system:masters` has: a change of
+//! members can take over the cluster. Any node answers; changes are made by the leader. These paths are this product's own and the same under every brand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use axum::routing::{delete, get, post};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use orch_api::ambient::{Ambient, SystemAmbient};
-use orch_api::audit::{self, Auditor};
+use orch_api::audit::Auditor;
 use orch_api::authn::{Peer as Connection, User, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
@@ -31,6 +31,7 @@ use orch_api::exchange::Exchange;
 use orch_api::flow::{FlowControl, Seat};
 use orch_api::follow::Applied;
 use orch_api::gate::Gate;
+use orch_api::http::{REQUEST_MAX, finish_audit};
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -97,15 +98,12 @@ impl Guard {
     /// Waits for a seat for a request of `user`.
     ///
     /// # Errors
-    /// `TooManyRequests`: there is none, or not in time.
+    /// `TooManyRequests`: there is none, or not within a part of the resource API's time limit.
     async fn seat(&self, user: &User, verb: &str, path: &str) -> Result<Option<Seat>, ApiError> {
         let Some(flow) = &self.flow else { return Ok(None) };
         flow.admit_to_path(&self.handle, user, (verb, path), REQUEST_MAX).await.map(Some)
     }
 }
-
-/// The time limit of a request, of which a part may be spent on waiting for a seat: that of the resource API.
-const REQUEST_MAX: Duration = Duration::from_secs(60);
 
 async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
@@ -137,7 +135,7 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
     };
     exchange.close(&mut response, SystemAmbient.now());
     match audited {
-        Some(headers) => audit::finish(&exchange, &headers, response).await,
+        Some(headers) => finish_audit(&exchange, &headers, response).await,
         None => response,
     }
 }

@@ -62,12 +62,12 @@ pub struct Plan {
     pub reloads_keys: bool,
     /// Users with static tokens; empty without `--token-auth-file`.
     pub tokens: TokenTable,
+    /// The file of those tokens.
+    pub token_file: Option<PathBuf>,
     /// Service account tokens and bootstrap tokens.
     pub service_accounts: ServiceAccountPlan,
     /// The admission plugins that are asked, and their configurations.
     pub admission: Settings,
-    /// The file of those tokens.
-    pub token_file: Option<PathBuf>,
     /// Flags of front proxies; `run::front_proxy` resolves them.
     pub front_proxy: FrontProxyArgs,
     /// Whether requests without credentials are served.

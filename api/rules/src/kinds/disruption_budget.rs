@@ -85,7 +85,7 @@ mod tests {
     use crate::kinds::testing::{check_create, check_hostile, created, updated};
 
     #[test]
-    fn bounds() {
+    fn a_budget_has_one_valid_bound() {
         for (spec, expected) in [
             (json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}), &[][..]),
             (json!({"maxUnavailable": "50%"}), &[]),

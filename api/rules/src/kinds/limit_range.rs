@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn types() {
+    fn limit_types_are_known_and_distinct() {
         check(json!([{"type": "Pod"}, {"type": "example.com/x"}]), &[]);
         check(
             json!([{"type": "Node"}, {"type": "Pod"}, {"type": "Pod"}]),

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn rows() {
+    fn a_row_shows_readiness_roles_and_addresses() {
         let node = json!({
             "metadata": {"name": "n", "labels": {"node-role.orch.io/control": "", "orch.io/role": "worker"}},
             "spec": {"unschedulable": true},

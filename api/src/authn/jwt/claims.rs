@@ -27,7 +27,7 @@ const USER: [(&str, Shape); 1] = [(
 /// Compiles an expression over `claims`.
 ///
 /// # Errors
-/// It is none, or has another type than `wanted`.
+/// `source` is no expression, or has another type than `wanted`.
 pub fn compile_claims(source: &str, wanted: Wanted) -> Result<Expression, CompileError> {
     Expression::compile(source, &CLAIMS, wanted)
 }
@@ -35,7 +35,7 @@ pub fn compile_claims(source: &str, wanted: Wanted) -> Result<Expression, Compil
 /// Compiles a condition over `user`.
 ///
 /// # Errors
-/// It is none.
+/// `source` is no condition.
 pub fn compile_user(source: &str) -> Result<Expression, CompileError> {
     Expression::compile(source, &USER, Wanted::Bool)
 }

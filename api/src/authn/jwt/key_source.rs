@@ -86,11 +86,11 @@ enum FetchError {
     Egress(#[from] EgressError),
     #[error("{host} answers with status {status}")]
     Status { host: String, status: u16 },
-    #[error("the discovery document is none, or names another issuer")]
+    #[error("the discovery document is not JSON of an issuer, or names another issuer")]
     Discovery,
     #[error("the discovery document names no https:// URL of keys")]
     KeysUrl,
-    #[error("the key set is none, or holds no key that can be used")]
+    #[error("the key set cannot be read, or holds no usable key")]
     KeySet,
 }
 

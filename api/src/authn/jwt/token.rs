@@ -15,25 +15,25 @@ const SKEW_S: f64 = 300.0;
 /// The fault of a token. Shown to whoever reviews it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtFault {
-    /// It is no token, or has a header that is not understood.
+    /// The text is no token, or its header is not understood.
     #[error("oidc: verify token: oidc: malformed jwt")]
     Malformed,
-    /// Its algorithm is not accepted.
+    /// The token's algorithm is not accepted.
     #[error("oidc: verify token: oidc: id token signed with unsupported algorithm")]
     Algorithm,
-    /// The keys of its issuer are not known yet.
+    /// The keys of the token's issuer are not known yet.
     #[error("oidc: authenticator not initialized")]
     NoKeys,
-    /// No key of its issuer made its signature.
+    /// No key of the issuer made the token's signature.
     #[error("oidc: verify token: failed to verify signature: failed to verify id token signature")]
     Signature,
-    /// It is over.
+    /// `exp` has passed.
     #[error("oidc: verify token: oidc: token is expired")]
     Expired,
-    /// It has not begun.
+    /// `nbf` is in the future.
     #[error("oidc: verify token: oidc: current time before the nbf (not before) time")]
     NotYet,
-    /// It is meant for others.
+    /// No audience of the token is accepted.
     #[error("oidc: expected audience in {wanted:?}")]
     Audience {
         /// Audiences of the configuration.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use orch_proto::brand::ORCH;
+use orch_proto::brand::{API_AUDIENCE, ORCH};
 use orch_schema::value::Value;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -15,7 +15,6 @@ use ring::signature::{
 use super::{Curve, Keys, PublicKey, ServiceAccounts, Settings, Signer, SigningFailed, VerifyingKey};
 use crate::admission::View;
 use crate::admission::testing::Objects;
-use crate::authn::API_AUDIENCE;
 
 /// The issuer of tokens in tests.
 pub(crate) const ISSUER: &str = API_AUDIENCE;

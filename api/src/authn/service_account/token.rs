@@ -71,13 +71,13 @@ pub enum TokenFault {
     /// A claim is missing, of the wrong type, or contradicts another.
     #[error("the token's claim {0} is missing or wrong")]
     Claim(&'static str),
-    /// It is over.
+    /// `exp` has passed.
     #[error("service account token has expired")]
     Expired,
-    /// It begins in the future.
+    /// `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYet,
-    /// It is meant for others.
+    /// No audience of the token is accepted.
     #[error("token audiences {found} is invalid for the target audiences {wanted}")]
     Audience {
         /// Audiences of the token, as shown.
@@ -85,10 +85,10 @@ pub enum TokenFault {
         /// Audiences that were asked for, as shown.
         wanted: String,
     },
-    /// Its account is gone, or an object is another of the same name, as the message tells.
+    /// The token's account is gone, or an object is another of the same name, as the message tells.
     #[error("{0}")]
     Object(String),
-    /// The object that it is bound to is gone.
+    /// The object that the token is bound to is gone.
     #[error("service account token has been invalidated")]
     Unbound,
     /// An object has been deleted for a while, or cannot be read.
@@ -212,7 +212,7 @@ impl Claims {
     /// Checks that the token is meant for one of the audiences `wanted`.
     ///
     /// # Errors
-    /// It is meant for others.
+    /// No audience of the token is accepted.
     pub fn check_audience(&self, wanted: &[String]) -> Result<(), TokenFault> {
         let is_meant = match wanted {
             // few: a server has one or two names.

@@ -63,7 +63,9 @@ impl<S: Store> Api<S> {
             return Err(ApiError::BadRequest("dryRun is not supported".to_owned()));
         }
         let connector = self.connector.as_ref();
-        let unable = || ApiError::Unavailable("it passes no requests on".to_owned());
+        let unable = || {
+            ApiError::Unavailable("this server has no connection to kubelets, pods and services".to_owned())
+        };
         let connector = connector.ok_or_else(unable)?;
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();

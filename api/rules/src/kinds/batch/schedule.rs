@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules() {
+    fn schedules_parse_as_in_the_reference() {
         for schedule in [
             "*/5 * * * *",
             "0 0 1 jan mon-fri",

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions() {
+    fn versions_are_semantic() {
         for version in ["0.0.0", "1.2.3", "1.2.3-alpha.1", "1.2.3-0a+build.5", "1.2.3+001", "1.0.0-a-b"] {
             assert!(is_version(version), "{version}");
         }

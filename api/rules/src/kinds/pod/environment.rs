@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn container_ports_are_in_range_with_distinct_names() {
         let ports = json!([
             {"name": "http", "containerPort": 80, "protocol": "TCP"},
             {"name": "http", "containerPort": 0, "protocol": ""},
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn variables() {
+    fn a_variable_has_a_name_and_one_valid_source() {
         for (variable, expected) in [
             (json!({"name": "A", "value": "1"}), &[][..]),
             (json!({"value": "1"}), &["e[0].name: Required value"]),

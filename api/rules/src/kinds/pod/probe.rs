@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers() {
+    fn a_probe_has_exactly_one_complete_handler() {
         check(
             json!({"livenessProbe": {"successThreshold": 1, "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}}}),
             &[],

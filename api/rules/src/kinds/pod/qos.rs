@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes() {
+    fn qos_follows_from_requests_and_limits() {
         let both = json!({"cpu": "1", "memory": "1Gi"});
         for (spec, expected) in [
             (json!({"containers": [{}]}), "BestEffort"),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts() {
+    fn amounts_are_not_negative_and_whole_where_they_count() {
         check(
             json!({"requests": {"cpu": "-1"}}),
             &["r.requests[cpu]: Invalid value: \"-1\": must be greater than or equal to 0"],

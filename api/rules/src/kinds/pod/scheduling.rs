@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations() {
+    fn a_toleration_matches_its_operator_and_effect() {
         for (toleration, expected) in [
             (json!({"operator": "Exists"}), &[][..]),
             (json!({"key": "a", "value": "b", "effect": "NoSchedule"}), &[]),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity() {
+    fn affinity_terms_are_complete_and_weighted() {
         let affinity = json!({
             "nodeAffinity": {
                 REQUIRED: {"nodeSelectorTerms": []},
