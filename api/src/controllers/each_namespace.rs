@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::select;
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Change, State, Store};
@@ -20,6 +21,10 @@ use crate::follow::{Derived, Follower};
 
 /// Wait after a change: those that come together are taken in together. Pods wait for the account of a new namespace.
 const WAIT: Duration = Duration::from_millis(20);
+
+/// Milliseconds until a namespace that refused the object is asked again. One that ends is gone by then; a quota that was
+/// full may have room.
+const REFUSED_PACE_MS: u64 = 10_000;
 
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
@@ -126,31 +131,53 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
     let presence = Presence::new(wanted.clone());
     let mut changed = presence.sources.clone().map(|source| store.subscribe(&source));
     let mut follower = Follower::new(presence, &client.newest().await?);
+    // When a namespace that refused the object is tried again.
+    let mut refused: BTreeMap<Arc<str>, u64> = BTreeMap::new();
     loop {
-        let due = follower.value().due();
+        let now = client.now_ms();
+        refused.retain(|_, again| *again > now);
+        let mut due = follower.value().due();
+        due.retain(|(namespace, _)| !refused.contains_key(namespace));
         let is_idle = due.is_empty();
         let mend = |(namespace, found)| mend(client, &wanted, namespace, found);
         for mended in for_each(due, CONCURRENT_WRITES_MAX, mend).await {
-            if let Some(stuck) = mended? {
-                follower.value_mut().found.insert(stuck, Found::Stuck);
+            match mended? {
+                Mended::Settled => {}
+                Mended::Refused(namespace) => drop(refused.insert(namespace, now + REFUSED_PACE_MS)),
+                Mended::Stuck(namespace) => {
+                    follower.value_mut().found.insert(namespace, Found::Stuck);
+                }
             }
         }
-        if is_idle {
+        if is_idle && refused.is_empty() {
             any_changed(&mut changed).await;
+        } else if is_idle {
+            let wait = Duration::from_millis(REFUSED_PACE_MS);
+            select(Box::pin(any_changed(&mut changed)), Box::pin(store.sleep(wait))).await;
         }
         store.sleep(WAIT).await;
         follower.advance(&client.newest().await?);
     }
 }
 
-/// Creates or mends the object in `namespace`; returns the namespace where its own rules refuse that.
+/// What became of the object in a namespace.
+enum Mended {
+    /// It is there, or what changed meanwhile is taken in with the next turn.
+    Settled,
+    /// The namespace ends, or one of its quotas is full: tried again later.
+    Refused(Arc<str>),
+    /// The object's own rules refuse the change: tried again when it changes.
+    Stuck(Arc<str>),
+}
+
+/// Creates or mends the object in `namespace`.
 async fn mend<S: Store>(
     client: &Client<S>,
     wanted: &Wanted,
     namespace: Arc<str>,
     found: Option<Found>,
-) -> Result<Option<Arc<str>>, ApiError> {
-    let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(None) };
+) -> Result<Mended, ApiError> {
+    let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(Mended::Settled) };
     let written = match found {
         None => client.create(&resource, &namespace, &wanted.object).await,
         Some(_) => {
@@ -159,10 +186,9 @@ async fn mend<S: Store>(
         }
     };
     match written {
-        // The namespace's deletion has started, which the next turn takes in.
-        Err(ApiError::Forbidden { .. }) => Ok(None),
-        Err(ApiError::Invalid { .. }) => Ok(Some(namespace)),
+        Err(ApiError::Forbidden { .. }) => Ok(Mended::Refused(namespace)),
+        Err(ApiError::Invalid { .. }) => Ok(Mended::Stuck(namespace)),
         Err(error) if !is_overtaken(&error) => Err(error),
-        _ => Ok(None),
+        _ => Ok(Mended::Settled),
     }
 }

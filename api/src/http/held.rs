@@ -9,8 +9,8 @@
 //! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
 //! not counted. A list releases its room as its frames are taken.
 //!
-//! Invariant: one user takes a quarter of the node's room at most, and one priority level a part by its share of the
-//! seats, half at most, so that neither takes the room of all others. The level `exempt` has no part of its own.
+//! Invariant: one user takes a quarter of the node's room at most, and half of a priority level's; one level a part by its
+//! share of the seats, half at most: none takes the room of all others. The level `exempt` has no part of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,9 +34,9 @@ const NODE_BYTES_MAX: usize = 256 << 20;
 /// Bytes for each user: twenty bodies of the largest size, or six lists of 20,000 objects as tables.
 const USER_BYTES_MAX: usize = NODE_BYTES_MAX / 4;
 
-/// Fewest bytes for a priority level, whatever its share: a list of 5,000 objects as a table, or five bodies of the
-/// largest size.
-const LEVEL_BYTES_MIN: usize = 16 << 20;
+/// Fewest bytes for a priority level, whatever its share: for each of two users a list of 5,000 objects as a table, or five
+/// bodies of the largest size.
+const LEVEL_BYTES_MIN: usize = 32 << 20;
 
 /// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
@@ -57,6 +57,8 @@ pub(super) struct Ledger {
     /// Bytes for each user.
     user_bytes: usize,
     users: Rooms,
+    /// The half of a level's room that one user may take, for each user of a level.
+    shares: Rooms,
     levels: Rooms,
 }
 
@@ -85,16 +87,18 @@ impl<'a> Payer<'a> {
 
     /// The permits for `bytes`: at most all of the smallest room.
     fn units(self, bytes: usize) -> u32 {
-        units(bytes.min(self.level.map_or(USER_BYTES_MAX, |(_, room)| room)))
+        units(bytes.min(self.level.map_or(USER_BYTES_MAX, |(_, room)| room / 2)))
     }
 }
 
 /// A reservation of room, released when it is dropped.
 ///
-/// Invariant: `user`, `level` and `node` have the same number of permits.
+/// Invariant: all have the same number of permits.
 #[derive(Debug)]
 pub(super) struct Hold {
     user: OwnedSemaphorePermit,
+    /// Of the user's half of the level's room.
+    share: Option<OwnedSemaphorePermit>,
     level: Option<OwnedSemaphorePermit>,
     node: OwnedSemaphorePermit,
 }
@@ -107,8 +111,10 @@ impl Hold {
             return None;
         }
         let (user, node) = (self.user.split(beyond)?, self.node.split(beyond)?);
-        let level = self.level.as_mut().and_then(|level| level.split(beyond));
-        Some(Hold { user, level, node })
+        let split = |permit: &mut OwnedSemaphorePermit| permit.split(beyond);
+        let share = self.share.as_mut().and_then(split);
+        let level = self.level.as_mut().and_then(split);
+        Some(Hold { user, share, level, node })
     }
 }
 
@@ -125,7 +131,13 @@ impl Ledger {
 
     fn with_room(bytes: usize) -> Self {
         let node = Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
-        Ledger { node, user_bytes: bytes / 4, users: Rooms::default(), levels: Rooms::default() }
+        Ledger {
+            node,
+            user_bytes: bytes / 4,
+            users: Rooms::default(),
+            shares: Rooms::default(),
+            levels: Rooms::default(),
+        }
     }
 
     /// Reserves room for the `bytes` that a watch of `user` holds; `None` for the few of a usual one.
@@ -148,12 +160,13 @@ impl Ledger {
         let units = payer.units(bytes.min(self.user_bytes));
         // The user's own room first: a request that waits for it takes no room from other users. Then the level's.
         let user = self.user_room(payer).acquire_many_owned(units).await.map_err(ended)?;
-        let level = match self.level_room(payer) {
-            Some(room) => Some(room.acquire_many_owned(units).await.map_err(ended)?),
-            None => None,
-        };
+        let (mut share, mut level) = (None, None);
+        if let Some([of_user, of_all]) = self.level_rooms(payer) {
+            share = Some(of_user.acquire_many_owned(units).await.map_err(ended)?);
+            level = Some(of_all.acquire_many_owned(units).await.map_err(ended)?);
+        }
         let node = self.node.clone().acquire_many_owned(units).await.map_err(ended)?;
-        Ok(Hold { user, level, node })
+        Ok(Hold { user, share, level, node })
     }
 
     /// Reserves room for `bytes` of `payer` without waiting; at most all of the smallest room.
@@ -164,9 +177,12 @@ impl Ledger {
         let units = payer.units(bytes.min(self.user_bytes));
         let take = |room: Arc<Semaphore>| room.try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom);
         let user = take(self.user_room(payer))?;
-        let level = self.level_room(payer).map(take).transpose()?;
+        let (mut share, mut level) = (None, None);
+        if let Some([of_user, of_all]) = self.level_rooms(payer) {
+            (share, level) = (Some(take(of_user)?), Some(take(of_all)?));
+        }
         let node = take(self.node.clone())?;
-        Ok(Hold { user, level, node })
+        Ok(Hold { user, share, level, node })
     }
 
     /// The node's permits.
@@ -179,9 +195,13 @@ impl Ledger {
         self.users.of(payer.user, self.user_bytes)
     }
 
-    fn level_room(&self, payer: Payer<'_>) -> Option<Arc<Semaphore>> {
+    /// The user's half of the level's room, and that room.
+    fn level_rooms(&self, payer: Payer<'_>) -> Option<[Arc<Semaphore>; 2]> {
         // A level whose share has changed has another room: what is held keeps the old one.
-        payer.level.map(|(name, bytes)| self.levels.of(&format!("{name}/{bytes}"), bytes))
+        payer.level.map(|(name, bytes)| {
+            let (level, user) = (format!("{name}/{bytes}"), payer.user);
+            [self.shares.of(&format!("{level}/{user}"), bytes / 2), self.levels.of(&level, bytes)]
+        })
     }
 }
 
@@ -267,17 +287,19 @@ mod tests {
     }
 
     #[test]
-    fn one_level_leaves_room_for_others_whoever_its_users_are() {
+    fn one_user_leaves_half_of_a_level_to_others_and_one_level_leaves_room_to_the_rest() {
         let ledger = Ledger::new();
         let at = |user, level| Payer { user, level: Some((level, 32 << 20)) };
         let low = ledger.take(at("a", "low"), usize::MAX).unwrap();
         assert_eq!(
             low.level.as_ref().map(OwnedSemaphorePermit::num_permits),
-            Some((32 << 20) / PERMIT_BYTES)
+            Some((16 << 20) / PERMIT_BYTES)
         );
-        assert_eq!(ledger.take(at("b", "low"), 1).unwrap_err(), ApiError::NoRoom);
-        let other = ledger.take(at("b", "high"), 1).unwrap();
-        drop((low, other));
+        assert_eq!(ledger.take(at("a", "low"), 1).unwrap_err(), ApiError::NoRoom, "it has its half");
+        let second = ledger.take(at("b", "low"), usize::MAX).unwrap();
+        assert_eq!(ledger.take(at("c", "low"), 1).unwrap_err(), ApiError::NoRoom, "the level is full");
+        let other = ledger.take(at("c", "high"), 1).unwrap();
+        drop((low, second, other));
         assert!(ledger.take(at("b", "low"), 1).is_ok());
     }
 
