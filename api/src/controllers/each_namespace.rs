@@ -135,8 +135,10 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
     let mut refused: BTreeMap<Arc<str>, u64> = BTreeMap::new();
     loop {
         let now = client.now_ms();
+        // set: looked up by key.
         refused.retain(|_, again| *again > now);
         let mut due = follower.value().due();
+        // set: looked up by key.
         due.retain(|(namespace, _)| !refused.contains_key(namespace));
         let is_idle = due.is_empty();
         let mend = |(namespace, found)| mend(client, &wanted, namespace, found);

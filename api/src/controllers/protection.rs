@@ -26,8 +26,9 @@ use crate::follow::{Derived, Follower};
 
 const PODS: &str = "pods";
 
-/// Wait after a change: those that come together are taken in together.
-const WAIT: Duration = Duration::from_millis(50);
+/// Wait after a change, and how long an object that is being deleted has to be unused at least: a client that deletes one
+/// sees it once more with its finalizer, as beside the reference's loops, which take their time.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// Objects that are looked at before other tasks run: some milliseconds.
 const OBJECTS_PER_TURN: usize = 64;
@@ -194,7 +195,10 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
     let mut changed: Vec<_> = uses.sources.iter().map(|source| store.subscribe(source)).collect();
     let mut applied = client.newest().await?;
     let mut follower = Follower::new(uses, &applied);
+    // Objects that are being deleted and were unused a turn ago.
+    let mut unused: BTreeSet<Arc<str>> = BTreeSet::new();
     loop {
+        let earlier = std::mem::take(&mut unused);
         let due = std::mem::take(&mut follower.value_mut().due);
         let is_idle = due.is_empty();
         for (at, path) in due.into_iter().enumerate() {
@@ -208,8 +212,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
             }
             // An object that is in use is looked at again when its last user lets it go.
             let is_used = follower.value().counts.contains_key(&path);
+            // set: objects of the last turn.
+            if !is_used && is_ending(&applied.state, of, &path) && !earlier.contains(&path) {
+                unused.insert(path);
+                continue;
+            }
             look_at(client, of, &applied.state, &path, is_used).await?;
         }
+        follower.value_mut().due.extend(unused.iter().cloned());
         if is_idle {
             any_changed(&mut changed).await;
         }
@@ -342,7 +352,7 @@ mod tests {
             fixture.create(PODS, "n", pod(name)).await;
         }
         let steps = async {
-            let settled = || tokio::time::sleep(Duration::from_secs(1));
+            let settled = || tokio::time::sleep(4 * WAIT);
             settled().await;
             for claim in ["n/c", "n/free"] {
                 let finalizers = fixture.read(CLAIMS, claim)["metadata"]["finalizers"].clone();

@@ -103,9 +103,9 @@ mod tests {
     fn loops_are_named_one_by_one_or_all_but_some() {
         for (text, expected) in [
             ("*", &OWN[..]),
-            ("*,-token-cleaner-controller", &OWN[..OWN.len() - 1]),
-            ("token-cleaner-controller", &OWN[OWN.len() - 1..]),
-            ("*,-token-cleaner-controller,-deployment-controller", &OWN[..OWN.len() - 1]),
+            ("*,-volumeattributesclass-protection-controller", &OWN[..OWN.len() - 1]),
+            ("volumeattributesclass-protection-controller", &OWN[OWN.len() - 1..]),
+            ("*,-volumeattributesclass-protection-controller,-deployment-controller", &OWN[..OWN.len() - 1]),
             ("", &[]),
         ] {
             let selection: Selection = text.parse().unwrap();

@@ -138,8 +138,10 @@ impl Server {
 
     /// Runs the controllers while this member leads. Never completes.
     pub async fn control(self) {
-        // Loops that write into every namespace would change what each seed plays.
-        let selection = "*,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-token-cleaner-controller";
+        // Loops that write into every namespace, or that nothing here concerns, would change what each seed plays.
+        let selection = "*,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-token-cleaner-controller,\
+                         -persistentvolumeclaim-protection-controller,-persistentvolume-protection-controller,\
+                         -volumeattributesclass-protection-controller";
         let selection = selection.parse().expect("names of loops");
         let options =
             controllers::Options { event_ttl: EVENT_TTL, selection, ..controllers::Options::default() };

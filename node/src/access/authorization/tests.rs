@@ -29,9 +29,17 @@ fn a_fault_of_a_webhook_is_told_by_its_field() {
         ("name: hook", "name: hook", "valid"),
         ("    authorizedTTL: 10s\n", "", "valid"),
         ("    timeout: 3s\n", "", "authorizers[0].timeout: Required value"),
-        ("3s", "0s", "authorizers[0].timeout: Required value"),
-        ("3s", "31s", r#"authorizers[0].timeout: Invalid value: "31s": must be > 0s and <= 30s"#),
-        ("3s", "-30s", r#"authorizers[0].timeout: Invalid value: "-30s": must be > 0s and <= 30s"#),
+        ("timeout: 3s", "timeout: 0s", "authorizers[0].timeout: Required value"),
+        (
+            "timeout: 3s",
+            "timeout: 31s",
+            r#"authorizers[0].timeout: Invalid value: "31s": must be > 0s and <= 30s"#,
+        ),
+        (
+            "timeout: 3s",
+            "timeout: -30s",
+            r#"authorizers[0].timeout: Invalid value: "-30s": must be > 0s and <= 30s"#,
+        ),
         ("10s", "-1s", r#"authorizers[0].authorizedTTL: Invalid value: "-1s": must be > 0s"#),
         (
             "    subjectAccessReviewVersion: v1\n",
