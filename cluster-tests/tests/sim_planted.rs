@@ -42,7 +42,9 @@ fn a_log_that_is_not_synced_is_found() {
 
 #[test]
 fn entries_applied_twice_are_found() {
-    finds(Plant::MarkTorn, 200, &["the ledger has", "has digest", "newer than its resource's last change"]);
+    let wrong = ["the ledger has", "has digest", "newer than its resource's last change"];
+    // Among three members a torn mark is often repaired before anybody looks.
+    finds_among(Plant::MarkTorn, (5, 8), 0..200, &wrong);
 }
 
 #[test]
