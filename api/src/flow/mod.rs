@@ -5,8 +5,8 @@
 //!                                                   429               429 (queue full, or waited too long)
 //!
 //! Owns the classification of requests by the stored FlowSchemas, the seats of the stored PriorityLevelConfigurations, and
-//! fair queuing inside each level. A request passes after authorization and before its body is read, so that a request
-//! that waits holds no body. Without priority and fairness, two plain limits take its place (`in_flight`).
+//! fair queuing inside each level. A request passes after authorization and before a large body is read, so that a request
+//! that waits holds none; a small one is there, so that nobody keeps a seat by not sending it. Without priority and fairness, two plain limits take its place (`in_flight`).
 //!
 //! Invariant: requests of the level `exempt` (administrators, probes) are never held back.
 //! Invariant: a waiting request waits at most a quarter of its time limit.
@@ -92,6 +92,8 @@ pub(crate) struct FlowRequest<'a> {
     pub applied: &'a Applied,
     /// Its time limit.
     pub limit: Duration,
+    /// Bytes of its body that are still to come.
+    pub body_bytes: usize,
 }
 
 /// Flow control of one node.
@@ -209,8 +211,16 @@ impl FlowControl {
     ) -> Result<Seat, ApiError> {
         let (applied, query) = (Applied::of(store), Query::default());
         let asked = Attributes::Path { verb, path };
-        let request =
-            FlowRequest { user, asked, verb: None, query: &query, storage: "", applied: &applied, limit };
+        let request = FlowRequest {
+            user,
+            asked,
+            verb: None,
+            query: &query,
+            storage: "",
+            applied: &applied,
+            limit,
+            body_bytes: 0,
+        };
         self.admit(store, self.classify(request), request).await
     }
 

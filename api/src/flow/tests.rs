@@ -87,6 +87,7 @@ impl Asker<'_> {
             storage: "pods",
             applied: &applied,
             limit: Duration::from_secs(60),
+            body_bytes: 0,
         };
         let entry = self.flow.classify(request);
         self.flow.admit(self.fixture.store(), entry, request).await
@@ -102,6 +103,7 @@ impl Asker<'_> {
             storage: "",
             applied: &applied,
             limit: Duration::from_secs(60),
+            body_bytes: 0,
         };
         self.flow.classify(request).unwrap().schema.name.clone()
     }

@@ -1,8 +1,10 @@
 //! The width of a request: how many seats it takes.
 //!
 //! Owns the estimate, as in the reference: a list, and a watch that asks for initial events, takes a seat for each 100 kB
-//! that it goes through, up to a megabyte; a write one for each ten watches that get its event; everything else one. It is
-//! made before the request is looked at closely, and errs on the cheap side.
+//! that it goes through, up to a megabyte; a write one for each ten watches that get its event; everything else one. Beyond
+//! the reference, a write whose large body is still to come takes two: its client decides how long it keeps them, and a
+//! flow's wide requests share half of the seats. The estimate is made before the request is looked at closely, and errs on
+//! the cheap side.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,6 +20,9 @@ const BYTES_PER_SEAT: usize = 100_000;
 
 /// Most bytes that count: lists are sent piece by piece.
 const BYTES_MAX: usize = 1_000_000;
+
+/// Seats of a write whose body is still to come: the fewest of a wide request.
+const SEATS_WITH_BODY: u32 = 2;
 
 /// Watches of a written object for each seat.
 const WATCHES_PER_SEAT: u32 = 10;
@@ -50,7 +55,9 @@ pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimat
         Verb::Get => seats(1),
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
             let watches = watchers.count(request.storage, asked.namespace);
+            let of_body = if request.body_bytes > 0 { SEATS_WITH_BODY } else { 1 };
             let seats = if watches < WATCHES_PER_SEAT { 1 } else { watches.div_ceil(WATCHES_PER_SEAT) };
+            let seats = seats.max(of_body);
             Estimate { seats, watches: Some(watches) }
         }
     }
@@ -128,6 +135,7 @@ mod tests {
             storage: MAPS,
             applied: &applied,
             limit: Duration::from_secs(60),
+            body_bytes: 0,
         };
         estimate(request, watchers)
     }

@@ -31,7 +31,7 @@ impl<S: Store> Api<S> {
         user: &User,
         asked: Attributes<'_>,
         of: Option<(Verb, &Arc<Resource>)>,
-        limit: Duration,
+        (limit, body_bytes): (Duration, usize),
     ) -> Result<Seat, ApiError> {
         let applied = Applied::of(&self.pipeline.store);
         let request = FlowRequest {
@@ -42,6 +42,7 @@ impl<S: Store> Api<S> {
             storage: of.map_or("", |(_, resource)| &resource.storage),
             applied: &applied,
             limit,
+            body_bytes,
         };
         let entry = self.flow.classify(request);
         if let Some(entry) = &entry {

@@ -225,11 +225,17 @@ impl<S: Store> Api<S> {
         endpoint.check_verb(&target, verb)?;
         exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
         let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
-        let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
-        let budget = Arc::new(budget_of(verb));
-        let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
-            let (hold, body) = self.take_body(upload, verb, Payer::of(&user, exchange), &seat).await?;
+        let (budget, store) = (Arc::new(budget_of(verb)), &self.pipeline.store);
+        let small = self.small_body(upload, verb, limit, &budget).await?;
+        let body_bytes = if small.is_some() { 0 } else { upload.may_hold(verb) };
+        let of = Some((verb, endpoint.resource));
+        let seat = self.seat(parts, &user, attributes, of, (limit, body_bytes)).await?;
+        let response = run_until_deadline(store, limit, verb, &budget, async {
+            let (hold, body) = match small {
+                Some(body) => (None, body),
+                None => self.take_body(upload, verb, Payer::of(&user, exchange), &seat).await?,
+            };
             let request = Request {
                 verb,
                 registry: &parts.served.registry,
@@ -247,19 +253,30 @@ impl<S: Store> Api<S> {
             if !self.is_large(request, representation) {
                 return self.carry_out(request, representation).await;
             }
-            let hold = match hold {
-                None => self.room_for_answer(request, representation).await?,
-                both => both,
-            };
             let large = OwnedRequest::of(request, exchange.clone(), user.clone(), budget.clone());
-            let response = Box::pin(self.carry_out_in_pool(large, representation)).await?;
-            Ok(match hold {
-                Some(hold) => keep_until_sent(response, hold),
-                None => response,
-            })
+            self.carry_out_large(request, large, representation, hold).await
         })
         .await?;
         Ok(self.seat_while_sent(seat, verb, response))
+    }
+
+    /// Carries out a large request in the pool. Its response keeps `hold`, or room of its own.
+    async fn carry_out_large(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        large: OwnedRequest,
+        representation: Representation,
+        hold: Option<Hold>,
+    ) -> Result<Response<Body>, ApiError> {
+        let hold = match hold {
+            None => self.room_for_answer(request, representation).await?,
+            both => both,
+        };
+        let response = Box::pin(self.carry_out_in_pool(large, representation)).await?;
+        Ok(match hold {
+            Some(hold) => keep_until_sent(response, hold),
+            None => response,
+        })
     }
 
     async fn authenticate(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
@@ -392,7 +409,7 @@ impl<S: Store> Api<S> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         let attributes = Attributes::Path { verb: &verb, path: &parts.path };
         let user = self.admit(parts, user, attributes).await?;
-        let _seat = self.seat(parts, &user, attributes, None, REQUEST_MAX).await?;
+        let _seat = self.seat(parts, &user, attributes, None, (REQUEST_MAX, 0)).await?;
         if let Some(response) = self.open_path(parts).await {
             return response;
         }

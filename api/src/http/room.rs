@@ -10,8 +10,10 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 use http::Response;
 use orch_raft::Store;
+use orch_schema::budget::Budget;
 
 use super::body::{Pace, Upload};
+use super::deadline::run_until_deadline;
 use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
@@ -25,6 +27,26 @@ use crate::request::Verb;
 const SEATED_WAIT_MAX: Duration = Duration::from_secs(15);
 
 impl<S: Store> Api<S> {
+    /// The body of `upload` if it is small, read before the request waits for a seat, which a client would keep from others
+    /// by not sending it. It takes no more memory than the connection, which reads that far anyway. `None`: it is large.
+    ///
+    /// # Errors
+    /// Those of [`Upload::read`], and of the deadline after `limit`.
+    pub(super) async fn small_body(
+        &self,
+        upload: &mut Upload,
+        verb: Verb,
+        limit: Duration,
+        budget: &Budget,
+    ) -> Result<Option<Bytes>, ApiError> {
+        if upload.may_hold(verb) >= COUNTED_BYTES_MIN {
+            return Ok(None);
+        }
+        let store = &self.pipeline.store;
+        let read = upload.read(verb, store, Pace::Any);
+        run_until_deadline(store, limit, verb, budget, read).await.map(Some)
+    }
+
     /// Reads the body of `upload` into memory that is reserved first, at the pace that the request's `seat` asks for. The
     /// reservation is `None` for small bodies.
     ///

@@ -84,6 +84,8 @@ pub struct Cluster {
     ready: Duration,
     authority: Vec<u8>,
     brand: &'static str,
+    /// Flags of every member, of those that are added later, too.
+    flags: Vec<String>,
     _lock: File,
 }
 
@@ -121,7 +123,8 @@ impl Cluster {
             .collect();
         let authority = fs::read(folder.path().join("certs/ca.crt"))?;
         let brand = options.brand;
-        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, brand, _lock: lock };
+        let flags = options.flags.clone();
+        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, brand, flags, _lock: lock };
         let start = Instant::now();
         for node in &mut cluster.nodes {
             if let Some(count) = options.descriptors {

@@ -118,7 +118,8 @@ impl Cluster {
         let address = format!("127.0.0.1:{}", free_ports(1)?[0]);
         self.operate(running, &["add", name, &address])?;
         let flags = vec![format!("--join={join}"), format!("--peer-address={address}")];
-        let flags = flags.into_iter().chain([format!("--brand={}", self.brand)]).collect();
+        let brand = format!("--brand={}", self.brand);
+        let flags = flags.into_iter().chain([brand]).chain(self.flags.iter().cloned()).collect();
         let mut node = Node::new(&binary::find()?, self.folder.path(), name, flags);
         node.spawn()?;
         self.nodes.push(node);

@@ -139,6 +139,51 @@ async fn keys_are_changed_on_a_running_node() {
     assert_eq!(read["data"]["password"], CANARY_BASE64);
 }
 
+/// What members send one another is encrypted by none of their keys, and each disk is encrypted by its own: also that of a
+/// member that was killed, and that of one that joins later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_member_of_a_cluster_has_a_secret_in_clear_on_its_disk() {
+    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
+    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("keys.yaml");
+    write_config(&config, &[old]);
+    let flags = vec![format!("--encryption-provider-config={}", config.display())];
+    let mut cluster = Cluster::start(Options { flags, spares: 1, ..Options::nodes(3) }).await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    let client = cluster.client(leader).unwrap();
+    let write = async |range: std::ops::Range<u32>| {
+        for number in range {
+            let metadata = json!({"name": format!("s{number}")});
+            let secret = json!({"metadata": metadata, "data": {"password": CANARY_BASE64}});
+            client.post(SECRETS, &secret).await.unwrap().success().unwrap();
+        }
+    };
+    write(0..10).await;
+    let follower = (leader + 1) % 3;
+    cluster.kill(follower).unwrap();
+    write(10..20).await;
+
+    // Without the key of its disk the member does not start, and says which key it needs.
+    write_config(&config, &[new]);
+    cluster.respawn(follower).unwrap();
+    let ending = cluster.wait_end(follower, READY_TIMEOUT).await.unwrap();
+    assert!(ending.code != Some(0) && ending.log.contains("aesgcm:old"), "{}", ending.log);
+
+    // With it, and another one for what it writes, it catches up; and so does a member that joins.
+    write_config(&config, &[new, old]);
+    cluster.respawn(follower).unwrap();
+    cluster.wait_ready(follower).await.unwrap();
+    let added = cluster.add().await.unwrap();
+    cluster.wait_ready(added).await.unwrap();
+    for member in 0..cluster.size() {
+        let path = format!("{SECRETS}/s17");
+        let read = cluster.client(member).unwrap().get(&path).await.unwrap().success().unwrap();
+        assert_eq!(read["data"]["password"], CANARY_BASE64, "member {member}");
+        assert_eq!(found_in(&cluster.data(member)), [""; 0], "member {member}");
+    }
+}
+
 /// Makes member 0 look at its keys, and waits until it has taken them up for the time numbered `count`.
 async fn reload(cluster: &Cluster, count: usize) {
     let pid = Pid::from_raw(i32::try_from(cluster.pids()[0]).unwrap()).unwrap();

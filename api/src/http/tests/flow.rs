@@ -84,6 +84,23 @@ async fn a_body_that_comes_slowly_keeps_no_seat_from_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn small_bodies_that_do_not_come_hold_no_seat() {
+    for is_fair in [true, false] {
+        let server = with_one_seat(is_fair).await;
+        let announced = [ANN[0], ("content-length", "10")];
+        let endless =
+            || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+        let mut stalled: Vec<_> =
+            (0..20).map(|_| Box::pin(server.open(Method::POST, MAPS, &announced, endless()))).collect();
+        for request in &mut stalled {
+            assert!(poll!(request).is_pending(), "its body does not come");
+        }
+        let served = server.send(Method::POST, MAPS, &ANN, Body::from(map("b", "1").to_string())).await;
+        assert_eq!(served.code, 201, "{}", served.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn responses_name_the_schema_and_the_level_by_their_uids() {
     let server = with_one_seat(true).await;
     let answered = server.send(Method::GET, MAPS, &ANN, Body::empty()).await;
