@@ -43,7 +43,7 @@ fn shows_descriptions(session: &Session) {
         let document = session.text(&["get", "--raw", &format!("/openapi/v3/{document}")]);
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         let properties = &document["components"]["schemas"][format!("io.k8s.api.{definition}")]["properties"];
-        let text = properties[member]["description"].as_str().unwrap_or("<empty>");
+        let text = properties[member]["description"].as_str().expect("a description");
         // Lines are broken to fit the terminal.
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         for version in ["plaintext", "plaintext-openapiv2"] {
