@@ -58,7 +58,7 @@ impl Confidential {
     }
 }
 
-/// Who wrote a document.
+/// Author of a document: a client or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
     /// The client: the document is an object or a patch, whatever members it has. `items` in it hide nothing.

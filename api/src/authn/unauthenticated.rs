@@ -38,12 +38,12 @@ pub enum Unauthenticated {
     Unseen {
         /// Why it is bad in that state.
         fault: Box<Unauthenticated>,
-        /// What speaks for a newer state.
+        /// The evidence that a newer state would admit the token.
         evidence: Evidence,
     },
 }
 
-/// What speaks for a token that is bad in the state of this node.
+/// Evidence that a token which is bad in the state of this node is good in a newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
     /// Its form alone, which anybody can make up.
@@ -53,7 +53,7 @@ pub enum Evidence {
 }
 
 impl Unauthenticated {
-    /// What speaks for the token in a newer state, if anything does.
+    /// The evidence that a newer state would admit the token, if there is any.
     pub(super) fn evidence(&self) -> Option<Evidence> {
         match self {
             Unauthenticated::ServiceAccountToken(fault) => {

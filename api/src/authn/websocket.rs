@@ -11,7 +11,7 @@ use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 use orch_proto::Brand;
 
-/// What the subprotocol starts with, before the domain of the brand's groups.
+/// Prefix of the subprotocol, before the domain of the brand's groups.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.";
 
 /// A credential that nobody has: no token has a sign like this.

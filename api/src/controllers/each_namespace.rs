@@ -162,7 +162,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
     }
 }
 
-/// What became of the object in a namespace.
+/// Outcome of creating or mending the object in one namespace.
 enum Mended {
     /// It is there, or what changed meanwhile is taken in with the next turn.
     Settled,

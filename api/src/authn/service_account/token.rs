@@ -180,7 +180,8 @@ impl Claims {
         payload.is_some_and(|payload| is_issued(&payload, issuers))
     }
 
-    /// What `token` says, at `now` in seconds since 1970. As in the reference, whom it is for is looked at before its time.
+    /// The claims of `token`, verified at `now` in seconds since 1970. As in the reference, its audiences are checked before its
+    /// times.
     ///
     /// # Errors
     /// The token is not one of these issuers for one of the audiences `wanted` that is valid now.

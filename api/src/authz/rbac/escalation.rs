@@ -44,7 +44,7 @@ pub fn covers<'a>(
     let (mut left, mut lookups) = (RIGHTS_MAX, LOOKUPS_MAX);
     let mut is_covered = |right: &PolicyRule| {
         for own in &owned {
-            // What a comparison looks up: each text, once.
+            // A comparison looks each text up once.
             lookups =
                 lookups.checked_sub(1 + right.texts()).filter(|_| count_step()).ok_or(Uncovered::TooMany)?;
             if own.covers(right) {
@@ -140,7 +140,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// One of the owner's rules, prepared for comparison.
+/// A rule of the writing user, whose texts are found by hash.
 struct Owned<'a> {
     verbs: Texts<'a>,
     groups: Texts<'a>,

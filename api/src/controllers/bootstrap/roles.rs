@@ -130,7 +130,7 @@ fn completion(stored: &Value, wanted: &Value) -> Option<Value> {
         let mut lacking = wanted.at("metadata").at(member).clone();
         if let Some(texts) = lacking.as_object_mut() {
             let own = stored.at("metadata").at(member);
-            // What somebody changed stays: a label that is "false" keeps a role out of an aggregation.
+            // Labels that an operator changed stay: one that is "false" keeps a role out of an aggregation.
             // few: the labels of a default role.
             texts.retain(|name, _| own.get(name.as_str()).is_none());
             if !texts.is_empty() {

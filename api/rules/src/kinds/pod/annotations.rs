@@ -16,7 +16,7 @@ pub(super) fn is_mirror(context: &Context<'_>, pod: &Value) -> bool {
     pod.at("metadata").at("annotations").has(&context.brand.label(MIRROR))
 }
 
-/// What the keys of AppArmor's annotations start with; the name of a container follows.
+/// Prefix of the keys of AppArmor's annotations, before the name of a container.
 fn profiles(context: &Context<'_>) -> String {
     format!("container.apparmor.security.beta.{}", context.brand.label(""))
 }

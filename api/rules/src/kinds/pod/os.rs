@@ -1,4 +1,4 @@
-//! What the operating system of a pod allows it to ask for.
+//! Rules for pods by their operating system: fields that Windows or Linux lacks, and host processes.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
