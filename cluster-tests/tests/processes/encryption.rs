@@ -16,6 +16,10 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const CANARY: &str = "canary-of-a-secret-at-rest";
 const CANARY_BASE64: &str = "Y2FuYXJ5LW9mLWEtc2VjcmV0LWF0LXJlc3Q=";
 
+/// A provider with the key `old`, and one with the key `new`.
+const OLD: &str = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
+const NEW: &str = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
+
 /// A configuration with these providers for secrets.
 fn write_config(path: &Path, providers: &[&str]) {
     let head = "apiVersion: apiserver.config.orch.io/v1\nkind: EncryptionConfiguration\n";
@@ -49,11 +53,9 @@ fn rewrite(cluster: &Cluster, config: &Path) -> Output {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stolen_disk_shows_no_secret_and_keys_are_changed() {
-    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
-    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("keys.yaml");
-    write_config(&config, &[old]);
+    write_config(&config, &[OLD]);
     let flags = vec![format!("--encryption-provider-config={}", config.display())];
     let mut cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await.unwrap();
     let data = cluster.data(0);
@@ -71,19 +73,19 @@ async fn a_stolen_disk_shows_no_secret_and_keys_are_changed() {
     assert_eq!(found_in(&data), [""; 0], "after a crash");
 
     // The key is lost: the node does not start, and says which key it needs.
-    write_config(&config, &[new]);
+    write_config(&config, &[NEW]);
     let refused = rewrite(&cluster, &config);
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && told.contains("aesgcm:old"), "{told}");
 
     // With both keys everything is read, and rewritten by the command; then the new key is enough.
-    write_config(&config, &[new, old]);
+    write_config(&config, &[NEW, OLD]);
     let done = rewrite(&cluster, &config);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let told = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(told.contains("records rewritten") && told.contains("aesgcm:old"), "{told}");
     assert_eq!(found_in(&data), [""; 0], "after a rewrite");
-    write_config(&config, &[new]);
+    write_config(&config, &[NEW]);
     cluster.respawn(0).unwrap();
     cluster.wait_ready(0).await.unwrap();
     let read = cluster.client(0).unwrap().get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
@@ -93,8 +95,6 @@ async fn a_stolen_disk_shows_no_secret_and_keys_are_changed() {
 /// The same while the node runs: a new first key by a reload, a rewrite by the member itself, the old key gone from the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_changed_on_a_running_node() {
-    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
-    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("keys.yaml");
     write_config(&config, &["{identity: {}}"]);
@@ -113,19 +113,19 @@ async fn keys_are_changed_on_a_running_node() {
     let check = client.get("/readyz/kms-providers").await.unwrap();
     assert_eq!(check.status, 200, "the check is there with reload, as in the reference");
 
-    write_config(&config, &[old, "{identity: {}}"]);
+    write_config(&config, &[OLD, "{identity: {}}"]);
     reload(&cluster, 1).await;
     let told = rewrite_running(&cluster);
     assert!(told.contains("a: ") && told.contains("records rewritten"), "{told}");
     assert_eq!(found_in(&cluster.data(0)), [""; 0], "after the rewrite of records in clear");
 
-    write_config(&config, &[new, old]);
+    write_config(&config, &[NEW, OLD]);
     reload(&cluster, 2).await;
     let told = rewrite_running(&cluster);
     assert!(told.contains("no record needs these keys any more: aesgcm:old"), "{told}");
     let again = rewrite_running(&cluster);
     assert!(again.contains("a: 0 of "), "nothing is left to do: {again}");
-    write_config(&config, &[new]);
+    write_config(&config, &[NEW]);
     reload(&cluster, 3).await;
     let read = client.get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
     assert_eq!(read["data"]["password"], CANARY_BASE64);
@@ -143,11 +143,9 @@ async fn keys_are_changed_on_a_running_node() {
 /// member that was killed, and that of one that joins later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_member_of_a_cluster_has_a_secret_in_clear_on_its_disk() {
-    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
-    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("keys.yaml");
-    write_config(&config, &[old]);
+    write_config(&config, &[OLD]);
     let flags = vec![format!("--encryption-provider-config={}", config.display())];
     let mut cluster = Cluster::start(Options { flags, spares: 1, ..Options::nodes(3) }).await.unwrap();
     let leader = cluster.leader().await.unwrap();
@@ -165,13 +163,13 @@ async fn no_member_of_a_cluster_has_a_secret_in_clear_on_its_disk() {
     write(10..20).await;
 
     // Without the key of its disk the member does not start, and says which key it needs.
-    write_config(&config, &[new]);
+    write_config(&config, &[NEW]);
     cluster.respawn(follower).unwrap();
     let ending = cluster.wait_end(follower, READY_TIMEOUT).await.unwrap();
     assert!(ending.code != Some(0) && ending.log.contains("aesgcm:old"), "{}", ending.log);
 
     // With it, and another one for what it writes, it catches up; and so does a member that joins.
-    write_config(&config, &[new, old]);
+    write_config(&config, &[NEW, OLD]);
     cluster.respawn(follower).unwrap();
     cluster.wait_ready(follower).await.unwrap();
     let added = cluster.add().await.unwrap();
