@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri};
+use orch_schema::excerpt::part;
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::audit::{Auditor, Trail};
@@ -235,7 +236,7 @@ impl Exchange {
         tracing::debug!(
             id = &*self.id(),
             method = %asked.method,
-            path = asked.path,
+            path = &*part(&asked.path),
             user = self.user_name(),
             acts_as = self.impersonated.get().map(|user| user.name.as_str()),
             ruling = self.ruling.get().map(tracing::field::display),
@@ -259,7 +260,7 @@ impl Drop for Exchange {
         let Some(asked) = self.asked.as_ref().filter(|_| !self.is_closed.load(Ordering::Relaxed)) else {
             return;
         };
-        let (id, method, path) = (self.id(), &asked.method, &asked.path);
+        let (id, method, path) = (self.id(), &asked.method, &*part(&asked.path));
         tracing::debug!(id = &*id, %method, path, user = self.user_name(), "not answered");
     }
 }

@@ -65,7 +65,16 @@ impl Quantity {
 
     /// The number of units, rounded up; `None` past 64 bits.
     pub fn units(self) -> Option<i64> {
-        let rounded_up = self.0 / NANO + i128::from(self.0 > 0 && self.0 % NANO != 0);
+        self.in_parts_of(NANO)
+    }
+
+    /// The number of thousandths of a unit, rounded up; `None` past 64 bits.
+    pub fn milli_units(self) -> Option<i64> {
+        self.in_parts_of(NANO / 1000)
+    }
+
+    fn in_parts_of(self, nano: i128) -> Option<i64> {
+        let rounded_up = self.0 / nano + i128::from(self.0 > 0 && self.0 % nano != 0);
         i64::try_from(rounded_up).ok()
     }
 }

@@ -34,8 +34,10 @@ mod node_restriction;
 mod owner_references_permission_enforcement;
 mod persistent_volume_claim_resize;
 mod pod_node_selector;
+mod pod_resize_validator;
 mod pod_security;
 mod pod_toleration_restriction;
+mod pod_topology_labels;
 mod priority;
 #[cfg(test)]
 mod recorded;
@@ -204,6 +206,8 @@ impl Chain {
             Box::new(certificate_subject_restriction::CertificateSubjectRestriction),
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(deny_service_external_ips::DenyServiceExternalIps),
+            Box::new(pod_topology_labels::PodTopologyLabels),
+            Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(role_escalation::RoleEscalation),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),

@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 10] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
+    "JobValidation",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
-    "PodTopologyLabels",
+    "PodGroupProtection",
+    "PodGroupWorkloadExists",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -85,6 +85,10 @@ pub(crate) fn of_request(
 
 /// Removes from the headers of a backend's answer what is not the client's.
 pub(crate) fn strip_answer(headers: &mut HeaderMap) {
+    // Of both the coding counts (RFC 9112 6.3); a length that stayed would cut the body.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     remove_of_connection(headers);
     for name in OF_ORIGINS {
         headers.remove(name);

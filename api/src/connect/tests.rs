@@ -320,6 +320,7 @@ fn answers_lose_headers_of_their_connection_and_permissions_for_other_origins() 
         (CONNECTION, "close, x-mine"),
         (custom("x-mine"), "1"),
         (custom("transfer-encoding"), "chunked"),
+        (custom("content-length"), "2"),
         (custom("access-control-allow-origin"), "*"),
         (custom("access-control-allow-credentials"), "true"),
         (CONTENT_TYPE, "text/html"),

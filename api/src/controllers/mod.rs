@@ -43,6 +43,7 @@ mod quota_usage;
 pub(crate) mod root_ca;
 mod selection;
 mod service_accounts;
+mod service_cidrs;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token_cleaner;
@@ -177,13 +178,11 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         }
     };
     let allocator = client("ipallocator-repair-controller");
+    let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let loops: [BoxFuture<'_, Infallible>; 15] = [
         Box::pin(keep_protection(&protectors, options)),
-        selected(
-            "ipallocator-repair-controller",
-            Box::pin(keep("allocation", &allocator, || allocation_repair::run(&allocator))),
-        ),
+        Box::pin(keep_allocation(&allocator, &ranger, options)),
         Box::pin(keep_service(&starter, options)),
         Box::pin(keep_certificates(&certifier, options)),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter, of_roles))),
@@ -223,6 +222,21 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Repairs what services hold, and keeps the ranges that they draw on.
+async fn keep_allocation<S: Store>(
+    repairing: &Client<S>,
+    ranging: &Client<S>,
+    options: &Options,
+) -> Infallible {
+    let repair: BoxFuture<'_, Infallible> =
+        Box::pin(keep("allocation", repairing, || allocation_repair::run(repairing)));
+    let ranges: BoxFuture<'_, Infallible> =
+        Box::pin(keep("service ranges", ranging, || service_cidrs::run(ranging)));
+    let loops = [("ipallocator-repair-controller", repair), ("service-cidr-controller", ranges)];
+    // None of them ends.
+    select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
 /// Keeps the finalizers of storage in use.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 15] = [
+pub(super) const OWN: [&str; 16] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -20,13 +20,14 @@ pub(super) const OWN: [&str; 15] = [
     "persistentvolumeclaim-protection-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
+    "service-cidr-controller",
     "serviceaccount-controller",
     "token-cleaner-controller",
     "volumeattributesclass-protection-controller",
 ];
 
 /// Loops of the reference's controller manager, which are no part of this server: naming them changes nothing.
-const ELSEWHERE: [&str; 28] = [
+const ELSEWHERE: [&str; 27] = [
     "bootstrap-signer-controller",
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -50,7 +51,6 @@ const ELSEWHERE: [&str; 28] = [
     "replicaset-controller",
     "replicationcontroller-controller",
     "resourceclaim-controller",
-    "service-cidr-controller",
     "service-lb-controller",
     "serviceaccount-token-controller",
     "statefulset-controller",

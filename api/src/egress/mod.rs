@@ -246,8 +246,8 @@ impl Reach {
     }
 }
 
-/// The IPv4 address that `address` reaches where it is an IPv6 form of one: mapped, translated (64:ff9b::/96) or 6to4
-/// (2002::/16). Otherwise `address`.
+/// The IPv4 address that `address` reaches where it is an IPv6 form of one: mapped, compatible (::/96), translated
+/// (64:ff9b::/96, 64:ff9b:1::/48) or 6to4 (2002::/16). Otherwise `address`.
 pub(crate) fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address.to_canonical() else { return address.to_canonical() };
     let octets = six.octets();
@@ -255,7 +255,9 @@ pub(crate) fn embedded(address: IpAddr) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(octets[from], octets[from + 1], octets[from + 2], octets[from + 3]))
     };
     match six.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => four(12),
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0x64, 0xff9b, 1, ..] => four(12),
+        // `::` and `::1` are addresses of IPv6 itself.
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 || low > 1 => four(12),
         [0x2002, ..] => four(2),
         _ => address,
     }
@@ -263,8 +265,18 @@ pub(crate) fn embedded(address: IpAddr) -> IpAddr {
 
 /// Whether `address` is this machine's, its link's, a group's or a metadata service's.
 pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
-    /// The metadata service of a cloud on IPv6; on IPv4 it is link-local (169.254.169.254).
-    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    /// Metadata services of clouds that are not link-local (169.254.169.254): Amazon, Google and Oracle on IPv6.
+    const METADATA_SIX: [Ipv6Addr; 3] = [
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+    ];
+    /// The same on IPv4: Alibaba, Oracle, and the host service of Azure.
+    const METADATA_FOUR: [Ipv4Addr; 3] = [
+        Ipv4Addr::new(100, 100, 100, 200),
+        Ipv4Addr::new(192, 0, 0, 192),
+        Ipv4Addr::new(168, 63, 129, 16),
+    ];
     match address {
         IpAddr::V4(four) => {
             four.is_loopback()
@@ -272,13 +284,16 @@ pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
                 || four.is_broadcast()
                 || four.is_multicast()
                 || four.octets()[0] == 0
+                // few: the constants above.
+                || METADATA_FOUR.contains(&four)
         }
         IpAddr::V6(six) => {
             six.is_loopback()
                 || six.is_unspecified()
                 || six.is_multicast()
                 || six.is_unicast_link_local()
-                || six == METADATA
+                // few: the constants above.
+                || METADATA_SIX.contains(&six)
         }
     }
 }
@@ -326,6 +341,13 @@ mod tests {
             "::ffff:127.0.0.1",
             "64:ff9b::a9fe:a9fe",
             "2002:7f00:1::",
+            "64:ff9b:1::7f00:1",
+            "::127.0.0.1",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
         ] {
             let address = address.parse().unwrap();
             assert_eq!(reach.check(&named, address), Ok(()), "{address}");

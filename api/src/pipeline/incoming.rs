@@ -5,6 +5,7 @@
 
 use memchr::memmem;
 use orch_raft::Store;
+use orch_rules::Action;
 use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
@@ -167,7 +168,7 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     let version = resource.api_version();
     let (kind_given, version_given) = (head.kind.as_str(), head.api_version.as_str());
     if (kind_given.is_empty() || kind_given == resource.kind)
-        && (version_given.is_empty() || version_given == version)
+        && (version_given.is_empty() || version_given == version || is_older_form(request, version_given))
     {
         return Ok(());
     }
@@ -182,6 +183,12 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
         "{kind_given} in version {version_given:?} cannot be handled as a {}: converting ({version_given}, {kind_given}) to ({version}, {}): unknown conversion",
         resource.kind, resource.kind
     )))
+}
+
+/// Whether a body may state `version` although it is not that of the resource: older clients that drain nodes send
+/// evictions so, in the same form.
+fn is_older_form(request: Request<'_>, version: &str) -> bool {
+    request.action == Action::Eviction && version == "policy/v1beta1"
 }
 
 /// Splits an error of the YAML reader into one warning a line; any other text stays whole.

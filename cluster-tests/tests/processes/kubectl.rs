@@ -6,6 +6,8 @@
 mod bootstrap;
 mod credentials;
 mod describing;
+pub(crate) mod kinds;
+mod managing;
 mod streams;
 mod writing;
 
@@ -117,6 +119,17 @@ impl Session {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(!output.status.success(), "kubectl {arguments:?} succeeded:\n{out}{err}");
         err.into_owned()
+    }
+
+    /// What the program prints for the holder of `token`; what it complains of if it fails.
+    fn by_token(&self, token: &str, arguments: &[&str]) -> Result<String, String> {
+        let authority = self.certificates.join("ca.crt").display().to_string();
+        let mut command = Command::new(KUBECTL);
+        command.env("HOME", self.folder.path()).env_remove("KUBECONFIG").arg("--request-timeout=20s");
+        command.args(["--server", &self.server, "--certificate-authority", &authority, "--token", token]);
+        let output = command.args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
     /// Writes a file in the session's folder and returns its path.

@@ -18,6 +18,7 @@ mod evictions;
 mod foundings;
 mod front_proxies;
 mod hostile;
+mod informers;
 mod kubectl;
 mod kubelet;
 mod leader_loss;

@@ -7,6 +7,7 @@ pub mod autoscaler;
 pub mod batch;
 pub mod binding;
 pub mod certificate_signing_request;
+pub mod component_status;
 pub mod config_map;
 pub mod device;
 pub mod disruption_budget;
@@ -57,8 +58,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
         "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
-        // No object is ever stored: this server watches over no other component.
-        "componentstatuses" => Arc::new(Plain),
+        "componentstatuses" => Arc::new(component_status::ComponentStatus),
         "configmaps" => Arc::new(config_map::ConfigMap),
         "controllerrevisions.apps" => Arc::new(workload::ControllerRevision),
         "cronjobs.batch" => Arc::new(batch::CronJob),

@@ -3,6 +3,8 @@
 //! Owns the search for roles that would allow a request, and its log line. It runs only where that line is logged
 //! (`--v 4`), since it looks at every role. Nothing of it reaches the client.
 
+use orch_schema::excerpt::part;
+
 use super::policy::Policy;
 use super::rules::Asked;
 use crate::authn::User;
@@ -17,14 +19,17 @@ pub(super) fn log_missing_role(policy: &Policy, user: &User, attributes: Attribu
         return;
     }
     let roles = roles_that_allow(policy, attributes);
-    let user = user.name.as_str();
+    // Clients choose these texts, in reviews of any length.
+    let user = &*part(&user.name);
     match attributes {
         Attributes::Path { verb, path } => {
+            let path = &*part(path);
             tracing::debug!(user, verb, path, ?roles, "no binding allows it; these roles would");
         }
         Attributes::Resource(asked) => {
-            let (verb, group, namespace) = (asked.verb, asked.group, asked.namespace);
+            let (verb, group, namespace) = (asked.verb, &*part(asked.group), &*part(asked.namespace));
             let resource = asked.qualified();
+            let resource = &*part(&resource);
             tracing::debug!(
                 user,
                 verb,

@@ -7,6 +7,7 @@ mod missing_role;
 #[cfg(test)]
 mod oracle;
 mod policy;
+mod resolved;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use self::escalation::{Uncovered, covers};
 pub use self::policy::{
     CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
 };
+use self::resolved::Resolved;
 pub use self::rules::{ALL, Asked, PolicyRule, Rule, Sieve};
 use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
@@ -92,19 +94,16 @@ fn find(
         (None, Attributes::Path { .. }) => "",
     };
     let asked = Asked::new(attributes, qualified);
-    let mut found = None;
-    policy.visit(user, namespace, |grant, role| {
-        match role {
-            Some(role) if role.allows(&asked) => found = Some(grant.clone()),
-            Some(_) => {}
-            None if missing.len() < MISSING_MAX && !missing.contains(grant.role()) => {
-                missing.push(grant.role().clone());
-            }
-            None => {}
+    let grants = policy.resolved(user, namespace);
+    if let Some(found) = grants.iter().find(|grant| grant.allows(&asked)) {
+        return Some(policy.first_of_binding(user, &found.grant));
+    }
+    for Resolved { grant, .. } in grants.iter().filter(|grant| grant.role.is_none()) {
+        if missing.len() < MISSING_MAX && !missing.contains(grant.role()) {
+            missing.push(grant.role().clone());
         }
-        found.is_none()
-    });
-    found.map(|grant| policy.first_of_binding(user, &grant))
+    }
+    None
 }
 
 impl Authorizer for Rbac {

@@ -14,6 +14,7 @@ use orch_raft::{Change, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
+use super::resolved::{Cache, Resolved};
 use super::rules::{Asked, PolicyRule, Rule, Sieve};
 use crate::authn::User;
 use crate::authn::service_account_name::ServiceAccountName;
@@ -61,8 +62,17 @@ impl Role {
 
     /// Whether a rule allows what `asked` holds.
     pub fn allows(&self, asked: &Asked<'_>) -> bool {
+        self.sieve.passes(asked) && self.matches(asked)
+    }
+
+    /// Whether a rule allows what `asked` holds, which the sieve lets through.
+    pub(super) fn matches(&self, asked: &Asked<'_>) -> bool {
         // few: the rules of one role.
-        self.sieve.passes(asked) && self.prepared.iter().any(|rule| rule.allows(asked))
+        self.prepared.iter().any(|rule| rule.allows(asked))
+    }
+
+    pub(super) fn sieve(&self) -> Sieve {
+        self.sieve
     }
 }
 
@@ -112,6 +122,7 @@ pub struct Policy {
     scopes: HashMap<SmolStr, Scope>,
     /// Grants of each binding.
     bindings: HashMap<BindingKey, Vector<Arc<Grant>>>,
+    resolved: Cache,
 }
 
 #[derive(Deserialize)]
@@ -181,6 +192,20 @@ impl Policy {
                 }
             }
         }
+    }
+
+    /// The grants that [`Policy::visit`] passes, as an array for decisions.
+    pub(super) fn resolved(&self, user: &User, namespace: &str) -> Arc<[Resolved]> {
+        // One that no binding is of has the cluster's grants alone, under whatever name a client invents.
+        let namespace = if self.scopes.contains_key(namespace) { namespace } else { "" };
+        self.resolved.get(user, namespace, || {
+            let mut grants = Vec::new();
+            self.visit(user, namespace, |grant, role| {
+                grants.push(Resolved::new(grant, role));
+                true
+            });
+            grants
+        })
     }
 
     /// The first subject of the binding of `grant`, in its order, that is `user` or a group of theirs.
@@ -310,6 +335,7 @@ impl Policy {
     }
 
     fn set(&mut self, source: &str, path: &str, object: Option<&SharedObject>) {
+        self.resolved.clear();
         match source {
             CLUSTER_ROLES | ROLES => self.set_role(parts(path), object.map(rules_of)),
             _ => self.set_binding(parts(path), object),

@@ -104,6 +104,36 @@ fn reasons_name_binding_role_and_subject() {
     }
 }
 
+#[test]
+fn a_decision_that_was_prepared_ends_with_each_of_its_objects() {
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    let mut cluster = Cluster::default();
+    let ann = user("ann");
+    let decide = |cluster: &Cluster| (0..2).map(|_| allowed(cluster, &ann, get_pod("n"))).collect::<Vec<_>>();
+    assert_eq!(decide(&cluster), [false; 2]);
+    cluster.grant("reader", &rules, "ann");
+    assert_eq!(decide(&cluster), [true; 2]);
+    let before = cluster.clone();
+    cluster.write(CLUSTER_ROLES, "reader", None);
+    assert_eq!(decide(&cluster), [false; 2]);
+    cluster.write(CLUSTER_ROLES, "reader", Some(json!({"rules": rules})));
+    assert_eq!(decide(&cluster), [true; 2]);
+    cluster.write(CLUSTER_ROLE_BINDINGS, "reader", None);
+    assert_eq!(decide(&cluster), [false; 2]);
+    assert_eq!(decide(&before), [true; 2], "a version that somebody still reads does not change");
+}
+
+#[test]
+fn namespaces_that_clients_invent_share_what_is_prepared() {
+    let mut cluster = Cluster::default();
+    cluster.grant("reader", &json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]), "ann");
+    let first = cluster.policy().resolved(&user("ann"), "");
+    for number in 0..100 {
+        let invented = cluster.policy().resolved(&user("ann"), &format!("n{number}"));
+        assert!(Arc::ptr_eq(&first, &invented));
+    }
+}
+
 /// What a user of a cluster may write must not make decisions about others slow: a subject that a binding repeats, many
 /// bindings of a large role, and many rules that differ in a name.
 #[test]

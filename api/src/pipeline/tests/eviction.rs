@@ -68,8 +68,12 @@ async fn an_eviction_takes_one_off_the_budget_with_the_pod() {
         ["DisruptionBudget : The disruption budget b does not allow evicting pods currently"]
     );
     assert!(refused.json["details"]["retryAfterSeconds"].is_null());
-    let again = server.evict("p", json!(null)).await;
-    assert_eq!(again.code, 201, "a pod that is being deleted needs no budget");
+    for (version, code) in [("policy/v1", 201), ("policy/v1beta1", 201), ("policy/v2", 400)] {
+        let mut again = eviction("p", json!(null));
+        again["apiVersion"] = json!(version);
+        let reply = server.post(&format!("{PODS}/p/eviction"), again).await;
+        assert_eq!(reply.code, code, "a pod that is being deleted needs no budget: {version}");
+    }
     assert_eq!(budget().await["metadata"]["resourceVersion"], spent["metadata"]["resourceVersion"]);
 }
 

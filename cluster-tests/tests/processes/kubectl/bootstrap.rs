@@ -25,27 +25,15 @@ fn known(session: &Session) {
         "--from-literal=auth-extra-groups=system:bootstrappers:shop",
     ]);
     assert_eq!(
-        session.by_token(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).unwrap(),
+        session.by_token(TOKEN, &["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).unwrap(),
         "system:bootstrap:abcdef"
     );
-    let groups = session.by_token(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"]).unwrap();
+    let groups =
+        session.by_token(TOKEN, &["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"]).unwrap();
     assert!(groups.contains("system:bootstrappers:shop"), "{groups}");
-    let refused = session.by_token(&["get", "secrets", "-A"]).unwrap_err();
+    let refused = session.by_token(TOKEN, &["get", "secrets", "-A"]).unwrap_err();
     assert!(refused.contains("(Forbidden)") && refused.contains("system:bootstrap:abcdef"), "{refused}");
     session.text(&["-n", "kube-system", "delete", "secret", NAME]);
-    let refused = session.by_token(&["auth", "whoami"]).unwrap_err();
+    let refused = session.by_token(TOKEN, &["auth", "whoami"]).unwrap_err();
     assert!(refused.contains("logged in"), "{refused}");
-}
-
-impl Session {
-    /// What the program prints for the token's holder; what it complains of if it fails.
-    fn by_token(&self, arguments: &[&str]) -> Result<String, String> {
-        let authority = self.certificates.join("ca.crt").display().to_string();
-        let mut command = std::process::Command::new(super::KUBECTL);
-        command.env("HOME", self.folder.path()).env_remove("KUBECONFIG").arg("--request-timeout=20s");
-        command.args(["--server", &self.server, "--certificate-authority", &authority, "--token", TOKEN]);
-        let output = command.args(arguments).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-    }
 }
