@@ -41,6 +41,7 @@ pub(crate) mod testing;
 pub mod token_request;
 pub mod version;
 pub mod volume_claim;
+pub(crate) mod volume_source;
 pub mod workload;
 
 use std::sync::Arc;

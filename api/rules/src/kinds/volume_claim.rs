@@ -141,10 +141,27 @@ pub(crate) fn validate_claim_spec(context: &Context<'_>, spec: &Value, path: &Pa
     if let Some(mode) = spec.at("volumeMode").as_str().filter(|mode| !modes.contains(mode)) {
         errors.push(FieldError::not_supported(path.child("volumeMode"), mode, &modes));
     }
+    let (old, new) = (spec.at("dataSource"), spec.at("dataSourceRef"));
     for field in ["dataSource", "dataSourceRef"] {
         if spec.has(field) {
             errors.extend(validate_source(spec.at(field), &path.child(field)));
         }
+    }
+    let namespace = new.text("namespace");
+    if !namespace.is_empty() {
+        let path = path.child("dataSourceRef").child("namespace");
+        errors.extend(invalid_each(&path, namespace, names::dns1123_label(namespace)));
+    }
+    if old.is_object() && new.is_object() {
+        let is_same =
+            ["apiGroup", "kind", "name"].into_iter().all(|field| old.text(field) == new.text(field));
+        let detail = if !namespace.is_empty() {
+            Some("may not be specified when dataSourceRef.namespace is specified")
+        } else {
+            (!is_same).then_some("must match dataSourceRef")
+        };
+        // The reference shows the path of the field in place of its value, and of that no part.
+        errors.extend(detail.map(|detail| FieldError::invalid(path.clone(), "{}", detail)));
     }
     errors
 }
@@ -158,8 +175,9 @@ fn validate_access_modes(spec: &Value, path: &Path) -> FieldErrors {
     let unknown = modes.iter().filter(|mode| !known.contains(mode));
     let mut errors: FieldErrors =
         unknown.map(|mode| FieldError::not_supported(path.clone(), mode, &known)).collect();
-    // once: one mode is looked for.
-    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+    // few: four modes.
+    let supported: Vec<&str> = known.into_iter().filter(|mode| modes.contains(mode)).collect();
+    if supported.len() > 1 && supported.contains(&"ReadWriteOncePod") {
         let detail = "may not use ReadWriteOncePod with other access modes";
         errors.push(FieldError::forbidden(path.clone(), detail));
     }
@@ -172,6 +190,10 @@ fn validate_source(source: &Value, path: &Path) -> FieldErrors {
     if source.text("apiGroup").is_empty() && source.text("kind") != "PersistentVolumeClaim" {
         let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         errors.push(FieldError::invalid_str(path.clone(), source.text("kind"), detail));
+    }
+    let group = source.text("apiGroup");
+    if !group.is_empty() {
+        errors.extend(invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group)));
     }
     errors
 }
@@ -289,7 +311,6 @@ mod tests {
             &[
                 "spec.accessModes: Unsupported value: \"X\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \
                  \"ReadWriteOnce\", \"ReadWriteOncePod\"",
-                "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
             ],
         );
         check_hostile(&PersistentVolumeClaim);

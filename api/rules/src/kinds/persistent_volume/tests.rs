@@ -81,7 +81,7 @@ fn each_source_has_what_it_needs() {
             json!({"gcePersistentDisk": {"pdName": "", "partition": 256}}),
             &[
                 "spec.persistentDisk.pdName: Required value",
-                "spec.persistentDisk.partition: Invalid value: 256: must be between 0 and 255, inclusive",
+                "spec.persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive",
             ],
         ),
         (

@@ -5,15 +5,17 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
+use crate::kinds::pod::os::containers;
+use crate::kinds::pod::seccomp;
 use crate::validate::tree::{Tree, child_mut, items_mut, set};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 /// Annotation of a static pod's mirror, below the brand's domain of labels.
 const MIRROR: &str = "config.mirror";
 
-/// Whether the pod mirrors a static pod of a node.
-pub(super) fn is_mirror(context: &Context<'_>, pod: &Value) -> bool {
-    pod.at("metadata").at("annotations").has(&context.brand.label(MIRROR))
+/// Whether the pod with this metadata mirrors a static pod of a node.
+pub(super) fn is_mirror(context: &Context<'_>, metadata: &Value) -> bool {
+    metadata.at("annotations").has(&context.brand.label(MIRROR))
 }
 
 /// Prefix of the keys of AppArmor's annotations, before the name of a container.
@@ -58,21 +60,25 @@ pub(super) fn set_profiles(context: &Context<'_>, pod: &mut Value) {
     }
 }
 
-/// Checks the annotations of a new pod: a mirror names its node, and AppArmor's name containers and profiles.
-pub(super) fn validate(context: &Context<'_>, pod: &Value) -> FieldErrors {
-    let path = Path::new("metadata").child("annotations");
+/// Checks the annotations of a pod or of the template of pods that mean something: a mirror names its node, AppArmor's
+/// name containers and profiles, those of seccomp profiles, and the cost of a deletion is a number.
+pub(crate) fn validate(context: &Context<'_>, annotations: &Value, spec: &Value, path: &Path) -> FieldErrors {
     let (mirror, prefix) = (context.brand.label(MIRROR), profiles(context));
-    let spec = pod.at("spec");
+    let cost = format!("controller.{}", context.brand.label("pod-deletion-cost"));
     let names = ["initContainers", "containers", "ephemeralContainers"].into_iter();
     let names: Distinct<&str> =
         names.flat_map(|list| spec.items(list)).map(|container| container.text("name")).collect();
     let mut errors = FieldErrors::new();
-    for (key, value) in pod.at("metadata").at("annotations").as_object().into_iter().flatten() {
+    for (key, value) in annotations.as_object().into_iter().flatten() {
         let text = value.as_str().unwrap_or_default();
         if *key == mirror && spec.text("nodeName").is_empty() {
             let detail = "must set spec.nodeName if mirror pod annotation is set";
             errors.push(FieldError::invalid_str(path.key(key), text, detail));
         }
+        if *key == cost && !is_cost(text) {
+            errors.push(FieldError::invalid_str(path.key(key), text, "must be a 32bit integer"));
+        }
+        errors.extend(seccomp::validate(context, key, text, path));
         let Some(name) = key.strip_prefix(&prefix) else { continue };
         if !names.has(&name) {
             errors.push(FieldError::invalid_str(path.key(key), name, "container not found"));
@@ -80,6 +86,47 @@ pub(super) fn validate(context: &Context<'_>, pod: &Value) -> FieldErrors {
         if profile(text).is_none() {
             let detail = format!("invalid AppArmor profile name: {}", quoted(text));
             errors.push(FieldError::invalid_str(path.key(key), text, &detail));
+        }
+    }
+    errors
+}
+
+/// Whether the text is a number of 32 bits in its plain form.
+fn is_cost(text: &str) -> bool {
+    let is_plain = text == "0" || text.starts_with(|first: char| matches!(first, '-' | '1'..='9'));
+    is_plain && text.parse::<i32>().is_ok()
+}
+
+/// Checks that the AppArmor profiles of a new pod's containers are those of their annotations.
+pub(super) fn validate_same_profiles(context: &Context<'_>, pod: &Value, path: &Path) -> FieldErrors {
+    let (spec, annotations) = (pod.at("spec"), pod.at("metadata").at("annotations"));
+    let mut errors = FieldErrors::new();
+    if spec.at("os").text("name") == "windows" {
+        return errors;
+    }
+    let prefix = profiles(context);
+    for (container, path) in containers(spec, path) {
+        let of = |holder: &'_ Value| holder.at("securityContext").at("appArmorProfile").clone();
+        let field = Some(of(container)).filter(|own| !own.is_null()).unwrap_or_else(|| of(spec));
+        let annotation = annotations.at(&format!("{prefix}{}", container.text("name"))).as_str();
+        let Some(text) = annotation.filter(|_| !field.is_null()) else { continue };
+        let path = path.child("securityContext").child("appArmorProfile");
+        // An annotation without text stands for no profile here.
+        let given = profile(text).filter(|_| !text.is_empty());
+        let (is_kind, is_profile) = match field.text("type") {
+            kind @ ("Unconfined" | "RuntimeDefault") => (given.is_some_and(|given| given.0 == kind), true),
+            "Localhost" => match given {
+                Some(("Localhost", name)) => (true, field.at("localhostProfile").as_str() == name),
+                _ => (false, true),
+            },
+            _ => (true, true),
+        };
+        if !is_kind {
+            let detail = "apparmor type in annotation and field must match";
+            errors.push(FieldError::forbidden(path.child("type"), detail));
+        } else if !is_profile {
+            let detail = "apparmor profile in annotation and field must match";
+            errors.push(FieldError::forbidden(path.child("localhostProfile"), detail));
         }
     }
     errors
@@ -151,6 +198,55 @@ mod tests {
                 .map(|(key, detail)| format!("metadata.annotations[{key}]: Forbidden: {detail}"))
                 .collect();
             assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn annotations_have_texts_that_mean_something() {
+        let (cost, container) =
+            ("controller.orch.io/pod-deletion-cost", "container.seccomp.security.alpha.orch.io/c");
+        for (key, text, expected) in [
+            (cost, "-12", None),
+            (cost, "0", None),
+            (cost, "+1", Some("m[{key}]: Invalid value: \"+1\": must be a 32bit integer")),
+            (cost, "01", Some("m[{key}]: Invalid value: \"01\": must be a 32bit integer")),
+            (cost, "3000000000", Some("m[{key}]: Invalid value: \"3000000000\": must be a 32bit integer")),
+            (container, "docker/default", None),
+            (container, "localhost/a", None),
+            (container, "localhost//a", Some("m.{key}: Invalid value: \"/a\": must be a relative path")),
+            (container, "x", Some("m.{key}: Invalid value: \"x\": must be a valid seccomp profile")),
+        ] {
+            let errors = validate(&CONTEXT, &json!({ (key): text }), &json!({}), &Path::new("m"));
+            let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            let expected: Vec<String> = expected.into_iter().map(|text| text.replace("{key}", key)).collect();
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn fields_and_annotations_about_profiles_agree() {
+        for (kind, name, text, expected) in [
+            ("Unconfined", None, "unconfined", None),
+            ("RuntimeDefault", None, "unconfined", Some("type")),
+            ("Localhost", Some("a"), "localhost/a", None),
+            ("Localhost", Some("a"), "localhost/b", Some("localhostProfile")),
+            ("Localhost", Some("a"), "", Some("type")),
+        ] {
+            let mut profile = json!({ "type": kind });
+            if let Some(name) = name {
+                set(&mut profile, "localhostProfile", name);
+            }
+            let pod = json!({
+                "metadata": {"annotations": {"container.apparmor.security.beta.orch.io/c": text}},
+                "spec": {"securityContext": {"appArmorProfile": profile}, "containers": [{"name": "c"}]}
+            });
+            let errors = validate_same_profiles(&CONTEXT, &pod, &Path::new("s"));
+            let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+            let expected: Vec<String> = expected
+                .into_iter()
+                .map(|field| format!("s.containers[0].securityContext.appArmorProfile.{field}"))
+                .collect();
+            assert_eq!(paths, expected, "{kind} {text}");
         }
     }
 }

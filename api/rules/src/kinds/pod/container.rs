@@ -40,16 +40,17 @@ const NOT_EPHEMERAL: [&str; 9] = [
     "restartPolicyRules",
 ];
 
+/// Those that are set even where they are empty.
+const OBJECTS: [&str; 4] = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"];
+
 /// Rules for all containers of a pod spec.
 pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     let regular = pod.spec.items("containers");
     let list = path.child("containers");
-    if regular.is_empty() {
-        let mut errors = FieldErrors::from(FieldError::required(list, ""));
-        errors.extend(validate_init(pod, path));
-        return errors;
-    }
     let mut errors = FieldErrors::new();
+    if regular.is_empty() {
+        errors.push(FieldError::required(list.clone(), ""));
+    }
     let mut seen = Distinct::new();
     for (at, container) in regular.iter().numbered() {
         if errors.is_full() {
@@ -59,7 +60,7 @@ pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErr
         errors.extend(validate_any(pod, container, &path));
         errors.extend(duplicate_name(container, &mut seen, &path));
         errors.extend(validate_probes(container, grace_period(pod), &path));
-        errors.extend(validate_restart(container, &path));
+        errors.extend(validate_restart(container, false, &path));
     }
     errors.extend(host_port_conflicts(regular, &list));
     errors.extend(validate_init(pod, path));
@@ -68,7 +69,7 @@ pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErr
 }
 
 /// A container may have another restart policy than its pod, and rules by the exit code before it.
-fn validate_restart(container: &Value, path: &Path) -> FieldErrors {
+fn validate_restart(container: &Value, is_init: bool, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let known = ["Always", "Never", "OnFailure"];
     let rules = container.items("restartPolicyRules");
@@ -77,6 +78,10 @@ fn validate_restart(container: &Value, path: &Path) -> FieldErrors {
         None => {
             let detail = "must specify restartPolicy when restart rules are used";
             errors.push(FieldError::required(path.child("restartPolicy"), detail));
+            // The reference does not read the rules of an init container that lacks the policy.
+            if is_init {
+                return errors;
+            }
         }
         // few: three policies.
         Some(policy) if known.contains(&policy) => {}
@@ -84,7 +89,7 @@ fn validate_restart(container: &Value, path: &Path) -> FieldErrors {
     }
     let path = path.child("restartPolicyRules");
     if rules.len() > RESTART_RULES_MAX {
-        errors.push(FieldError::too_long(path.clone(), RESTART_RULES_MAX));
+        errors.push(FieldError::too_many(path.clone(), rules.len(), RESTART_RULES_MAX));
     }
     for (at, rule) in rules.iter().numbered() {
         errors.extend(validate_restart_rule(rule, &path.index(at)));
@@ -105,8 +110,9 @@ fn validate_restart_rule(rule: &Value, path: &Path) -> FieldErrors {
         return errors;
     }
     errors.extend(supported(codes.text("operator"), &["In", "NotIn"], path.child("operator")));
-    if codes.items("values").len() > EXIT_CODES_MAX {
-        errors.push(FieldError::too_long(path.child("values"), EXIT_CODES_MAX));
+    let count = codes.items("values").len();
+    if count > EXIT_CODES_MAX {
+        errors.push(FieldError::too_many(path.child("values"), count, EXIT_CODES_MAX));
     }
     errors
 }
@@ -119,8 +125,11 @@ fn validate_init(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     for (at, container) in pod.spec.items("initContainers").iter().numbered() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
-        errors.extend(validate_restart(container, &path));
-        errors.extend(duplicate_name(container, &mut seen, &path));
+        errors.extend(validate_restart(container, true, &path));
+        if !container.text("name").is_empty() {
+            errors.extend(duplicate_name(container, &mut seen, &path));
+        }
+        errors.extend(validate_kept_running(container, &path.child("resizePolicy")));
         errors.extend(host_port_conflicts(std::slice::from_ref(container), &list));
         if container.text("restartPolicy") == "Always" {
             errors.extend(validate_probes(container, grace_period(pod), &path));
@@ -131,6 +140,17 @@ fn validate_init(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
         }
     }
     errors
+}
+
+/// An init container that runs to its end cannot be restarted to resize it.
+fn validate_kept_running(container: &Value, path: &Path) -> FieldErrors {
+    let restarts = container.items("resizePolicy").iter().numbered().filter(|(_, policy)| {
+        container.text("restartPolicy") != "Always" && policy.text("restartPolicy") == "RestartContainer"
+    });
+    let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+    let error =
+        |at| FieldError::invalid_str(path.index(at).child("restartPolicy"), "RestartContainer", detail);
+    restarts.map(|(at, _)| error(at)).collect()
 }
 
 fn validate_ephemeral(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
@@ -149,7 +169,9 @@ fn validate_ephemeral(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
             errors.push(FieldError::not_found(path.child("targetContainerName"), &super::quoted(target)));
         }
         let detail = "cannot be set for an Ephemeral Container";
-        let given = NOT_EPHEMERAL.into_iter().filter(|field| !container.is_empty_at(field));
+        let given = NOT_EPHEMERAL.into_iter().filter(|field| {
+            if OBJECTS.contains(field) { container.has(field) } else { !container.is_empty_at(field) }
+        });
         errors.extend(given.map(|field| FieldError::forbidden(path.child(field), detail)));
         let mounts = path.child("volumeMounts");
         for (at, mount) in container.items("volumeMounts").iter().numbered() {
@@ -227,7 +249,7 @@ fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) ->
             }
         }
         if pod_policy == "Never" && policy.text("restartPolicy") != "NotRequired" {
-            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errors.push(FieldError::invalid_str(path.clone(), policy.text("restartPolicy"), detail));
         }
     }
@@ -258,4 +280,48 @@ fn host_port_conflicts(containers: &[Value], list: &Path) -> FieldErrors {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use crate::kinds::pod::Pod;
+    use crate::kinds::testing::check_create;
+
+    #[test]
+    fn init_containers_that_end_are_not_restarted() {
+        let resize = |policy: &str| json!([{"resourceName": "cpu", "restartPolicy": policy}]);
+        check_create(
+            &Pod,
+            json!({"spec": {
+                "containers": [{"name": "c", "image": "i", "resizePolicy": resize("RestartContainer")}],
+                "initContainers": [
+                    {"name": "a", "image": "i", "resizePolicy": resize("RestartContainer")},
+                    {"name": "b", "image": "i", "resizePolicy": resize("RestartContainer"), "restartPolicy": "Always"},
+                    {"name": "d", "image": "i", "restartPolicyRules": [{"action": "x"}]}
+                ]
+            }}),
+            &[
+                "spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: \"RestartContainer\": must not be \
+                 set to 'RestartContainer' for non-sidecar initContainers",
+                "spec.initContainers[2].restartPolicy: Required value: must specify restartPolicy when restart rules are \
+                 used",
+            ],
+        );
+    }
+
+    #[test]
+    fn rules_for_restarts_are_bounded() {
+        let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": vec![1; 256]}});
+        check_create(
+            &Pod,
+            json!({"spec": {"containers": [{
+                "name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": vec![rule; 1]
+            }]}}),
+            &[
+                "spec.containers[0].restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
+            ],
+        );
+    }
 }

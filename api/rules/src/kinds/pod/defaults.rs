@@ -4,11 +4,11 @@
 //! [`default_pod`] sets those that only a pod gets.
 
 use orch_schema::json;
-use orch_schema::value::{SmolStr, Value};
+use orch_schema::value::Value;
 
 use crate::kinds::Context;
 use crate::kinds::pod::image;
-use crate::validate::Distinct;
+use crate::kinds::pod::pod_resources::{is_of_pods, taken_together};
 use crate::validate::tree::{
     Tree, child_mut, existing_mut, items_mut, set, set_default, set_default_int, set_default_text,
     sorted_entries,
@@ -204,21 +204,23 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-// Pod-level requests default to the pod-level limits, for resources that no container requests.
+// What a pod as a whole asks for of what it limits: what its containers ask for together, else its limit.
 fn requests_from_pod_limits(spec: &mut Value) {
-    let asked: Distinct<SmolStr> = spec
-        .items("containers")
-        .iter()
-        .chain(spec.items("initContainers"))
-        .flat_map(|container| container.at("resources").entries("requests"))
-        .map(|(name, _)| SmolStr::from(name))
+    let limits = spec.at("resources").at("limits").as_object().cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let together: Vec<(String, String)> = taken_together(spec, "requests")
+        .into_iter()
+        .filter(|(name, _)| matches!(*name, "cpu" | "memory"))
+        .map(|(name, amount)| (name.to_owned(), amount.to_string()))
         .collect();
-    let Some(resources) = existing_mut(spec, "resources") else { return };
-    let Some(limits) = resources.at("limits").as_object().cloned() else { return };
-    for (name, limit) in limits {
-        if !asked.has(&name) {
-            set_default(child_mut(resources, "requests"), &name, limit);
-        }
+    let requests = child_mut(child_mut(spec, "resources"), "requests");
+    for (name, amount) in together {
+        set_default(requests, &name, amount);
+    }
+    for (name, limit) in limits.into_iter().filter(|(name, _)| is_of_pods(name)) {
+        set_default(requests, &name, limit);
     }
 }
 
@@ -287,7 +289,7 @@ mod tests {
             pod["spec"]["containers"][0]["resources"]["requests"],
             json!({"cpu": "500m", "memory": "1Gi"})
         );
-        assert!(pod["spec"]["resources"].get("requests").is_none());
+        assert_eq!(pod["spec"]["resources"]["requests"], json!({"cpu": "500m", "memory": "1Gi"}));
     }
 
     #[test]

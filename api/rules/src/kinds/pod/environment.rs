@@ -1,34 +1,16 @@
 //! Ports and environment variables of a container.
 
+use std::collections::HashMap;
+
 use orch_schema::budget::Numbered;
-use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
+use crate::kinds::pod::reference::{validate_field_reference, validate_resource_reference};
+use crate::kinds::pod::volume::no_backsteps;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
-const FIELD_PATHS: [&str; 9] = [
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-];
-const VOLUME_FIELD_PATHS: [&str; 5] =
-    ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-const RESOURCE_PATHS: [&str; 6] = [
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-];
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
 /// Rules for the ports of one container.
@@ -111,54 +93,6 @@ pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-/// Checks a reference to a field of the pod. `in_volume`: the reference fills a file and may name a whole map.
-pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path: &Path) -> FieldErrors {
-    for field in ["apiVersion", "fieldPath"] {
-        if reference.text(field).is_empty() {
-            return FieldErrors::from(FieldError::required(path.child(field), ""));
-        }
-    }
-    let field = reference.text("fieldPath");
-    if let Some((map, key)) = field.strip_suffix("']").and_then(|rest| rest.split_once("['")) {
-        return match map {
-            "metadata.annotations" => invalid_each(path, key, names::qualified_name(&key.to_lowercase())),
-            "metadata.labels" => invalid_each(path, key, names::qualified_name(key)),
-            _ => FieldErrors::from(FieldError::invalid_str(path.clone(), map, "does not support subscript")),
-        };
-    }
-    let (known, all): (&[&str], &[&str]) =
-        (if in_volume { &VOLUME_FIELD_PATHS } else { &FIELD_PATHS }, &FIELD_PATHS);
-    if known.contains(&field) {
-        return FieldErrors::new();
-    }
-    let path = path.child("fieldPath");
-    // few: the fields that a variable may name.
-    if all.contains(&field) || VOLUME_FIELD_PATHS.contains(&field) {
-        return FieldErrors::from(FieldError::not_supported(path, field, known));
-    }
-    let detail = format!("error converting fieldPath: field label not supported: {}", part(field));
-    FieldErrors::from(FieldError::invalid_str(path, field, &detail))
-}
-
-/// Checks a reference to a request or limit of a container.
-pub(super) fn validate_resource_reference(
-    reference: &Value,
-    in_volume: bool,
-    path: &Path,
-) -> Option<FieldError> {
-    let resource = reference.text("resource");
-    if in_volume && reference.text("containerName").is_empty() {
-        return Some(FieldError::required(path.child("containerName"), ""));
-    }
-    if resource.is_empty() {
-        return Some(FieldError::required(path.child("resource"), ""));
-    }
-    let known = RESOURCE_PATHS.contains(&resource)
-        // few: two prefixes.
-        || ["requests.hugepages-", "limits.hugepages-"].iter().any(|prefix| resource.starts_with(prefix));
-    (!known).then(|| FieldError::not_supported(path.child("resource"), resource, &RESOURCE_PATHS))
-}
-
 fn validate_value_from(variable: &Value, path: &Path) -> FieldErrors {
     let source = variable.at("valueFrom");
     let mut errors = FieldErrors::new();
@@ -168,16 +102,12 @@ fn validate_value_from(variable: &Value, path: &Path) -> FieldErrors {
         match *kind {
             "fieldRef" => errors.extend(validate_field_reference(reference, false, &path)),
             "resourceFieldRef" => errors.extend(validate_resource_reference(reference, false, &path)),
-            "fileKeyRef" => {
-                let missing =
-                    ["volumeName", "path", "key"].into_iter().filter(|f| reference.text(f).is_empty());
-                errors.extend(missing.map(|field| FieldError::required(path.child(field), "")));
-            }
+            "fileKeyRef" => errors.extend(validate_file_key(reference, &path)),
             _ => errors.extend(validate_key_reference(reference, &path)),
         }
     }
     let detail = if given.is_empty() {
-        "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
     } else if !variable.text("value").is_empty() {
         "may not be specified when `value` is not empty"
     } else if given.len() > 1 {
@@ -186,6 +116,57 @@ fn validate_value_from(variable: &Value, path: &Path) -> FieldErrors {
         return errors;
     };
     errors.push(FieldError::invalid_str(path.clone(), "", detail));
+    errors
+}
+
+/// A reference to a variable in a file that an init container wrote to a volume.
+fn validate_file_key(reference: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let rules: [(&str, fn(&str) -> Vec<String>); 2] =
+        [("key", names::env_var), ("volumeName", names::dns1123_label)];
+    for (field, rule) in rules {
+        let name = reference.text(field);
+        if name.is_empty() {
+            errors.push(FieldError::required(path.child(field), ""));
+        } else {
+            errors.extend(invalid_each(&path.child(field), name, rule(name)));
+        }
+    }
+    let (file, path) = (reference.text("path"), path.child("path"));
+    if file.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        errors.extend(no_backsteps(file, &path));
+    }
+    errors
+}
+
+/// Checks that the variables of a pod that come from files name volumes of the pod that its containers can write.
+pub(super) fn validate_variable_files(spec: &Value, path: &Path) -> FieldErrors {
+    let volumes: HashMap<&str, &Value> =
+        spec.items("volumes").iter().map(|volume| (volume.text("name"), volume)).collect();
+    let mut errors = FieldErrors::new();
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for (at, container) in spec.items(list).iter().numbered() {
+            let variables = path.child(list).index(at).child("env");
+            for (at, variable) in container.items("env").iter().numbered() {
+                let reference = variable.at("valueFrom").at("fileKeyRef");
+                let name = reference.text("volumeName");
+                if reference.is_null() || name.is_empty() {
+                    continue;
+                }
+                let path = variables.index(at).child("valueFrom").child("fileKeyRef").child("volumeName");
+                match volumes.get(name) {
+                    None => errors.push(FieldError::not_found(path, &super::quoted(name))),
+                    Some(volume) if !volume.has("emptyDir") => {
+                        let detail = "referenced volume must be of type emptyDir";
+                        errors.push(FieldError::invalid_str(path, name, detail));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
     errors
 }
 
@@ -249,7 +230,7 @@ mod tests {
                 json!({"name": "A", "valueFrom": {}}),
                 &[
                     "e[0].valueFrom: Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, \
-                   `configMapKeyRef` or `secretKeyRef`",
+                   `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
                 ],
             ),
             (
@@ -261,23 +242,16 @@ mod tests {
                 &["e[0].valueFrom.configMapKeyRef.key: Required value"],
             ),
             (
-                json!({"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nope"}}}),
+                json!({"name": "A", "valueFrom": {"fileKeyRef": {}}}),
                 &[
-                    "e[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.nope\": error converting fieldPath: field \
-                   label not supported: spec.nope",
+                    "e[0].valueFrom.fileKeyRef.key: Required value",
+                    "e[0].valueFrom.fileKeyRef.volumeName: Required value",
+                    "e[0].valueFrom.fileKeyRef.path: Required value",
                 ],
             ),
             (
-                json!({"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.labels['a']"}}}),
-                &[],
-            ),
-            (
-                json!({"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.disk"}}}),
-                &[
-                    "e[0].valueFrom.resourceFieldRef.resource: Unsupported value: \"limits.disk\": supported values: \
-                   \"limits.cpu\", \"limits.ephemeral-storage\", \"limits.memory\", \"requests.cpu\", \
-                   \"requests.ephemeral-storage\", \"requests.memory\"",
-                ],
+                json!({"name": "A", "valueFrom": {"fileKeyRef": {"key": "K", "volumeName": "v", "path": "a/../b"}}}),
+                &["e[0].valueFrom.fileKeyRef.path: Invalid value: \"a/../b\": must not contain '..'"],
             ),
         ] {
             assert_eq!(texts(validate_env(&[variable], &Path::new("e"))), expected);
@@ -291,6 +265,24 @@ mod tests {
             [
                 "e: Invalid value: \"\": must specify one of: `configMapRef` or `secretRef`",
                 "e[1].secretRef.name: Required value"
+            ]
+        );
+    }
+
+    #[test]
+    fn files_of_variables_are_on_volumes_that_the_pod_can_write() {
+        let variable = |volume: &str| json!({"valueFrom": {"fileKeyRef": {"volumeName": volume}}});
+        let spec = json!({
+            "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "secret": {}}],
+            "containers": [{"env": [variable("a"), variable("b")]}],
+            "initContainers": [{"env": [variable("c"), {"name": "A"}]}]
+        });
+        assert_eq!(
+            texts(validate_variable_files(&spec, &Path::new("s"))),
+            [
+                "s.containers[0].env[1].valueFrom.fileKeyRef.volumeName: Invalid value: \"b\": referenced volume must be \
+                 of type emptyDir",
+                "s.initContainers[0].env[0].valueFrom.fileKeyRef.volumeName: Not found: \"c\"",
             ]
         );
     }

@@ -17,7 +17,7 @@ pub(super) fn validate_update(
     new: &Value,
     mut errors: FieldErrors,
 ) -> FieldErrors {
-    if is_mirror(context, old) {
+    if is_mirror(context, old.at("metadata")) {
         let detail = "static pods do not support ephemeral containers";
         return FieldErrors::from(FieldError::forbidden(Path::new(""), detail));
     }

@@ -2,28 +2,37 @@
 //!
 //! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
 
-mod annotations;
+pub(crate) mod annotations;
 pub mod condition;
 mod container;
+mod container_status;
 pub(crate) mod defaults;
 pub(crate) mod diff;
+pub(crate) mod disabled;
+mod dns;
 pub(crate) mod environment;
 mod ephemeral;
 mod image;
 mod mount;
 mod os;
+mod pod_resources;
 pub(crate) mod probe;
 pub(crate) mod qos;
+mod reference;
 mod resize;
 pub(crate) mod resources;
 mod row;
 pub(crate) mod scheduling;
+pub(crate) mod seccomp;
 mod security;
 pub(crate) mod spec;
+mod spread;
 mod status;
+mod sysctl;
 mod update;
 pub(crate) mod volume;
 pub(crate) mod warnings;
+mod windows;
 
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
@@ -50,6 +59,7 @@ impl Strategy for Pod {
 
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         object_meta::start_generation(new);
+        disabled::drop_from_spec(child_mut(new, "spec"));
         merge_label_keys(new);
         annotations::set_profiles(context, new);
         let mut status = json!({"phase": "Pending", "qosClass": qos::qos_class(new.at("spec"))});
@@ -60,6 +70,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        disabled::drop_from_spec(child_mut(new, "spec"));
         match context.action {
             Action::Status => {}
             Action::EphemeralContainers => return keep_but_ephemeral(old, new),
@@ -80,15 +91,19 @@ impl Strategy for Pod {
             object_meta::keep_metadata(old, new, field);
         }
         let status = child_mut(new, "status");
+        disabled::drop_from_status(status);
         set_default_text(status, "qosClass", old.at("status").text("qosClass"));
         status::keep_observed_generations(old.at("status"), status);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(annotations::validate(context, new));
+        errors.extend(validate_annotations(context, new));
         errors.extend(validate_whole(context, new));
         let (spec, path) = (new.at("spec"), Path::new("spec"));
+        let annotations = new.at("metadata").at("annotations");
+        errors.extend(seccomp::validate_same_profiles(context, annotations, spec, &path));
+        errors.extend(annotations::validate_same_profiles(context, new, &path));
         if !spec.items("ephemeralContainers").is_empty() {
             errors.push(FieldError::forbidden(path.child("ephemeralContainers"), "cannot be set on create"));
         }
@@ -101,7 +116,14 @@ impl Strategy for Pod {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(annotations::validate_update(context, old, new));
+        errors.extend(validate_annotations(context, new));
+        if context.action != Action::Resize {
+            errors.extend(annotations::validate_update(context, old, new));
+        }
+        // The reference looks at the annotations once with the whole pod, and once with the changes of annotations.
+        if !matches!(context.action, Action::Status | Action::Resize) {
+            errors.extend(validate_annotations(context, new));
+        }
         if context.action == Action::Status {
             errors.extend(status::validate_status_update(old, new));
             return errors;
@@ -183,9 +205,15 @@ fn keep_but_ephemeral(old: &Value, new: &mut Value) {
     object_meta::raise_generation(old, new, &["spec"]);
 }
 
+fn validate_annotations(context: &Context<'_>, pod: &Value) -> FieldErrors {
+    let path = Path::new("metadata").child("annotations");
+    annotations::validate(context, pod.at("metadata").at("annotations"), pod.at("spec"), &path)
+}
+
 fn validate_whole(context: &Context<'_>, pod: &Value) -> FieldErrors {
     let path = Path::new("spec");
-    let mut errors = validate_pod_spec(context, pod.at("spec"), Place::Pod, &path);
+    let place = Place::Pod { metadata: pod.at("metadata") };
+    let mut errors = validate_pod_spec(context, pod.at("spec"), place, &path);
     errors.extend(validate_only_pod(pod.at("spec"), &path));
     errors
 }

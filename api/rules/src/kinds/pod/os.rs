@@ -12,12 +12,13 @@ const NOT_WINDOWS: &str = "cannot be set for a windows pod";
 const LINUX_SPEC: [&str; 4] = ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
 
 /// Members of a pod's security context that Windows lacks.
-const LINUX_POD: [&str; 10] = [
+const LINUX_POD: [&str; 11] = [
     "appArmorProfile",
     "fsGroup",
     "fsGroupChangePolicy",
     "runAsGroup",
     "runAsUser",
+    "seLinuxChangePolicy",
     "seLinuxOptions",
     "seccompProfile",
     "supplementalGroups",
@@ -49,7 +50,7 @@ pub(super) fn validate_os(spec: &Value, path: &Path) -> FieldErrors {
 }
 
 /// All containers with their paths.
-fn containers<'s>(spec: &'s Value, path: &Path) -> impl Iterator<Item = (&'s Value, Path)> {
+pub(super) fn containers<'s>(spec: &'s Value, path: &Path) -> impl Iterator<Item = (&'s Value, Path)> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
         let path = path.child(list);
         spec.items(list).iter().numbered().map(move |(at, container)| (container, path.index(at)))
@@ -82,13 +83,12 @@ fn validate_linux(spec: &Value, path: &Path) -> FieldErrors {
     let has_options = |holder: &Value| holder.at("securityContext").has("windowsOptions");
     let options = |path: &Path| path.child("securityContext").child("windowsOptions");
     let mut errors = FieldErrors::new();
+    let detail = "windows options cannot be set for a linux pod";
     if has_options(spec) {
-        errors.push(FieldError::forbidden(options(path), "windows options cannot be set for a linux pod"));
+        errors.push(FieldError::forbidden(options(path), detail));
     }
     let given = containers(spec, path).filter(|(container, _)| has_options(container));
-    errors.extend(
-        given.map(|(_, path)| FieldError::forbidden(options(&path), "cannot be set for a linux pod")),
-    );
+    errors.extend(given.map(|(_, path)| FieldError::forbidden(options(&path), detail)));
     errors
 }
 
@@ -158,7 +158,8 @@ mod tests {
                 }),
                 vec![
                     "s.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
-                    "s.initContainers[0].securityContext.windowsOptions: Forbidden: cannot be set for a linux pod",
+                    "s.initContainers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a \
+                     linux pod",
                 ],
             ),
             (json!({"hostPID": true, "securityContext": {"windowsOptions": {}}}), vec![]),

@@ -59,7 +59,7 @@ pub(super) fn validate_update(
     mut errors: FieldErrors,
 ) -> FieldErrors {
     let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
-    let excluded = if is_mirror(context, old) {
+    let excluded = if is_mirror(context, old.at("metadata")) {
         Some("static pods cannot be resized")
     } else {
         let is_windows = before.at("os").text("name") == "windows";
@@ -86,16 +86,13 @@ pub(super) fn validate_update(
     if !is_in_order {
         return errors;
     }
-    errors.extend(validate_none_removed(
-        before.at("resources"),
-        after.at("resources"),
-        &path.child("resources"),
-    ));
+    errors.extend(validate_pod_level(before, after, &path));
     for list in LISTS {
         let pairs = before.items(list).iter().zip(after.items(list)).numbered();
         for (at, (before, after)) in pairs {
             let path = path.child(list).index(at).child("resources");
-            errors.extend(validate_none_removed(before.at("resources"), after.at("resources"), &path));
+            let (before, after) = (before.at("resources"), after.at("resources"));
+            errors.extend(validate_none_removed(before, after, "resource", &path));
         }
         errors.extend(validate_nothing_else(before, after, list, &path));
     }
@@ -132,32 +129,69 @@ fn validate_order(before: &Value, after: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_none_removed(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+/// `subject` is the word in the message.
+fn validate_none_removed(before: &Value, after: &Value, subject: &str, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for list in ["requests", "limits"] {
         let left = after.at(list);
         // once: one container.
         let is_removed = before.entries(list).into_iter().any(|(name, _)| !left.has(name));
         if is_removed {
-            let detail = format!("resource {list} cannot be removed");
+            let detail = format!("{subject} {list} cannot be removed");
             errors.push(FieldError::forbidden(path.child(list), &detail));
         }
     }
     errors
 }
 
-/// Refuses changes of containers beyond amounts of cpu and memory.
+/// Rules for what a pod asks for as a whole.
+fn validate_pod_level(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let resources = path.child("resources");
+    let (before, after) = (before.at("resources"), after.at("resources"));
+    if !before.is_null() && after.is_null() {
+        let detail = "pod-level resources cannot be removed";
+        return FieldErrors::from(FieldError::forbidden(resources, detail));
+    }
+    let mut errors = validate_none_removed(before, after, "pod-level resource", &resources);
+    let mut restored = after.clone();
+    for list in ["requests", "limits"].into_iter().filter(|_| !after.is_null()) {
+        let (amounts, old) = (child_mut(&mut restored, list), before.at(list));
+        RESIZED.into_iter().for_each(|name| carry(old, amounts, name));
+    }
+    if !same(before, &restored) {
+        let detail = "only cpu and memory resources are mutable at pod-level";
+        errors.push(FieldError::forbidden(path.clone(), detail));
+    }
+    errors
+}
+
+/// Refuses changes of containers beyond amounts of cpu and memory, and of containers that would start again for it but
+/// run only once.
 fn validate_nothing_else(before: &Value, after: &Value, list: &str, path: &Path) -> FieldErrors {
-    let pairs = before.items(list).iter().zip(after.items(list));
-    let changed = pairs.filter(|(before, after)| !same(before, &with_amounts_of(after, before)));
-    changed
-        .map(|(before, _)| {
-            let is_sidecar = list == "initContainers" && before.text("restartPolicy") == "Always";
-            let of = if is_sidecar { " for sidecar containers" } else { "" };
-            let detail = format!("only cpu and memory resources{of} are mutable");
-            FieldError::forbidden(path.clone(), &detail)
-        })
-        .collect()
+    let pairs = before.items(list).iter().zip(after.items(list)).numbered();
+    let mut errors = FieldErrors::new();
+    for (at, (before, after)) in pairs {
+        let is_more = !same(before, &with_amounts_of(after, before));
+        if list == "containers" {
+            let detail = "only cpu and memory resources are mutable";
+            errors.extend(is_more.then(|| FieldError::forbidden(path.clone(), detail)));
+            continue;
+        }
+        let path = path.child(list).index(at);
+        if is_more {
+            let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+            errors.push(FieldError::forbidden(path.clone(), detail));
+        }
+        let mut policies = before.items("resizePolicy").iter();
+        // few: a policy for each of two resources.
+        let is_restarted = policies.any(|policy| policy.text("restartPolicy") == "RestartContainer");
+        if is_restarted && before.text("restartPolicy") != "Always" && !same(before, after) {
+            let detail =
+                "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+            errors.push(FieldError::forbidden(path, detail));
+        }
+    }
+    errors
 }
 
 /// `after` with the cpu and memory of `before`: of a container, or of a pod's spec and all of its containers.

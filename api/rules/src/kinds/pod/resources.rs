@@ -43,7 +43,7 @@ const COUNTS: [&str; 9] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
-const HUGE_PAGES: &str = "hugepages-";
+pub(super) const HUGE_PAGES: &str = "hugepages-";
 
 /// The resource claims of a pod, which those of its containers refer to.
 pub(crate) struct Claims<'a> {
@@ -55,12 +55,15 @@ pub(crate) struct Claims<'a> {
 impl<'a> Claims<'a> {
     /// Those of `spec.resourceClaims`.
     pub(crate) fn new(claims: &'a [Value]) -> Self {
-        let names = || claims.iter().map(|claim| claim.text("name"));
-        let listed = match names().next() {
-            None => " which is empty".to_owned(),
-            Some(_) => format!(": {}", beginning(&names().collect::<Vec<_>>().join(", "))),
+        let mut named: Vec<&str> =
+            claims.iter().map(|claim| claim.text("name")).filter(|name| !name.is_empty()).collect();
+        named.sort_unstable();
+        let listed = if named.is_empty() {
+            " which is empty".to_owned()
+        } else {
+            format!(": {}", beginning(&named.join(", ")))
         };
-        Claims { names: names().collect(), listed }
+        Claims { names: named.into_iter().collect(), listed }
     }
 }
 
@@ -71,12 +74,26 @@ pub(crate) fn validate_requirements(
     claims: &Claims<'_>,
     path: &Path,
 ) -> FieldErrors {
+    let mut errors = validate_amounts(brand, resources, validate_container_resource_name, path);
+    errors.extend(validate_claims(resources.items("claims"), claims, &path.child("claims")));
+    errors
+}
+
+/// Rules for `requests` and `limits`, whose names `validate_name` checks.
+pub(super) fn validate_amounts(
+    brand: &Brand,
+    resources: &Value,
+    validate_name: fn(&Brand, &str, &Path) -> FieldErrors,
+    path: &Path,
+) -> FieldErrors {
     let (limits, requests) = (path.child("limits"), path.child("requests"));
     let mut errors = FieldErrors::new();
     for (name, amount) in resources.entries("limits") {
+        errors.extend(validate_name(brand, name, &limits.key(name)));
         errors.extend(validate_amount(brand, name, amount, &limits.key(name)));
     }
     for (name, amount) in resources.entries("requests") {
+        errors.extend(validate_name(brand, name, &requests.key(name)));
         errors.extend(validate_amount(brand, name, amount, &requests.key(name)));
         errors.extend(validate_against_limit(brand, resources, name, amount, path));
     }
@@ -88,7 +105,6 @@ pub(crate) fn validate_requirements(
     if named(HUGE_PAGES) && !named("cpu") && !named("memory") {
         errors.push(FieldError::forbidden(path.clone(), "HugePages require cpu or memory"));
     }
-    errors.extend(validate_claims(resources.items("claims"), claims, &path.child("claims")));
     errors
 }
 
@@ -141,18 +157,19 @@ pub(crate) fn validate_container_resource_name(brand: &Brand, name: &str, path: 
 }
 
 fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
-    let mut errors = validate_container_resource_name(brand, name, path);
-    errors.extend(validate_quantity(brand, name, amount, path));
+    let mut errors = validate_quantity(brand, name, amount, path);
     errors.extend(validate_huge_pages(name, amount, path));
     errors
 }
 
 fn validate_huge_pages(name: &str, amount: &Value, path: &Path) -> Option<FieldError> {
-    let size = Quantity::parse(name.strip_prefix(HUGE_PAGES)?)?.units().filter(|&size| size > 0)?;
+    let size = Quantity::parse(name.strip_prefix(HUGE_PAGES)?).and_then(Quantity::units);
     let text = amount.as_str().unwrap_or_default();
     let bytes = Quantity::parse(text)?.units()?;
     let detail = format!("{text} is not positive integer multiple of {name}");
-    (bytes % size != 0).then(|| FieldError::invalid_str(path.clone(), text, &detail))
+    // A name without a size of pages has no multiples.
+    let is_multiple = size.is_some_and(|size| size > 0 && bytes % size == 0);
+    (!is_multiple).then(|| FieldError::invalid_str(path.clone(), text, &detail))
 }
 
 fn validate_against_limit(
@@ -182,15 +199,27 @@ fn validate_against_limit(
 
 fn validate_claims(claims: &[Value], known: &Claims<'_>, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let mut seen = Distinct::new();
+    // Claims that are used as a whole, those of which requests are used, and these requests.
+    let (mut whole, mut parted, mut parts) = (Distinct::new(), Distinct::new(), Distinct::new());
     for (at, claim) in claims.iter().numbered() {
-        let (name, path) = (claim.text("name"), path.index(at));
+        let (name, request, path) = (claim.text("name"), claim.text("request"), path.index(at));
         if name.is_empty() {
             errors.push(FieldError::required(path, ""));
             continue;
         }
-        if seen.is_repeated(name) {
-            errors.push(FieldError::duplicate(path.clone(), &super::quoted(name)));
+        if request.is_empty() {
+            if whole.is_repeated(name) || parted.has(&name) {
+                errors.push(FieldError::duplicate(path.clone(), &super::quoted(name)));
+            }
+        } else {
+            errors.extend(invalid_each(&path.child("request"), request, names::dns1123_label(request)));
+            if whole.has(&name) {
+                errors.push(FieldError::duplicate(path.clone(), &super::quoted(name)));
+            } else if parts.is_repeated((name, request)) {
+                let shown = super::quoted(&format!("{name}/{request}"));
+                errors.push(FieldError::duplicate(path.clone(), &shown));
+            }
+            parted.is_repeated(name);
         }
         if !known.names.has(&name) {
             let mut error = FieldError::not_found(path, &super::quoted(name));
@@ -289,5 +318,37 @@ mod tests {
                 "r.claims[0]: Not found: \"c\": must be one of the names in pod.spec.resourceClaims which is empty",
             ],
         );
+        check(
+            json!({"limits": {"cpu": "1", "hugepages-x": "1"}}),
+            &[
+                "r.limits[hugepages-x]: Invalid value: \"1\": 1 is not positive integer multiple of hugepages-x",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_claim_is_used_once_as_a_whole_or_once_by_each_request() {
+        let claims = json!([{"name": "b"}, {"name": "a"}, {"name": ""}]);
+        let resources = json!({"claims": [
+            {"name": "a", "request": "x"}, {"name": "a", "request": "x"}, {"name": "a"}, {"name": "b"}, {"name": "b"},
+            {"name": "b", "request": "Y"}, {"name": "c", "request": "y"}
+        ]});
+        let known = Claims::new(claims.as_array().unwrap());
+        let errors = validate_requirements(&orch_proto::brand::ORCH, &resources, &known, &Path::new("r"));
+        let texts: Vec<String> =
+            errors.iter().map(|error| error.to_string().chars().take(50).collect()).collect();
+        assert_eq!(
+            texts,
+            [
+                "r.claims[1]: Duplicate value: \"a/x\"",
+                "r.claims[2]: Duplicate value: \"a\"",
+                "r.claims[4]: Duplicate value: \"b\"",
+                "r.claims[5].request: Invalid value: \"Y\": a lowerca",
+                "r.claims[5]: Duplicate value: \"b\"",
+                "r.claims[6]: Not found: \"c\": must be one of the na",
+            ]
+        );
+        let listed = errors.iter().last().unwrap().to_string();
+        assert!(listed.ends_with("pod.spec.resourceClaims: a, b"), "{listed}");
     }
 }

@@ -1,12 +1,13 @@
-//! Scheduling fields of a pod: affinity, tolerations, preemption policy, spread constraints and gates.
+//! Scheduling fields of a pod: affinity, tolerations, preemption policy and gates.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
 use crate::kinds::pod::container::one_of;
+use crate::kinds::pod::spread::validate_label_keys;
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::selector::validate_label_selector;
-use crate::validate::tree::{Tree, shown};
+use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -53,22 +54,6 @@ pub(crate) fn validate_preemption_policy(holder: &Value, path: &Path) -> Option<
     one_of(holder, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path)
 }
 
-/// Rules for `topologySpreadConstraints`.
-pub(super) fn validate_spread(constraints: &[Value], path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let mut seen = Distinct::new();
-    for (at, constraint) in constraints.iter().numbered() {
-        let path = path.index(at);
-        let (key, when) = (constraint.text("topologyKey"), constraint.text("whenUnsatisfiable"));
-        errors.extend(validate_spread_constraint(constraint, &path));
-        if seen.is_repeated((key, when)) {
-            let shown = super::quoted(&format!("{{{key}, {when}}}"));
-            errors.push(FieldError::duplicate(path.child("{topologyKey, whenUnsatisfiable}"), &shown));
-        }
-    }
-    errors
-}
-
 /// Rules for `schedulingGates`.
 pub(super) fn validate_gates(gates: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
@@ -91,7 +76,7 @@ pub(crate) fn validate_node_selector(selector: &Value, path: &Path) -> FieldErro
         errors.push(FieldError::required(path.clone(), "must have at least one node selector term"));
     }
     for (at, term) in terms.iter().numbered() {
-        errors.extend(validate_node_term(term, &path.index(at)));
+        errors.extend(validate_node_term(term, true, &path.index(at)));
     }
     errors
 }
@@ -105,7 +90,7 @@ fn validate_node_affinity(affinity: &Value, path: &Path) -> FieldErrors {
     for (at, term) in affinity.items(PREFERRED).iter().numbered() {
         let path = preferred.index(at);
         errors.extend(validate_weight(term, &path));
-        errors.extend(validate_node_term(term.at("preference"), &path.child("preference")));
+        errors.extend(validate_node_term(term.at("preference"), false, &path.child("preference")));
     }
     errors
 }
@@ -116,11 +101,19 @@ fn validate_weight(term: &Value, path: &Path) -> Option<FieldError> {
     (!valid).then(|| FieldError::invalid(path.child("weight"), &weight.to_string(), BAD_WEIGHT))
 }
 
-fn validate_node_term(term: &Value, path: &Path) -> FieldErrors {
+/// `is_required`: no pod can wait for a label with a value that labels cannot have; a preference for one does no harm.
+fn validate_node_term(term: &Value, is_required: bool, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let expressions = path.child("matchExpressions");
     for (at, requirement) in term.items("matchExpressions").iter().numbered() {
-        errors.extend(validate_node_requirement(requirement, &expressions.index(at)));
+        let path = expressions.index(at);
+        errors.extend(validate_node_requirement(requirement, &path));
+        if is_required {
+            let values = path.child("values");
+            for (at, value) in requirement.texts("values").into_iter().numbered() {
+                errors.extend(invalid_each(&values.index(at), value, names::label_value(value)));
+            }
+        }
     }
     let fields = path.child("matchFields");
     for (at, requirement) in term.items("matchFields").iter().numbered() {
@@ -184,6 +177,7 @@ fn validate_pod_term(term: &Value, path: &Path) -> FieldErrors {
         errors.push(FieldError::required(path.child("topologyKey"), "can not be empty"));
     }
     errors.extend(validate_label_name(key, &path.child("topologyKey")));
+    errors.extend(validate_label_keys(term, path));
     errors
 }
 
@@ -213,52 +207,19 @@ fn validate_toleration(toleration: &Value, path: &Path) -> FieldErrors {
         }
         "Exists" if !value.is_empty() => {
             let detail = "value must be empty when `operator` is 'Exists'";
-            errors.push(FieldError::invalid(operator_path, &shown(toleration), detail));
+            errors.push(FieldError::invalid_str(operator_path, value, detail));
         }
         "Exists" => {}
+        // Comparisons of numbers are not among the features that are switched on.
+        "Lt" | "Gt" => {
+            let known = ["Equal", "Exists", "Lt", "Gt"];
+            errors.push(FieldError::not_supported(operator_path, operator, &known));
+        }
         other => errors.push(FieldError::not_supported(operator_path, other, &["Equal", "Exists"])),
     }
     if !effect.is_empty() {
         errors.extend(validate_effect(effect, path.child("effect")));
     }
-    errors
-}
-
-fn validate_spread_constraint(constraint: &Value, path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let positive = "must be greater than zero";
-    let skew = constraint.int("maxSkew").unwrap_or(0);
-    if skew <= 0 {
-        errors.push(FieldError::invalid(path.child("maxSkew"), &skew.to_string(), positive));
-    }
-    let key = constraint.text("topologyKey");
-    if key.is_empty() {
-        errors.push(FieldError::required(path.child("topologyKey"), "can not be empty"));
-    } else {
-        errors.extend(validate_label_name(key, &path.child("topologyKey")));
-    }
-    let when = constraint.text("whenUnsatisfiable");
-    let known = ["DoNotSchedule", "ScheduleAnyway"];
-    if !known.contains(&when) {
-        errors.push(FieldError::not_supported(path.child("whenUnsatisfiable"), when, &known));
-    }
-    if let Some(domains) = constraint.int("minDomains") {
-        let path = path.child("minDomains");
-        if domains <= 0 {
-            errors.push(FieldError::invalid(path.clone(), &domains.to_string(), positive));
-        }
-        if when != known[0] {
-            let detail = format!("can only use minDomains if whenUnsatisfiable={}, not {when}", known[0]);
-            errors.push(FieldError::invalid(path, &domains.to_string(), &detail));
-        }
-    }
-    for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-        let policies = ["Honor", "Ignore"];
-        if let Some(policy) = constraint.at(field).as_str().filter(|policy| !policies.contains(policy)) {
-            errors.push(FieldError::not_supported(path.child(field), policy, &policies));
-        }
-    }
-    errors.extend(validate_label_selector(constraint.at("labelSelector"), &path.child("labelSelector")));
     errors
 }
 
@@ -290,6 +251,13 @@ mod tests {
                 &[
                     "t[0].effect: Invalid value: \"NoSchedule\": effect must be 'NoExecute' when `tolerationSeconds` is \
                    set",
+                ],
+            ),
+            (
+                json!({"key": "a", "operator": "Lt", "value": "1"}),
+                &[
+                    "t[0].operator: Unsupported value: \"Lt\": supported values: \"Equal\", \"Exists\", \"Lt\", \
+                     \"Gt\"",
                 ],
             ),
             (
@@ -332,20 +300,19 @@ mod tests {
     }
 
     #[test]
-    fn spread_and_gates() {
-        let constraint = json!({"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2});
-        assert_eq!(
-            texts(validate_spread(&[constraint.clone(), constraint], &Path::new("s"))),
-            [
-                "s[0].maxSkew: Invalid value: 0: must be greater than zero",
-                "s[0].minDomains: Invalid value: 2: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not \
-                 ScheduleAnyway",
-                "s[1].maxSkew: Invalid value: 0: must be greater than zero",
-                "s[1].minDomains: Invalid value: 2: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not \
-                 ScheduleAnyway",
-                "s[1].{topologyKey, whenUnsatisfiable}: Duplicate value: \"{zone, ScheduleAnyway}\"",
-            ]
-        );
+    fn required_labels_have_values_that_labels_can_have() {
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "-1"]}]});
+        let affinity = json!({"nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [term]}, PREFERRED: [{"weight": 1, "preference": term}]
+        }});
+        let errors = validate_affinity(&affinity, &Path::new("a"));
+        let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+        let terms = format!("a.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+        assert_eq!(paths, [format!("{terms}[0].matchExpressions[0].values[1]")]);
+    }
+
+    #[test]
+    fn gates_are_distinct() {
         let gate = json!({"name": "a"});
         assert_eq!(
             texts(validate_gates(&[gate.clone(), gate], &Path::new("g"))),

@@ -3,18 +3,14 @@
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
+use crate::kinds::pod::sysctl::validate_sysctls;
 use crate::kinds::pod::volume::validate_descending_path;
-use crate::validate::metadata::invalid_each;
+use crate::kinds::pod::windows::validate_windows_options;
 use crate::validate::tree::{Tree, shown};
-use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
-const SYSCTL_FORMAT: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-const SYSCTL_LENGTH_MAX: usize = 253;
 const APP_ARMOR_LENGTH_MAX: usize = 4095;
-/// Bytes of a credential of a group managed service account, and of a user's name with its domain: the reference's bounds.
-const GMSA_BYTES_MAX: usize = 64 << 10;
-const USER_NAME_MAX: usize = 256 + 20;
 
 /// Rules for the security context of a pod. `spec` is the pod's spec, `path` the context's path.
 pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> FieldErrors {
@@ -82,52 +78,6 @@ fn validate_id(id: Option<i64>, path: Path) -> FieldErrors {
     messages.iter().map(|message| FieldError::invalid(path.clone(), &shown, message)).collect()
 }
 
-/// Prefixes of kernel parameters that each namespace of IPC has of its own.
-const IPC_SYSCTLS: [&str; 4] = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
-
-/// Why a pod that shares namespaces of its host may not set a kernel parameter; it would set it for the host.
-fn host_sysctl(spec: &Value, name: &str) -> Option<&'static str> {
-    let name = name.replace('/', ".");
-    // few: four prefixes.
-    let is_of_ipc = || IPC_SYSCTLS.iter().any(|prefix| name.starts_with(prefix));
-    if spec.flag("hostNetwork") && name.starts_with("net.") {
-        return Some("may not be specified when 'hostNetwork' is true");
-    }
-    (spec.flag("hostIPC") && is_of_ipc()).then_some("may not be specified when 'hostIPC' is true")
-}
-
-fn validate_sysctls(spec: &Value, path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let mut seen = Distinct::new();
-    for (at, sysctl) in spec.at("securityContext").items("sysctls").iter().numbered() {
-        let (name, path) = (sysctl.text("name"), path.index(at).child("name"));
-        let is_repeated = seen.is_repeated(name);
-        if name.is_empty() {
-            errors.push(FieldError::required(path, ""));
-        } else if !is_sysctl(name) {
-            let detail =
-                format!("must have at most {SYSCTL_LENGTH_MAX} characters and match regex {SYSCTL_FORMAT}");
-            errors.push(FieldError::invalid_str(path, name, &detail));
-        } else if is_repeated {
-            errors.push(FieldError::duplicate(path, &super::quoted(name)));
-        } else if let Some(detail) = host_sysctl(spec, name) {
-            errors.push(FieldError::invalid_str(path, name, detail));
-        }
-    }
-    errors
-}
-
-fn is_sysctl(name: &str) -> bool {
-    let edge = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let segment = |part: &str| {
-        let bytes = part.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.iter().all(|end| end.is_some_and(|&c| edge(c)))
-            && bytes.iter().all(|&c| edge(c) || matches!(c, b'-' | b'_'))
-    };
-    name.len() <= SYSCTL_LENGTH_MAX && name.split(['.', '/']).all(segment)
-}
-
 fn validate_profiles(context: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let kinds = [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")];
@@ -135,31 +85,6 @@ fn validate_profiles(context: &Value, path: &Path) -> FieldErrors {
         errors.extend(validate_profile(context.at(field), field, name, &path.child(field)));
     }
     errors.extend(validate_windows_options(context.at("windowsOptions"), &path.child("windowsOptions")));
-    errors
-}
-
-fn validate_windows_options(options: &Value, path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    if let Some(name) = options.at("gmsaCredentialSpecName").as_str() {
-        errors.extend(invalid_each(
-            &path.child("gmsaCredentialSpecName"),
-            name,
-            names::dns1123_subdomain(name),
-        ));
-    }
-    for (field, limit) in [("gmsaCredentialSpec", GMSA_BYTES_MAX), ("runAsUserName", USER_NAME_MAX)] {
-        let Some(text) = options.at(field).as_str() else { continue };
-        if text.is_empty() {
-            let detail = format!("{field} cannot be an empty string");
-            errors.push(FieldError::invalid_str(path.child(field), text, &detail));
-        } else if text.len() > limit {
-            let detail = match field {
-                "gmsaCredentialSpec" => format!("gmsaCredentialSpec size must be under {} KiB", limit >> 10),
-                _ => format!("runAsUserName can be at most {limit} characters long"),
-            };
-            errors.push(FieldError::invalid_str(path.child(field), text, &detail));
-        }
-    }
     errors
 }
 
@@ -172,6 +97,10 @@ fn validate_profile(profile: &Value, field: &str, name: &str, path: &Path) -> Fi
             .push(FieldError::required(path.child("type"), &format!("type is required when {field} is set")));
     } else if !PROFILE_TYPES.contains(&kind) {
         errors.push(FieldError::not_supported(path.child("type"), kind, &PROFILE_TYPES));
+    }
+    // The name of an AppArmor profile is not looked at behind a type that is none.
+    if name == "AppArmor" && !errors.is_empty() {
+        return errors;
     }
     let text = local.as_str().unwrap_or_default();
     if kind != "Localhost" {

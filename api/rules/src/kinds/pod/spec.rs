@@ -1,53 +1,74 @@
 //! The spec of a pod, in a pod or in a template.
 
-use std::net::IpAddr;
-
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
+use crate::kinds::pod::annotations::is_mirror;
 use crate::kinds::pod::container::{PodContext, one_of, padded_image, validate_containers};
-use crate::kinds::pod::os::{validate_host_processes, validate_os};
+use crate::kinds::pod::dns::{validate_dns, validate_host_aliases, validate_hostname_override};
+use crate::kinds::pod::environment::validate_variable_files;
+use crate::kinds::pod::os::{containers, validate_host_processes, validate_os};
+use crate::kinds::pod::pod_resources::validate_pod_resources;
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::{
-    validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
+    validate_affinity, validate_gates, validate_preemption_policy, validate_tolerations,
 };
 use crate::kinds::pod::security::validate_pod_security;
+use crate::kinds::pod::spread::validate_spread;
 use crate::kinds::pod::volume::validate_volumes;
 use crate::validate::metadata::{invalid_each, validate_labels};
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 /// Where a pod spec stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
     /// In a pod: fields that its defaults leave open must be set.
-    Pod,
+    Pod {
+        /// The metadata of the pod.
+        metadata: &'a Value,
+    },
     /// In the template of another kind: some rules apply only to the pods that are made of it.
     Template,
 }
 
-const NAMESERVERS_MAX: usize = 3;
-const SEARCHES_MAX: usize = 32;
-const SEARCH_LENGTH_MAX: usize = 2048;
+impl Place<'_> {
+    /// Whether the spec is that of a pod.
+    pub(crate) fn is_pod(self) -> bool {
+        matches!(self, Place::Pod { .. })
+    }
+
+    /// The name of the claim that is made for an ephemeral volume; `None` where the name of the pod is not known.
+    pub(crate) fn claim_name(self, volume: &str) -> Option<String> {
+        let Place::Pod { metadata } = self else { return None };
+        let pod = Some(metadata.text("name")).filter(|name| !name.is_empty())?;
+        Some(format!("{pod}-{volume}"))
+    }
+}
 
 /// Rules for a pod spec.
 pub(crate) fn validate_pod_spec(
     context: &Context<'_>,
     spec: &Value,
-    place: Place,
+    place: Place<'_>,
     path: &Path,
 ) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if !spec.has("terminationGracePeriodSeconds") {
         errors.push(FieldError::required(path.child("terminationGracePeriodSeconds"), ""));
     }
-    let (volumes, broken) = validate_volumes(spec.items("volumes"), &path.child("volumes"));
+    let (volumes, broken) = validate_volumes(context, spec.items("volumes"), place, &path.child("volumes"));
     errors.extend(broken);
-    errors.extend(validate_claims(spec.items("resourceClaims"), &path.child("resourceClaims")));
+    let is_mirror = match place {
+        Place::Pod { metadata } => is_mirror(context, metadata),
+        Place::Template => false,
+    };
+    errors.extend(validate_claims(spec.items("resourceClaims"), is_mirror, &path.child("resourceClaims")));
     let claims = Claims::new(spec.items("resourceClaims"));
     let pod = PodContext { brand: context.brand, spec, volumes, claims };
     errors.extend(validate_containers(&pod, path));
+    errors.extend(validate_pod_resources(context.brand, spec, &path.child("resources")));
     errors.extend(validate_host_ports(spec, place, path));
     errors.extend(one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -72,6 +93,7 @@ pub(crate) fn validate_pod_spec(
     errors.extend(validate_os(spec, path));
     errors.extend(validate_host_processes(spec, path));
     errors.extend(validate_names(spec, path));
+    errors.extend(validate_hostname_override(spec, path));
     errors.extend(validate_deadline(spec, path));
     errors.extend(validate_tolerations(spec.items("tolerations"), &path.child("tolerations")));
     errors.extend(validate_host_aliases(spec.items("hostAliases"), &path.child("hostAliases")));
@@ -83,6 +105,7 @@ pub(crate) fn validate_pod_spec(
         &Claims::new(&[]),
         &path.child("overhead"),
     ));
+    errors.extend(validate_variable_files(spec, path));
     errors
 }
 
@@ -110,13 +133,11 @@ pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// Checks an IP address of either family.
-pub(crate) fn validate_ip(value: &str, path: Path) -> Option<FieldError> {
-    let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-    value.parse::<IpAddr>().is_err().then(|| FieldError::invalid_str(path, value, detail))
-}
-
-fn validate_claims(claims: &[Value], path: &Path) -> FieldErrors {
+fn validate_claims(claims: &[Value], is_mirror: bool, path: &Path) -> FieldErrors {
+    if is_mirror {
+        let detail = "static pods do not support resource claims";
+        return claims.iter().map(|_| FieldError::forbidden(Path::new(""), detail)).collect();
+    }
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
     for (at, claim) in claims.iter().numbered() {
@@ -145,7 +166,7 @@ fn validate_claims(claims: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
+fn validate_host_ports(spec: &Value, place: Place<'_>, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if !spec.flag("hostNetwork") {
         return errors;
@@ -155,7 +176,7 @@ fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
         let ports = containers.index(at).child("ports");
         for (at, port) in container.items("ports").iter().numbered() {
             let (host, inner) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
-            if (place == Place::Pod || host != 0) && host != inner {
+            if (place.is_pod() || host != 0) && host != inner {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(FieldError::invalid(
                     ports.index(at).child("hostPort"),
@@ -168,55 +189,19 @@ fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
-    let config = spec.at("dnsConfig");
-    let servers = config.items("nameservers");
-    if spec.text("dnsPolicy") == "None" && servers.is_empty() {
-        let (path, detail) = if config.is_null() {
-            (path.clone(), "must provide `dnsConfig` when `dnsPolicy` is None")
-        } else {
-            (path.child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
-        };
-        return FieldErrors::from(FieldError::required(path, detail));
-    }
-    let mut errors = FieldErrors::new();
-    let (nameservers, searches) = (path.child("nameservers"), path.child("searches"));
-    if servers.len() > NAMESERVERS_MAX {
-        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
-        errors.push(FieldError::invalid(nameservers.clone(), &shown(config.at("nameservers")), &detail));
-    }
-    let addresses = config.texts("nameservers").into_iter().numbered();
-    errors.extend(addresses.filter_map(|(at, server)| validate_ip(server, nameservers.index(at))));
-    let domains = config.texts("searches");
-    let all = || shown(config.at("searches"));
-    if domains.len() > SEARCHES_MAX {
-        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
-        errors.push(FieldError::invalid(searches.clone(), &all(), &detail));
-    }
-    if domains.join(" ").len() > SEARCH_LENGTH_MAX {
-        let detail = format!(
-            "must not have more than {SEARCH_LENGTH_MAX} characters (including spaces) in the search list"
-        );
-        errors.push(FieldError::invalid(searches.clone(), &all(), &detail));
-    }
-    for (at, domain) in domains.into_iter().numbered() {
-        let domain = domain.strip_suffix('.').unwrap_or(domain);
-        errors.extend(invalid_each(&searches.index(at), domain, names::dns1123_subdomain(domain)));
-    }
-    let options = path.child("options");
-    let nameless =
-        config.items("options").iter().numbered().filter(|(_, option)| option.text("name").is_empty());
-    errors.extend(nameless.map(|(at, _)| FieldError::required(options.index(at), "must not be empty")));
-    errors
-}
-
 fn validate_host_users(spec: &Value, path: &Path) -> FieldErrors {
     if spec.at("hostUsers").as_bool() != Some(false) {
         return FieldErrors::new();
     }
     let fields = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")];
     let given = fields.into_iter().filter(|(field, _)| spec.flag(field));
-    given.map(|(_, shown)| FieldError::forbidden(path.child(shown), "when `hostUsers` is false")).collect()
+    let detail = "when `hostUsers` is false";
+    let mut errors: FieldErrors =
+        given.map(|(_, shown)| FieldError::forbidden(path.child(shown), detail)).collect();
+    let on_devices =
+        containers(spec, path).filter(|(container, _)| !container.items("volumeDevices").is_empty());
+    errors.extend(on_devices.map(|(_, path)| FieldError::forbidden(path.child("volumeDevices"), detail)));
+    errors
 }
 
 fn validate_names(spec: &Value, path: &Path) -> FieldErrors {
@@ -226,7 +211,8 @@ fn validate_names(spec: &Value, path: &Path) -> FieldErrors {
         ["serviceAccountName", "nodeName", "hostname", "subdomain", "priorityClassName", "runtimeClassName"]
     {
         let name = spec.text(field);
-        if name.is_empty() {
+        // The name of a class that is there is looked at even if it is empty.
+        if name.is_empty() && !(field == "runtimeClassName" && spec.has(field)) {
             continue;
         }
         // few: the names that are labels.
@@ -241,22 +227,6 @@ fn validate_deadline(spec: &Value, path: &Path) -> FieldErrors {
     let messages = names::in_range(seconds, 1, i64::from(i32::MAX));
     let path = path.child("activeDeadlineSeconds");
     messages.iter().map(|message| FieldError::invalid(path.clone(), &seconds.to_string(), message)).collect()
-}
-
-fn validate_host_aliases(aliases: &[Value], path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    for (at, alias) in aliases.iter().numbered() {
-        let path = path.index(at);
-        errors.extend(validate_ip(alias.text("ip"), path.child("ip")));
-        for (at, name) in alias.texts("hostnames").into_iter().numbered() {
-            errors.extend(invalid_each(
-                &path.child("hostnames").index(at),
-                name,
-                names::dns1123_subdomain(name),
-            ));
-        }
-    }
-    errors
 }
 
 fn validate_choices(spec: &Value, path: &Path) -> FieldErrors {

@@ -6,12 +6,12 @@ use orch_schema::budget::Numbered;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use crate::kinds::pod::spec::validate_ip;
+use crate::kinds::pod::container_status::validate_container_statuses;
+use crate::validate::address::validate_ip;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, carry, items_mut, set, shown_items};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
-const NO_WAY_BACK: &str = "may not be transitioned to non-terminated state";
 const ONE_PER_FAMILY: &str = "may specify no more than one IP for each IP family";
 
 /// Rules for a change of the status of a pod, metadata excepted.
@@ -31,16 +31,25 @@ pub(super) fn validate_status_update(old: &Value, new: &Value) -> FieldErrors {
     errors.extend(immutable(after.at("qosClass"), before.at("qosClass"), path.child("qosClass")));
     let claims = new.at("spec").items("resourceClaims");
     errors.extend(validate_claims(after, claims, &path.child("resourceClaimStatuses")));
-    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-        errors.extend(validate_transitions(old, before, after, list, &path.child(list)));
+    let generation = after.int("observedGeneration").unwrap_or(0);
+    if generation < 0 {
+        let path = path.child("observedGeneration");
+        errors.push(FieldError::invalid(path, &generation.to_string(), "must be a non-negative integer"));
     }
-    errors.extend(validate_ips(after.items("podIPs"), &path.child("podIPs")));
+    let extended = path.child("extendedResourceClaimStatus");
+    errors.extend(validate_extended_claim(
+        after.at("extendedResourceClaimStatus"),
+        new.at("spec"),
+        &extended,
+    ));
+    errors.extend(validate_container_statuses(old, new, &path));
+    errors.extend(validate_ips(before.items("podIPs"), after.items("podIPs"), &path.child("podIPs")));
     let host_ips = after.items("hostIPs");
     if let Some(first) = host_ips.first().filter(|first| first.text("ip") != after.text("hostIP")) {
         let path = path.child("hostIPs").index(0).child("ip");
         errors.push(FieldError::invalid_str(path, first.text("ip"), "must be equal to `hostIP`"));
     }
-    errors.extend(validate_ips(host_ips, &path.child("hostIPs")));
+    errors.extend(validate_ips(before.items("hostIPs"), host_ips, &path.child("hostIPs")));
     errors
 }
 
@@ -69,6 +78,7 @@ fn validate_claims(status: &Value, claims: &[Value], path: &Path) -> FieldErrors
     let names: Distinct<&str> = claims.iter().map(|claim| claim.text("name")).collect();
     let (mut seen, mut errors) = (Distinct::new(), FieldErrors::new());
     for (at, claim) in status.items("resourceClaimStatuses").iter().numbered() {
+        let made_path = path.index(at).child("resourceClaimName");
         let (path, name) = (path.index(at).child("name"), claim.text("name"));
         if !names.has(&name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
@@ -79,7 +89,7 @@ fn validate_claims(status: &Value, claims: &[Value], path: &Path) -> FieldErrors
         }
         let made = claim.text("resourceClaimName");
         if claim.has("resourceClaimName") {
-            errors.extend(invalid_each(&path, made, names::dns1123_subdomain(made)));
+            errors.extend(invalid_each(&made_path, made, names::dns1123_subdomain(made)));
         }
     }
     errors
@@ -105,36 +115,59 @@ fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-// A container that ended stays ended, unless its pod restarts it.
-fn validate_transitions(pod: &Value, before: &Value, after: &Value, list: &str, path: &Path) -> FieldErrors {
-    let spec = pod.at("spec");
-    let policy = if list.starts_with("ephemeral") { "Never" } else { spec.text("restartPolicy") };
-    if policy == "Always" {
-        return FieldErrors::new();
-    }
-    let init = spec.items("initContainers").iter();
-    let restartable: Distinct<&str> = init
-        .filter(|container| container.text("restartPolicy") == "Always")
-        .map(|container| container.text("name"))
-        .collect();
+/// The claim that was made for devices that the containers of a pod ask for as resources.
+fn validate_extended_claim(status: &Value, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, old) in before.items(list).iter().numbered() {
-        let ended = old.at("state").at("terminated");
-        let retried = ended.int("exitCode").unwrap_or(0) != 0 && policy == "OnFailure";
-        if !ended.is_object() || retried || restartable.has(&old.text("name")) {
-            continue;
+    if status.is_null() {
+        return errors;
+    }
+    let containers = spec.items("initContainers").iter().chain(spec.items("containers"));
+    let containers: BTreeMap<&str, &Value> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    let (mappings, list) = (status.items("requestMappings"), path.child("requestMappings"));
+    if mappings.is_empty() {
+        errors.push(FieldError::required(list.clone(), "at least one request mapping is required"));
+    }
+    const KEY: [&str; 3] = ["containerName", "resourceName", "requestName"];
+    let mut seen = Distinct::new();
+    for (at, mapping) in mappings.iter().numbered() {
+        let item = list.index(at);
+        let (resource, request) = (mapping.text("resourceName"), mapping.text("requestName"));
+        let name = mapping.text("containerName");
+        match containers.get(name) {
+            None => {
+                let detail =
+                    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.push(FieldError::invalid_str(item.child("containerName"), name, detail));
+            }
+            Some(container) if !container.at("resources").at("requests").has(resource) => {
+                let detail = "must match the extended resource name of an entry in \
+                              spec.initContainers.resources.requests or spec.containers.resources.requests";
+                errors.push(FieldError::invalid_str(item.child("resourceName"), resource, detail));
+            }
+            Some(_) => {}
         }
-        let back = |new: &&Value| new.text("name") == old.text("name") && !new.at("state").has("terminated");
-        let count = after.items(list).iter().filter(back).count();
-        errors.extend((0..count).map(|_| FieldError::forbidden(path.index(at).child("state"), NO_WAY_BACK)));
+        errors.extend(invalid_each(&path.child("requestName"), request, names::dns1123_label(request)));
+        if seen.is_repeated(KEY.map(|field| mapping.text(field))) {
+            let duplicate = |field| FieldError::duplicate(item.child(field), &quoted(mapping.text(field)));
+            errors.extend(KEY.map(duplicate));
+        }
+    }
+    let (claim, path) = (status.text("resourceClaimName"), path.child("resourceClaimName"));
+    if claim.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        errors.extend(invalid_each(&path, claim, names::dns1123_subdomain(claim)));
     }
     errors
 }
 
-fn validate_ips(ips: &[Value], path: &Path) -> FieldErrors {
+/// `known`: those that were there may have a form that is refused by now.
+fn validate_ips(known: &[Value], ips: &[Value], path: &Path) -> FieldErrors {
+    let known: Distinct<&str> = known.iter().map(|ip| ip.text("ip")).collect();
     let addresses: Vec<&str> = ips.iter().map(|ip| ip.text("ip")).collect();
-    let mut errors: FieldErrors =
-        addresses.iter().numbered().filter_map(|(at, ip)| validate_ip(ip, path.index(at))).collect();
+    let added = addresses.iter().numbered().filter(|(_, ip)| !known.has(ip));
+    let mut errors: FieldErrors = added.filter_map(|(at, ip)| validate_ip(&path.index(at), ip)).collect();
     if addresses.len() > 1 {
         let of_six = addresses.iter().filter(|ip| ip.contains(':')).count();
         if addresses.len() > 2 || of_six != 1 {
@@ -142,4 +175,40 @@ fn validate_ips(ips: &[Value], path: &Path) -> FieldErrors {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+
+    #[test]
+    fn claims_of_devices_are_of_containers_that_ask_for_them() {
+        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"x.com/gpu": "1"}}}]});
+        let mapping = |container: &str, resource: &str| json!({"containerName": container, "resourceName": resource, "requestName": "r"});
+        for (status, expected) in [
+            (json!(null), vec![]),
+            (json!({"resourceClaimName": "a", "requestMappings": [mapping("c", "x.com/gpu")]}), vec![]),
+            (json!({}), vec!["e.requestMappings: Required", "e.resourceClaimName: Required"]),
+            (
+                json!({"resourceClaimName": "a", "requestMappings": [mapping("c", "y"), mapping("d", "y"), mapping("d", "y")]}),
+                vec![
+                    "e.requestMappings[0].resourceName: Invalid",
+                    "e.requestMappings[1].containerName: Invalid",
+                    "e.requestMappings[2].containerName: Invalid",
+                    "e.requestMappings[2].containerName: Duplicate",
+                    "e.requestMappings[2].resourceName: Duplicate",
+                    "e.requestMappings[2].requestName: Duplicate",
+                ],
+            ),
+        ] {
+            let errors = validate_extended_claim(&status, &spec, &Path::new("e"));
+            let told: Vec<String> = errors
+                .iter()
+                .map(|error| error.to_string().split(" value").next().unwrap().to_owned())
+                .collect();
+            assert_eq!(told, expected, "{status}");
+        }
+    }
 }

@@ -2,23 +2,25 @@
 //!
 //! Owns the texts that clients see beside the answer. Nothing here refuses an object.
 
-use std::collections::HashMap;
+mod port;
+mod volume;
 
 use orch_proto::Brand;
-use orch_schema::budget::{Numbered, count_step};
-use orch_schema::excerpt::quoted;
+use orch_schema::budget::Numbered;
+use orch_schema::excerpt::{part, quoted};
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
+use self::port::warn_about_ports;
+use self::volume::warn_about_volumes;
 use crate::kinds::Context;
+use crate::kinds::pod::os::containers;
+use crate::validate::address::ip_warning;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, Path, names};
 
 /// Most warnings about one object: the header that carries them is bounded, too.
 const WARNINGS_MAX: usize = 32;
-/// Ports of other containers with the same number and protocol that one port is compared with.
-const OVERLAPS_MAX: usize = 4;
-
 /// Annotations without effect, by the part before and behind the brand's domain.
 const ANNOTATIONS: [(&str, &str, &str); 3] = [
     (
@@ -37,18 +39,8 @@ const NODE_LABELS: [(&str, &str, &str, &str, &str); 5] = [
     ("failure-domain.beta", "zone", "v1.17", "topology", "zone"),
     ("beta", "instance-type", "v1.17", "node", "instance-type"),
 ];
-/// Sources of volumes that are gone or go.
-const VOLUMES: [(&str, &str); 9] = [
-    ("photonPersistentDisk", "non-functional in v1.16+"),
-    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-    ("scaleIO", "deprecated, non-functional in v1.22+"),
-    ("flocker", "deprecated, non-functional in v1.25+"),
-    ("storageos", "deprecated, non-functional in v1.25+"),
-    ("quobyte", "deprecated, non-functional in v1.25+"),
-    ("glusterfs", "deprecated, non-functional in v1.26+"),
-    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-];
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 const APPARMOR: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 
@@ -79,7 +71,9 @@ pub(crate) fn warn_about_pod(context: &Context<'_>, pod: &Value, path: &Path) ->
     let (spec, spec_path) = (pod.at("spec"), path.child("spec"));
     let mut warnings = warn_about_labels(context.brand, spec, &spec_path);
     warnings.extend(warn_about_annotations(context.brand, pod, &path.child("metadata").child("annotations")));
-    warnings.extend(warn_about_lists(spec, &spec_path));
+    warnings.extend(warn_about_selectors(spec, &spec_path));
+    warnings.extend(warn_about_volumes(spec, &spec_path.child("volumes")));
+    warnings.extend(warn_about_lists(context.brand, spec, &spec_path));
     for (container, path) in containers(spec, &spec_path) {
         warnings.extend(warn_about_container(container, &path));
         if warnings.len() > WARNINGS_MAX {
@@ -93,16 +87,6 @@ pub(crate) fn warn_about_pod(context: &Context<'_>, pod: &Value, path: &Path) ->
     }
     warnings.truncate(WARNINGS_MAX);
     warnings
-}
-
-/// All containers in the order in which the reference visits them, each with its path.
-fn containers<'s>(spec: &'s Value, path: &Path) -> impl Iterator<Item = (&'s Value, Path)> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let path = path.clone();
-    lists.into_iter().flat_map(move |list| {
-        let path = path.child(list);
-        spec.items(list).iter().numbered().map(move |(at, container)| (container, path.index(at)))
-    })
 }
 
 /// The warning about a label of nodes, if it has a new name.
@@ -124,13 +108,11 @@ fn warn_about_labels(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
     }
     let affinity = spec.at("affinity").at("nodeAffinity");
     let path_of = |field: &str| path.child("affinity").child("nodeAffinity").child(field);
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-    let terms = affinity.at(required).items("nodeSelectorTerms").iter().numbered();
-    let terms = terms.map(|(at, term)| (term, path_of(required).child("nodeSelectorTerms").index(at)));
-    let others = affinity.items(preferred).iter().numbered();
+    let terms = affinity.at(REQUIRED).items("nodeSelectorTerms").iter().numbered();
+    let terms = terms.map(|(at, term)| (term, path_of(REQUIRED).child("nodeSelectorTerms").index(at)));
+    let others = affinity.items(PREFERRED).iter().numbered();
     let others =
-        others.map(|(at, term)| (term.at("preference"), path_of(preferred).index(at).child("preference")));
+        others.map(|(at, term)| (term.at("preference"), path_of(PREFERRED).index(at).child("preference")));
     for (term, path) in terms.chain(others) {
         let path = path.child("matchExpressions");
         for (at, requirement) in term.items("matchExpressions").iter().numbered() {
@@ -145,6 +127,46 @@ fn warn_about_labels(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
         let text = renamed_label(brand, label);
         warnings
             .extend(text.map(|text| format!("{}: {label} is {text}", spread.index(at).child("topologyKey"))));
+    }
+    warnings
+}
+
+/// Selectors that select nothing, and preferences for labels that no node can have.
+fn warn_about_selectors(spec: &Value, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |holder: &Value, path: Path| {
+        if holder.at("labelSelector").is_null() {
+            let path = path.child("labelSelector");
+            warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
+        }
+    };
+    let spread = path.child("topologySpreadConstraints");
+    for (at, constraint) in spec.items("topologySpreadConstraints").iter().numbered() {
+        warn(constraint, spread.index(at));
+    }
+    let (affinity, path) = (spec.at("affinity"), path.child("affinity"));
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let (terms, path) = (affinity.at(kind), path.child(kind));
+        for (at, term) in terms.items(REQUIRED).iter().numbered() {
+            warn(term, path.child(REQUIRED).index(at));
+        }
+        for (at, term) in terms.items(PREFERRED).iter().numbered() {
+            let path = path.child(PREFERRED).index(at).child("podAffinityTerm");
+            warn(term.at("podAffinityTerm"), path);
+        }
+    }
+    let path = path.child("nodeAffinity").child(PREFERRED);
+    for (at, term) in affinity.at("nodeAffinity").items(PREFERRED).iter().numbered() {
+        let path = path.index(at).child("preference").child("matchExpressions");
+        for (at, requirement) in term.at("preference").items("matchExpressions").iter().numbered() {
+            let path = path.index(at).child("values");
+            for (at, value) in requirement.texts("values").into_iter().numbered() {
+                let messages = names::label_value(value).into_iter();
+                warnings.extend(
+                    messages.map(|text| format!("{}: {} is invalid, {text}", path.index(at), part(value))),
+                );
+            }
+        }
     }
     warnings
 }
@@ -173,21 +195,25 @@ fn warn_about_annotations(brand: &Brand, pod: &Value, path: &Path) -> Vec<String
         if lacks(container, "seccompProfile") {
             warn(format!("container.seccomp.security.alpha.{}", brand.label(name)), SECCOMP);
         }
-        // Though a pod's containers have got the profile from it by now.
+        // The containers of a pod have got the profile from it by now, so that their fields tell nothing.
+        let is_pod = path.as_str().starts_with("metadata");
+        if !is_pod && (!lacks(container, "appArmorProfile") || !lacks(spec, "appArmorProfile")) {
+            continue;
+        }
         warn(format!("container.apparmor.security.beta.{}", brand.label(name)), APPARMOR);
     }
     warnings
 }
 
-fn warn_about_lists(spec: &Value, path: &Path) -> Vec<String> {
+fn warn_about_lists(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
-    let volumes = path.child("volumes");
-    for (at, volume) in spec.items("volumes").iter().numbered() {
-        let path = volumes.index(at);
-        let gone = VOLUMES.iter().filter(|(source, _)| volume.has(source));
-        warnings.extend(gone.map(|(source, text)| format!("{}: {text}", path.child(source))));
-        let limit = volume.at("emptyDir").text("sizeLimit");
-        warnings.extend(fractional(limit, &path.child("emptyDir").child("sizeLimit")));
+    for resource in ["memory", "ephemeral-storage"] {
+        let amount = spec.at("overhead").text(resource);
+        warnings.extend(fractional(amount, &path.child("overhead").key(resource)));
+    }
+    let servers = path.child("dnsConfig").child("nameservers");
+    for (at, server) in spec.at("dnsConfig").texts("nameservers").into_iter().numbered() {
+        warnings.extend(ip_warning(brand, &servers.index(at), server));
     }
     let aliases = path.child("hostAliases");
     let mut seen = Distinct::new();
@@ -196,6 +222,7 @@ fn warn_about_lists(spec: &Value, path: &Path) -> Vec<String> {
         if seen.is_repeated(ip) {
             warnings.push(format!("{}: duplicate ip {}", aliases.index(at).child("ip"), quoted(ip)));
         }
+        warnings.extend(ip_warning(brand, &aliases.index(at).child("ip"), ip));
     }
     let secrets = path.child("imagePullSecrets");
     let mut seen = Distinct::new();
@@ -203,7 +230,8 @@ fn warn_about_lists(spec: &Value, path: &Path) -> Vec<String> {
         let (name, path) = (secret.text("name"), secrets.index(at).child("name"));
         if name.is_empty() {
             warnings.push(format!("{path}: invalid empty name \"\""));
-        } else if seen.is_repeated(name) {
+        }
+        if seen.is_repeated(name) {
             warnings.push(format!("{path}: duplicate name {}", quoted(name)));
         }
     }
@@ -242,62 +270,6 @@ fn warn_about_container(container: &Value, path: &Path) -> Vec<String> {
         }
     }
     warnings
-}
-
-fn warn_about_ports(spec: &Value, path: &Path) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut by_number: HashMap<(i64, &str), Vec<(&Value, Path)>> = HashMap::new();
-    let mut by_name: HashMap<&str, Path> = HashMap::new();
-    let mut initial = spec.items("initContainers");
-    for (container, path) in containers(spec, path) {
-        // Names of ports of containers that end before the others start mean nothing to services.
-        let keeps_running = initial.is_empty() || container.text("restartPolicy") == "Always";
-        initial = initial.get(1..).unwrap_or_default();
-        let path = path.child("ports");
-        for (at, port) in container.items("ports").iter().numbered() {
-            if warnings.len() > WARNINGS_MAX || !count_step() {
-                return warnings;
-            }
-            let path = path.index(at);
-            let key = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
-            let others = by_number.entry(key).or_default();
-            let told = others.iter().filter_map(|(other, place)| Some((overlap(port, other)?, place)));
-            warnings.extend(told.map(|(told, place)| format!("{path}: {told} port definition with {place}")));
-            if others.len() < OVERLAPS_MAX {
-                others.push((port, path.clone()));
-            }
-            let name = port.text("name");
-            if name.is_empty() || !keeps_running {
-                continue;
-            }
-            match by_name.get(name) {
-                Some(other) => warnings.push(format!(
-                    "{path}: duplicate port name {} with {other}, services and probes that select ports by name will \
-                     use {other}",
-                    quoted(name)
-                )),
-                None => {
-                    by_name.insert(name, path);
-                }
-            }
-        }
-    }
-    warnings
-}
-
-/// How two ports of one number and protocol overlap.
-fn overlap(one: &Value, other: &Value) -> Option<&'static str> {
-    let host = |port: &Value| port.int("hostPort").unwrap_or(0);
-    let (address, other_address) = (one.text("hostIP"), other.text("hostIP"));
-    if address == other_address && host(one) == host(other) {
-        Some("duplicate")
-    } else if host(one) == 0 || host(other) == 0 {
-        Some("overlapping")
-    } else if host(one) == host(other) && address.is_empty() != other_address.is_empty() {
-        Some("dangerously ambiguous")
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]
@@ -358,5 +330,32 @@ mod tests {
             "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
              label is recommended: [must not contain dots]"
         );
+    }
+
+    #[test]
+    fn selectors_without_effect_are_told() {
+        let term = json!({"topologyKey": "a"});
+        let spec = json!({
+            "topologySpreadConstraints": [term, {"labelSelector": {}}],
+            "affinity": {
+                "podAffinity": {REQUIRED: [term]},
+                "podAntiAffinity": {PREFERRED: [{"podAffinityTerm": term}]},
+                "nodeAffinity": {PREFERRED: [{"preference": {"matchExpressions": [{"key": "a", "values": ["b", "-1"]}]}}]}
+            }
+        });
+        let none = "labelSelector: a null labelSelector results in matching no pod";
+        let told = warn_about_selectors(&spec, &Path::new("s"));
+        assert_eq!(
+            told[..3],
+            [
+                format!("s.topologySpreadConstraints[0].{none}"),
+                format!("s.affinity.podAffinity.{REQUIRED}[0].{none}"),
+                format!("s.affinity.podAntiAffinity.{PREFERRED}[0].podAffinityTerm.{none}"),
+            ]
+        );
+        let value =
+            format!("s.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].values[1]");
+        assert!(told[3].starts_with(&format!("{value}: -1 is invalid, a valid label must")), "{told:?}");
+        assert_eq!(told.len(), 4);
     }
 }

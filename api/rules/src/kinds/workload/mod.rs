@@ -22,8 +22,10 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::pod::defaults::default_pod_spec;
+use crate::kinds::pod::disabled::drop_from_spec;
 use crate::kinds::pod::spec::{Place, validate_pod_spec};
 use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
+use crate::kinds::pod::{annotations, seccomp};
 use crate::kinds::{Cell, Context};
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
@@ -34,7 +36,9 @@ use crate::validate::{FieldError, FieldErrors, Path, names};
 pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
     let template = child_mut(spec, "template");
     child_mut(template, "metadata");
-    default_pod_spec(context, child_mut(template, "spec"));
+    let pod = child_mut(template, "spec");
+    drop_from_spec(pod);
+    default_pod_spec(context, pod);
 }
 
 /// Warnings about the template in the spec.
@@ -55,7 +59,10 @@ pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &
     let metadata = template.at("metadata");
     let mut errors = validate_labels(metadata.at("labels"), &path.child("labels"));
     errors.extend(validate_annotations(metadata.at("annotations"), &path.child("annotations")));
-    let spec = path.child("spec");
+    let (annotations, spec) = (metadata.at("annotations"), path.child("spec"));
+    let annotations_path = path.child("annotations");
+    errors.extend(annotations::validate(context, annotations, template.at("spec"), &annotations_path));
+    errors.extend(seccomp::validate_same_profiles(context, annotations, template.at("spec"), &spec));
     errors.extend(validate_pod_spec(context, template.at("spec"), Place::Template, &spec));
     if !template.at("spec").items("ephemeralContainers").is_empty() {
         let detail = "ephemeral containers not allowed in pod template";
