@@ -122,14 +122,13 @@ fn validate_value_from(variable: &Value, path: &Path) -> FieldErrors {
 /// A reference to a variable in a file that an init container wrote to a volume.
 fn validate_file_key(reference: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let rules: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("key", names::env_var), ("volumeName", names::dns1123_label)];
-    for (field, rule) in rules {
+    for field in ["key", "volumeName"] {
         let name = reference.text(field);
         if name.is_empty() {
             errors.push(FieldError::required(path.child(field), ""));
         } else {
-            errors.extend(invalid_each(&path.child(field), name, rule(name)));
+            let messages = if field == "key" { names::env_var(name) } else { names::dns1123_label(name) };
+            errors.extend(invalid_each(&path.child(field), name, messages));
         }
     }
     let (file, path) = (reference.text("path"), path.child("path"));
