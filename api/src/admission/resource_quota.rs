@@ -96,6 +96,9 @@ struct Change<'a> {
     new: Option<(&'a Value, Amounts)>,
     /// The write is refused where a quota has no room for it.
     is_limited: bool,
+    /// The object no longer counted, for its time was over, and is gone or ended now. Whether the loop had noticed is not
+    /// known, so nothing is given back: the quota is written as it is, which makes the loop count again.
+    ends_overdue: bool,
 }
 
 /// What one quota says of a change.
@@ -176,7 +179,7 @@ impl ResourceQuota {
                 is_changed = true;
             }
         }
-        if is_changed {
+        if is_changed || change.ends_overdue && account.covers_old {
             additions.replace(key, revision, value);
         } else if self.0 == Release::AtOnce && account.waits_for_usage(change) {
             // The loop is about to add up the usage: this write is in the sum, or is tried again and charged.
@@ -205,7 +208,8 @@ impl<'a> Change<'a> {
             }
             Operation::Delete => false,
         };
-        Some(Change { measure, old, new, is_limited })
+        let ends_overdue = old.as_ref().is_some_and(|old| ends_overdue(&measure, old, new.as_ref()));
+        Some(Change { measure, old, new, is_limited, ends_overdue })
     }
 
     /// The usage of an object, where the quota with these scopes covers it.
@@ -217,6 +221,17 @@ impl<'a> Change<'a> {
         let (object, usage) = side.as_ref()?;
         self.measure.is_in(scopes, object).then_some(usage)
     }
+}
+
+/// Whether `old` no longer counted because its time was over, and `new` would not count even before that.
+fn ends_overdue(measure: &Measure, old: &(&Value, Amounts), new: Option<&(&Value, Amounts)>) -> bool {
+    let (object, counted) = old;
+    if !object.at("metadata").has("deletionTimestamp") {
+        return false;
+    }
+    let in_time = |object: &Value| measure.usage(object, i64::MIN);
+    let usage = in_time(object);
+    *counted != usage && new.is_none_or(|(new, _)| in_time(new) != usage)
 }
 
 impl<'a> Account<'a> {

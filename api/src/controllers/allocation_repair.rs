@@ -1,12 +1,13 @@
 //! Repair of cluster addresses and node ports: claims and IPAddress objects agree with the services.
 //!
-//! Owns the comparison, of everything when a leader starts, and of what an administrator changes afterwards. Services are
+//! Owns the comparison, of everything when a leader starts, and of each address whose object changes afterwards. Services are
 //! the truth: a claim or an address that no service has is removed, one that a service lacks is made. Writes of services
 //! keep both right by themselves; what is found wrong was changed by hand or written by another program.
 //!
-//! Invariant: a repair is proposed under conditions on all that it was decided on.
+//! Invariant: a repair is proposed under conditions on all that it was decided on. An address object that is made is the
+//! exception: it is looked at once more, as every one that changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,20 +15,21 @@ use std::time::Duration;
 
 use orch_raft::object::SharedObject;
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Condition, Key, Operation, Outcome, State, Store, Transaction};
+use orch_raft::{Change, Condition, Key, Operation, Outcome, State, Store, Transaction};
 use orch_rules::validate::address::Family;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::client::{Client, Moment, Place, Propagation, any_changed, is_overtaken};
-use crate::allocation::claims::{Holdings, claim, holder};
+use crate::allocation::claims::{Holdings, address_claim, claim, holder};
 use crate::allocation::{ADDRESSES, CLAIMS, SERVICES};
 use crate::error::ApiError;
+use crate::follow::{Derived, Follower};
 use crate::pipeline::parent_service;
 
-/// Wait after a change: those that come together are looked at together, and a client that keeps breaking things costs a
-/// comparison in five seconds.
+/// Wait after a change: those that come together are looked at together, and a service that is being made has its address
+/// object by then.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Limits the warnings of things found wrong.
@@ -48,14 +50,45 @@ enum Repair {
     Conflict { what: String, service: String },
 }
 
-/// Repairs everything, now and after changes of addresses. Completes only with an error.
+/// The address objects that have to be looked at.
+#[derive(Debug)]
+struct Touched {
+    source: Arc<str>,
+    /// Everything has to be compared.
+    all: bool,
+    /// Names of the objects that changed. Each service that is made or removed adds its addresses.
+    names: BTreeSet<Arc<str>>,
+}
+
+impl Derived for Touched {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        std::iter::once(&self.source)
+    }
+
+    fn change(&mut self, _source: &Arc<str>, change: &Change) {
+        self.names.insert(change.path.clone());
+    }
+
+    fn rebuild(&mut self, _state: &State) {
+        self.all = true;
+    }
+}
+
+/// Repairs everything now, and addresses after their changes. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [store.subscribe(&Arc::from(ADDRESSES))];
-    client.most_recent().await?;
+    let mut applied = client.newest().await?;
+    let touched = Touched { source: ADDRESSES.into(), all: true, names: BTreeSet::new() };
+    let mut follower = Follower::new(touched, &applied);
     loop {
-        let state = store.state();
-        for repair in examine(client, &state) {
+        let touched = follower.value_mut();
+        let (all, names) = (std::mem::take(&mut touched.all), std::mem::take(&mut touched.names));
+        let repairs = match all {
+            true => examine(client, &applied.state),
+            false => names.iter().filter_map(|name| examine_address(client, &applied.state, name)).collect(),
+        };
+        for repair in repairs {
             if let Some(left_out) = WRONG.pass_at(client.moment()) {
                 tracing::warn!(left_out, "allocation of services: {}", repair.text());
             }
@@ -63,7 +96,45 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         }
         any_changed(&mut changed).await;
         store.sleep(WAIT).await;
+        applied = client.newest().await?;
+        follower.advance(&applied);
     }
+}
+
+/// What is wrong with the address object called `name` in `state`, whether it is there or not.
+fn examine_address<S: Store>(client: &Client<S>, state: &State, name: &Arc<str>) -> Option<Repair> {
+    let address: IpAddr = name.parse().ok()?;
+    let claimed = address_claim(address).and_then(|key| state.object(&key).cloned());
+    // A name in another form than the canonical one is of no service.
+    let owner = claimed
+        .filter(|_| *address.to_string() == **name)
+        .map(|claim| holder(&claim.json))
+        .filter(|service| holds(state, service, address));
+    match (state.collection(ADDRESSES).get(name), owner) {
+        (None, Some(service)) => Some(Repair::Make { address, service }),
+        (Some(object), owner) => {
+            let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
+            let parent = parent_service(&value);
+            let is_wrong = is_of_allocator(client, &value) && (parent.is_none() || parent != owner);
+            is_wrong.then(|| Repair::Remove { name: name.clone(), seen: object.clone() })
+        }
+        (None, None) => None,
+    }
+}
+
+/// Whether the service at `path` has `address`.
+fn holds(state: &State, path: &str, address: IpAddr) -> bool {
+    state.collection(SERVICES).get(path).is_some_and(|service| {
+        let service: Value = serde_json::from_slice(&service.json).unwrap_or_default();
+        Holdings::of(&service).addresses.contains(&address)
+    })
+}
+
+/// Whether the allocator made the address object, by its label.
+fn is_of_allocator<S: Store>(client: &Client<S>, address: &Value) -> bool {
+    let brand = client.registry().brand;
+    let label = format!("ipaddress.{}/managed-by", brand.label_domain);
+    address.at("metadata").at("labels").text(&label) == format!("ipallocator.{}", brand.group_domain)
 }
 
 /// What is wrong in `state`.
@@ -106,16 +177,12 @@ fn examine<S: Store>(client: &Client<S>, state: &State) -> Vec<Repair> {
             repairs.push(Repair::Release { key, service, seen: object.clone(), owner });
         }
     }
-    let brand = client.registry().brand;
-    let (label, value) = (
-        format!("ipaddress.{}/managed-by", brand.label_domain),
-        format!("ipallocator.{}", brand.group_domain),
-    );
     for (name, object) in state.collection(ADDRESSES).range_from("") {
         let address: Value = serde_json::from_slice(&object.json).unwrap_or_default();
-        let is_ours = address.at("metadata").at("labels").text(&label) == value;
         let parent = parent_service(&address);
-        if is_ours && (parent.is_none() || parent.as_ref() != addresses.get(&**name)) {
+        if is_of_allocator(client, &address)
+            && (parent.is_none() || parent.as_ref() != addresses.get(&**name))
+        {
             repairs.push(Repair::Remove { name: name.clone(), seen: object.clone() });
         }
     }
@@ -260,6 +327,14 @@ mod tests {
             fixture.delete(ADDRESSES, "10.0.0.9", json!({})).await;
             tokio::time::sleep(Duration::from_secs(10)).await;
             assert!(fixture.exists(ADDRESSES, "10.0.0.9"), "an administrator deleted it while the loop ran");
+            let mut stray = fixture.read(ADDRESSES, "10.0.0.9");
+            stray["metadata"] = json!({"name": "10.0.0.77", "labels": stray["metadata"]["labels"].clone()});
+            fixture.create(ADDRESSES, "", stray.clone()).await;
+            stray["metadata"] = json!({"name": "10.0.0.78"});
+            fixture.create(ADDRESSES, "", stray).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert!(!fixture.exists(ADDRESSES, "10.0.0.77"), "no service has it");
+            assert!(fixture.exists(ADDRESSES, "10.0.0.78"), "somebody else's");
         };
         fixture.beside(run(&fixture.client()), steps).await;
     }

@@ -272,11 +272,8 @@ pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
         Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
     ];
     /// The same on IPv4: Alibaba, Oracle, and the host service of Azure.
-    const METADATA_FOUR: [Ipv4Addr; 3] = [
-        Ipv4Addr::new(100, 100, 100, 200),
-        Ipv4Addr::new(192, 0, 0, 192),
-        Ipv4Addr::new(168, 63, 129, 16),
-    ];
+    const METADATA_FOUR: [Ipv4Addr; 3] =
+        [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
     match address {
         IpAddr::V4(four) => {
             four.is_loopback()

@@ -47,6 +47,8 @@ impl<S: Store> Pipeline<S> {
             return Err(ApiError::BadRequest(message.to_owned()));
         }
         let dry_run = propagate_dry_run(request, &options, &mut eviction)?;
+        // That no budget selects the pod is no condition of the transaction: a node that lags must not judge it.
+        self.most_recent().await?;
         let (view, mut additions) = (View::of(&self.store), Additions::default());
         let attributes = Attributes { dry_run, ..self.attributes(request, Operation::Create) };
         let mutated = self.admission.mutate(&attributes, &mut eviction, &view, &mut additions, 0).await;

@@ -47,8 +47,15 @@ const CONCURRENT_WRITES_MAX: usize = 32;
 /// loop's thread for half a millisecond, and no client's request runs there meanwhile.
 const CONCURRENT_BYTES_MAX: usize = 256 << 10;
 
-/// Most pods of a namespace matched against a budget's selector, or read, before other tasks run: a few milliseconds.
-const PODS_PER_TURN: usize = 128;
+/// Steps before other tasks run, a few milliseconds: a pod of the namespace that is matched against a budget's selector is
+/// one for each [`STEP_BYTES`] of the budget, and one that is read, too, is [`READ_STEPS`].
+const STEPS_PER_TURN: usize = 4096;
+
+/// Bytes of a budget, its selector among them, with which a pod is matched in one step.
+const STEP_BYTES: usize = 1024;
+
+/// Steps that reading a pod stands for.
+const READ_STEPS: usize = 32;
 
 /// A budget, as far as it is counted. A client's selector may have thousands of requirements, so it is parsed once.
 #[derive(Clone, Debug)]
@@ -82,6 +89,12 @@ impl Budget {
         Some(Budget { selector, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
     }
 
+    /// Whether the status is `status`, which was counted for this generation of the budget.
+    fn has_status(&self, status: &Value) -> bool {
+        let generation = self.counted.at("metadata").int("generation");
+        status.int("observedGeneration") == generation && same(self.counted.at("status"), status)
+    }
+
     fn selects(&self, pod: &SharedObject) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.index.labels))
     }
@@ -94,6 +107,8 @@ struct Budgets {
     by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Budget>>,
     /// Paths of budgets that have to be counted.
     due: BTreeSet<Arc<str>>,
+    /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
+    written: BTreeMap<Arc<str>, Value>,
 }
 
 impl Budgets {
@@ -108,6 +123,7 @@ impl Budgets {
             sources: sources.into_iter().collect(),
             by_namespace: BTreeMap::new(),
             due: BTreeSet::new(),
+            written: BTreeMap::new(),
         }
     }
 
@@ -115,6 +131,7 @@ impl Budgets {
         let namespace = namespace_of(path);
         let Some(budget) = object.and_then(Budget::of) else {
             self.due.remove(path);
+            self.written.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
                 budgets.remove(path);
                 if budgets.is_empty() {
@@ -123,8 +140,11 @@ impl Budgets {
             }
             return;
         };
+        let is_own = self.written.remove(path).is_some_and(|status| budget.has_status(&status));
         self.by_namespace.entry(namespace.into()).or_default().insert(path.clone(), budget);
-        self.due.insert(path.clone());
+        if !is_own {
+            self.due.insert(path.clone());
+        }
     }
 
     fn find(&self, path: &str) -> Option<&Budget> {
@@ -178,6 +198,7 @@ impl Derived for Budgets {
     fn rebuild(&mut self, state: &State) {
         self.by_namespace.clear();
         self.due.clear();
+        self.written.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
             self.set(path, Some(object));
         }
@@ -197,9 +218,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         let mut due = std::mem::take(&mut follower.value_mut().due);
         due.extend(rechecks.iter().filter(|(_, time)| **time <= now).map(|(path, _)| path.clone()));
         let is_idle = due.is_empty();
-        let budgets = follower.value();
-        for turn in budgets.turns(due) {
-            count(client, &applied.state, budgets, turn, &mut rechecks).await?;
+        for turn in follower.value().turns(due) {
+            let written = count(client, &applied.state, follower.value(), turn, &mut rechecks).await?;
+            follower.value_mut().written.extend(written);
         }
         if is_idle {
             let wait = rechecks.values().min().map(|time| time.saturating_sub(now).max(1).unsigned_abs());
@@ -221,15 +242,16 @@ async fn wait_for_change<S: Store>(store: &S, changed: &mut [orch_raft::Subscrip
 }
 
 /// Counts the budgets at the paths `turn`, and writes each status that is not right. Notes in `rechecks` the seconds since
-/// 1970 at which a budget has to be counted again even if nothing changes. Other tasks run between two budgets.
+/// 1970 at which a budget has to be counted again even if nothing changes. Other tasks run between two budgets. Returns the
+/// statuses that were written.
 async fn count<S: Store>(
     client: &Client<S>,
     state: &State,
     budgets: &Budgets,
     turn: Vec<Arc<str>>,
     rechecks: &mut BTreeMap<Arc<str>, i64>,
-) -> Result<(), ApiError> {
-    let mut wrong = Vec::new();
+) -> Result<Vec<(Arc<str>, Value)>, ApiError> {
+    let (mut wrong, mut written) = (Vec::new(), Vec::new());
     for path in turn {
         let_others_run(client.store()).await;
         let Some(budget) = budgets.find(&path) else {
@@ -242,11 +264,13 @@ async fn count<S: Store>(
             None => rechecks.remove(&path),
         };
         if !same(budget.counted.at("status"), &status) {
+            written.push((path.clone(), status.clone()));
             wrong.push((path, status_patch(&budget.counted, status)));
         }
     }
     let write = |(path, patch): (Arc<str>, Value)| async move { write_status(client, &path, &patch).await };
-    for_each(wrong, CONCURRENT_WRITES_MAX, write).await.into_iter().collect()
+    for_each(wrong, CONCURRENT_WRITES_MAX, write).await.into_iter().collect::<Result<(), ApiError>>()?;
+    Ok(written)
 }
 
 async fn write_status<S: Store>(client: &Client<S>, path: &str, patch: &Value) -> Result<(), ApiError> {
@@ -270,12 +294,16 @@ async fn status_of<S: Store>(client: &Client<S>, state: &State, path: &str, budg
     let namespace = namespace_of(path);
     let collection = state.collection(PODS);
     let mut pods: Vec<Value> = Vec::new();
-    for (at, (_, pod)) in collection.within(namespace, "").enumerate() {
-        if at % PODS_PER_TURN == PODS_PER_TURN - 1 {
+    let mut steps = 0;
+    for (_, pod) in collection.within(namespace, "") {
+        if steps >= STEPS_PER_TURN {
             let_others_run(client.store()).await;
+            steps = 0;
         }
+        steps += 1 + budget.bytes / STEP_BYTES;
         if budget.selects(pod) {
             pods.extend(serde_json::from_slice::<Value>(&pod.json).ok());
+            steps += READ_STEPS;
         }
     }
     let (counted, now) = (&budget.counted, client.now_text());
