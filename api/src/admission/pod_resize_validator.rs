@@ -140,7 +140,8 @@ mod tests {
                 old: Some(&old),
                 ..attributes("pods", Operation::Update)
             };
-            let refused = validate(&attributes, &pod, &objects).err().map(|error| Status::from(&error));
+            let refused =
+                validate(&attributes, &pod, &objects).err().map(|error| Status::of(&error, attributes.brand));
             let found = refused.as_ref().map(|status| {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 (&*status.message, causes.map(|(reason, ..)| &**reason).next())
