@@ -444,7 +444,7 @@ async fn what_was_created_meanwhile_is_changed_instead() {
     let mut server = Server::new().await;
     let rival = std::sync::Arc::new(Mutex::new(None));
     server.pipeline.admission = Chain::new(vec![Box::new(Rival(rival.clone()))]);
-    let be_faster = || *rival.lock().unwrap() = Some(server.pipeline.store.clone());
+    let be_faster = || *rival.lock().unwrap() = Some(server.pipeline.store.below.clone());
     be_faster();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let applied = server.apply(&format!("{MAPS}/a"), "m", map.clone()).await;

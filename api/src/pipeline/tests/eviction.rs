@@ -78,6 +78,16 @@ async fn an_eviction_takes_one_off_the_budget_with_the_pod() {
 }
 
 #[tokio::test]
+async fn a_member_that_lags_behind_a_budget_obeys_it() {
+    let server = Server::new().await;
+    server.run_pod("p", "True").await;
+    let before = server.pipeline.store.below.state();
+    server.budget("b", status(0, 1, 1)).await;
+    *server.pipeline.store.lag.behind.lock() = Some(before);
+    assert_eq!(server.evict("p", json!(null)).await.code, 429);
+}
+
+#[tokio::test]
 async fn a_budget_judges_pods_that_run_alone() {
     let server = Server::new().await;
     server.budget("b", status(0, 0, 1)).await;

@@ -14,7 +14,7 @@ mod scale;
 mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::Method;
@@ -33,7 +33,7 @@ use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
 use crate::status::Status;
-use crate::testing::gate;
+use crate::testing::{ProposalOutcome, ScriptedStore, gate};
 
 /// The collection that most tests write to.
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -67,7 +67,7 @@ impl Ambient for HandMoved {
 
 /// A server with the namespace `ns`.
 struct Server {
-    pipeline: Pipeline<MemoryStore>,
+    pipeline: Pipeline<ScriptedStore>,
     ambient: Arc<HandMoved>,
 }
 
@@ -86,8 +86,14 @@ impl Server {
             count: AtomicU64::new(1),
             step: AtomicU64::new(1),
         });
+        let store = ScriptedStore {
+            below: MemoryStore::default(),
+            leads: Arc::new(AtomicBool::new(true)),
+            fate: ProposalOutcome::Applied,
+            lag: Arc::default(),
+        };
         let pipeline = Pipeline::new(
-            MemoryStore::default(),
+            store,
             Registry::builtin(&ORCH),
             TokenKey::new([7; 32]),
             ambient.clone(),

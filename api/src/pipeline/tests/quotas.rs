@@ -30,6 +30,28 @@ fn asking(name: &str, requests: Value) -> Value {
     pod
 }
 
+/// Nobody knows whether the loop had stopped counting the pod, so the quota is written as it is, which makes it count again.
+#[tokio::test]
+async fn an_overdue_pod_that_goes_has_its_quota_counted_again() {
+    let server = Server::new().await;
+    let version =
+        async || server.get(&format!("{QUOTAS}/q")).await.json["metadata"]["resourceVersion"].clone();
+    server.quota("q", json!({"hard": {"pods": "2"}})).await;
+    for (name, seconds, expected) in [("in-time", 1, "0"), ("overdue", 30, "1")] {
+        let mut ending = pod(name);
+        ending["spec"]["nodeName"] = json!("n");
+        ending["spec"]["terminationGracePeriodSeconds"] = json!(10);
+        server.create(PODS, ending).await;
+        server.delete(&format!("{PODS}/{name}"), json!(null)).await.object();
+        server.advance(seconds);
+        let before = version().await;
+        server.delete(&format!("{PODS}/{name}"), json!({"gracePeriodSeconds": 0})).await.object();
+        assert_eq!(server.get(&format!("{PODS}/{name}")).await.code, 404);
+        assert_eq!(server.used("q").await, json!({"pods": expected}), "{name}");
+        assert_ne!(version().await, before, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn objects_are_counted_until_the_quota_is_full() {
     let server = Server::new().await;
