@@ -1,17 +1,22 @@
-//! core/v1 PersistentVolumeClaim: access modes, size and classes; a spec that is immutable but for a few fields.
+//! core/v1 PersistentVolumeClaim: access modes, size, classes and sources; a spec that is immutable but for a few fields.
+
+mod source;
+mod status;
 
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
+use self::source::prepare_sources;
+use self::status::validate_status;
 use crate::Action;
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
-use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default, set_default_text};
+use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const ACCESS_MODES: [(&str, &str); 4] = [
@@ -29,16 +34,16 @@ pub struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         set_default_text(child_mut(new, "status"), "phase", "Pending");
-        let spec = child_mut(new, "spec");
-        set_default_text(spec, "volumeMode", "Filesystem");
-        unify_sources(spec);
+        set_default_text(child_mut(new, "spec"), "volumeMode", "Filesystem");
     }
 
-    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+    fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         set(new, "status", json!({"phase": "Pending"}));
+        prepare_sources(context.brand, &Value::Null, new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        prepare_sources(context.brand, old, new);
         object_meta::separate_status(context, old, new, &["spec"]);
     }
 
@@ -51,7 +56,7 @@ impl Strategy for PersistentVolumeClaim {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
-            errors.extend(validate_capacity(new.at("status")));
+            errors.extend(validate_status(context.brand, new.at("status")));
             return errors;
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
@@ -107,16 +112,6 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-// `dataSource` and `dataSourceRef` are filled in from each other; `dataSource` cannot name another namespace.
-fn unify_sources(spec: &mut Value) {
-    let (old, new) = (spec.at("dataSource").clone(), spec.at("dataSourceRef").clone());
-    if !old.is_null() && new.is_null() {
-        set_default(spec, "dataSourceRef", old);
-    } else if old.is_null() && new.is_object() && new.text("namespace").is_empty() {
-        set_default(spec, "dataSource", new);
-    }
-}
-
 /// Rules for the spec of a claim, in a claim or in the template of one.
 pub(crate) fn validate_claim_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_access_modes(spec, &path.child("accessModes"));
@@ -141,10 +136,27 @@ pub(crate) fn validate_claim_spec(context: &Context<'_>, spec: &Value, path: &Pa
     if let Some(mode) = spec.at("volumeMode").as_str().filter(|mode| !modes.contains(mode)) {
         errors.push(FieldError::not_supported(path.child("volumeMode"), mode, &modes));
     }
+    let (old, new) = (spec.at("dataSource"), spec.at("dataSourceRef"));
     for field in ["dataSource", "dataSourceRef"] {
         if spec.has(field) {
             errors.extend(validate_source(spec.at(field), &path.child(field)));
         }
+    }
+    let namespace = new.text("namespace");
+    if !namespace.is_empty() {
+        let path = path.child("dataSourceRef").child("namespace");
+        errors.extend(invalid_each(&path, namespace, names::dns1123_label(namespace)));
+    }
+    if old.is_object() && new.is_object() {
+        let is_same =
+            ["apiGroup", "kind", "name"].into_iter().all(|field| old.text(field) == new.text(field));
+        let detail = if !namespace.is_empty() {
+            Some("may not be specified when dataSourceRef.namespace is specified")
+        } else {
+            (!is_same).then_some("must match dataSourceRef")
+        };
+        // The reference shows the path of the field in place of its value, and of that no part.
+        errors.extend(detail.map(|detail| FieldError::invalid(path.clone(), "{}", detail)));
     }
     errors
 }
@@ -158,8 +170,9 @@ fn validate_access_modes(spec: &Value, path: &Path) -> FieldErrors {
     let unknown = modes.iter().filter(|mode| !known.contains(mode));
     let mut errors: FieldErrors =
         unknown.map(|mode| FieldError::not_supported(path.clone(), mode, &known)).collect();
-    // once: one mode is looked for.
-    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+    // few: four modes.
+    let supported: Vec<&str> = known.into_iter().filter(|mode| modes.contains(mode)).collect();
+    if supported.len() > 1 && supported.contains(&"ReadWriteOncePod") {
         let detail = "may not use ReadWriteOncePod with other access modes";
         errors.push(FieldError::forbidden(path.clone(), detail));
     }
@@ -173,19 +186,11 @@ fn validate_source(source: &Value, path: &Path) -> FieldErrors {
         let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         errors.push(FieldError::invalid_str(path.clone(), source.text("kind"), detail));
     }
+    let group = source.text("apiGroup");
+    if !group.is_empty() {
+        errors.extend(invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group)));
+    }
     errors
-}
-
-fn validate_capacity(status: &Value) -> FieldErrors {
-    let path = Path::new("status").child("capacity");
-    let amounts = status.entries("capacity").into_iter();
-    amounts
-        .filter_map(|(name, amount)| {
-            let quantity = Quantity::parse(amount.as_str()?).filter(|quantity| quantity.is_negative())?;
-            let shown = quantity.units().unwrap_or(i64::MIN).to_string();
-            Some(FieldError::invalid(path.key(name), &shown, "must be a valid resource quantity"))
-        })
-        .collect()
 }
 
 fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
@@ -234,7 +239,7 @@ mod tests {
     use super::*;
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 
-    fn claim(size: &str) -> Value {
+    pub(super) fn claim(size: &str) -> Value {
         json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
     }
 
@@ -289,7 +294,6 @@ mod tests {
             &[
                 "spec.accessModes: Unsupported value: \"X\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \
                  \"ReadWriteOnce\", \"ReadWriteOncePod\"",
-                "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
             ],
         );
         check_hostile(&PersistentVolumeClaim);

@@ -7,11 +7,11 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::pod::spec::validate_ip;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::validate::address::validate_ip;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, FieldErrors, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -49,7 +49,7 @@ impl Strategy for Ingress {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
-            errors.extend(validate_status(new.at("status").at("loadBalancer")));
+            errors.extend(validate_status(old, new));
             return errors;
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
@@ -230,13 +230,17 @@ fn validate_resource(resource: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_status(balancer: &Value) -> FieldErrors {
+fn validate_status(old: &Value, new: &Value) -> FieldErrors {
+    let points = |ingress: &'_ Value| ingress.at("status").at("loadBalancer").items("ingress").to_vec();
+    // Addresses that are there may have a form that is refused by now.
+    let before = points(old);
+    let known: Distinct<&str> = before.iter().map(|point| point.text("ip")).collect();
     let path = Path::new("status").child("loadBalancer").child("ingress");
     let mut errors = FieldErrors::new();
-    for (at, point) in balancer.items("ingress").iter().numbered() {
+    for (at, point) in points(new).iter().numbered() {
         let (ip, host, path) = (point.text("ip"), point.text("hostname"), path.index(at));
-        if !ip.is_empty() {
-            errors.extend(validate_ip(ip, path.child("ip")));
+        if !ip.is_empty() && !known.has(&ip) {
+            errors.extend(validate_ip(&path.child("ip"), ip));
         }
         if !host.is_empty() {
             errors.extend(invalid_each(&path.child("hostname"), host, names::dns1123_subdomain(host)));
@@ -322,6 +326,35 @@ mod tests {
             check_create(&Ingress, json!({"spec": spec}), expected);
         }
         check_hostile(&Ingress);
+    }
+
+    #[test]
+    fn addresses_of_a_status_are_strict_unless_they_were_there() {
+        let context = Context { action: Action::Status, ..CONTEXT };
+        let reached = |ips: &[&str]| {
+            let points: Vec<Value> = ips.iter().map(|ip| json!({"ip": *ip})).collect();
+            json!({"spec": {}, "status": {"loadBalancer": {"ingress": points}}})
+        };
+        let path = "status.loadBalancer.ingress";
+        for (ip, detail) in [
+            ("010.0.0.1", "must not have leading 0s"),
+            ("::ffff:10.0.0.1", "must not be an IPv4-mapped IPv6 address"),
+            ("x", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        ] {
+            let error = format!("{path}[1].ip: Invalid value: \"{ip}\": {detail}");
+            let mut old = reached(&["10.0.0.1"]);
+            let errors = |old: &Value| {
+                let errors = Ingress.validate_update(&context, old, &reached(&["10.0.0.1", ip]));
+                errors
+                    .iter()
+                    .map(ToString::to_string)
+                    .filter(|text| text.starts_with(path))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(errors(&old), [error]);
+            old = reached(&[ip]);
+            assert!(errors(&old).is_empty(), "{ip}");
+        }
     }
 
     #[test]
