@@ -21,6 +21,7 @@ pub mod limit_range;
 pub mod namespace;
 pub mod networking;
 pub mod node;
+mod node_label;
 mod object_meta;
 pub mod persistent_volume;
 pub mod pod;

@@ -1,12 +1,11 @@
 //! node/v1 RuntimeClass: the handler of a runtime, and what its pods cost and need.
 
-use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::validate_tolerations;
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each, validate_labels};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldErrors, Path, names};
@@ -40,9 +39,10 @@ impl Strategy for RuntimeClass {
     }
 
     fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
-        let selector = new.at("scheduling").entries("nodeSelector").into_iter();
-        let told = selector.filter_map(|(key, _)| Some((key, replacement(context.brand, key)?)));
-        told.map(|(key, told)| format!("scheduling.nodeSelector[{key}]: {told}")).collect()
+        let labels = new.at("scheduling").entries("nodeSelector").into_iter();
+        let deprecated = labels.filter_map(|(label, _)| node_label::deprecation(context.brand, label));
+        // The reference names no label.
+        deprecated.map(|text| format!("scheduling.nodeSelector: {text}")).collect()
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -52,18 +52,6 @@ impl Strategy for RuntimeClass {
             json!(age::age(object, now)),
         ])
     }
-}
-
-/// The message about a label of nodes that another label has replaced.
-fn replacement(brand: &Brand, key: &str) -> Option<String> {
-    let (domain, name) = key.split_once('/')?;
-    let (since, by) = match (domain.strip_suffix(brand.label_domain)?, name) {
-        ("beta.", "arch" | "os") => ("v1.14", brand.label(name)),
-        ("beta.", "instance-type") => ("v1.17", format!("node.{}", brand.label(name))),
-        ("failure-domain.beta.", "region" | "zone") => ("v1.17", format!("topology.{}", brand.label(name))),
-        _ => return None,
-    };
-    Some(format!("deprecated since {since}; use \"{by}\" instead"))
 }
 
 #[cfg(test)]
@@ -114,9 +102,8 @@ mod tests {
         assert_eq!(
             RuntimeClass.warnings(&CONTEXT, None, &class),
             [
-                "scheduling.nodeSelector[beta.orch.io/os]: deprecated since v1.14; use \"orch.io/os\" instead",
-                "scheduling.nodeSelector[failure-domain.beta.orch.io/zone]: deprecated since v1.17; use \
-                 \"topology.orch.io/zone\" instead",
+                "scheduling.nodeSelector: deprecated since v1.14; use \"orch.io/os\" instead",
+                "scheduling.nodeSelector: deprecated since v1.17; use \"topology.orch.io/zone\" instead",
             ]
         );
     }

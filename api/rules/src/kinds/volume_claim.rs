@@ -1,17 +1,22 @@
-//! core/v1 PersistentVolumeClaim: access modes, size and classes; a spec that is immutable but for a few fields.
+//! core/v1 PersistentVolumeClaim: access modes, size, classes and sources; a spec that is immutable but for a few fields.
+
+mod source;
+mod status;
 
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
+use self::source::prepare_sources;
+use self::status::validate_status;
 use crate::Action;
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
-use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default, set_default_text};
+use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const ACCESS_MODES: [(&str, &str); 4] = [
@@ -29,16 +34,16 @@ pub struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         set_default_text(child_mut(new, "status"), "phase", "Pending");
-        let spec = child_mut(new, "spec");
-        set_default_text(spec, "volumeMode", "Filesystem");
-        unify_sources(spec);
+        set_default_text(child_mut(new, "spec"), "volumeMode", "Filesystem");
     }
 
-    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+    fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         set(new, "status", json!({"phase": "Pending"}));
+        prepare_sources(context.brand, &Value::Null, new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        prepare_sources(context.brand, old, new);
         object_meta::separate_status(context, old, new, &["spec"]);
     }
 
@@ -51,7 +56,7 @@ impl Strategy for PersistentVolumeClaim {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
-            errors.extend(validate_capacity(new.at("status")));
+            errors.extend(validate_status(context.brand, new.at("status")));
             return errors;
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
@@ -104,16 +109,6 @@ impl Strategy for PersistentVolumeClaim {
             json!(age::age(object, now)),
             or_unset("volumeMode"),
         ])
-    }
-}
-
-// `dataSource` and `dataSourceRef` are filled in from each other; `dataSource` cannot name another namespace.
-fn unify_sources(spec: &mut Value) {
-    let (old, new) = (spec.at("dataSource").clone(), spec.at("dataSourceRef").clone());
-    if !old.is_null() && new.is_null() {
-        set_default(spec, "dataSourceRef", old);
-    } else if old.is_null() && new.is_object() && new.text("namespace").is_empty() {
-        set_default(spec, "dataSource", new);
     }
 }
 
@@ -198,18 +193,6 @@ fn validate_source(source: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_capacity(status: &Value) -> FieldErrors {
-    let path = Path::new("status").child("capacity");
-    let amounts = status.entries("capacity").into_iter();
-    amounts
-        .filter_map(|(name, amount)| {
-            let quantity = Quantity::parse(amount.as_str()?).filter(|quantity| quantity.is_negative())?;
-            let shown = quantity.units().unwrap_or(i64::MIN).to_string();
-            Some(FieldError::invalid(path.key(name), &shown, "must be a valid resource quantity"))
-        })
-        .collect()
-}
-
 fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
     let mut errors = FieldErrors::new();
@@ -256,7 +239,7 @@ mod tests {
     use super::*;
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 
-    fn claim(size: &str) -> Value {
+    pub(super) fn claim(size: &str) -> Value {
         json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
     }
 

@@ -63,6 +63,9 @@ impl Family {
     }
 }
 
+/// Bits of an IPv6 address before an IPv4 address that it holds (`::ffff:0:0/96`).
+const MAPPED_BITS: u8 = 96;
+
 /// A range of addresses, `ADDRESS/BITS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
@@ -77,6 +80,15 @@ impl Cidr {
         let address: IpAddr = address.parse().ok()?;
         let is_plain = bits == "0" || bits.starts_with(|first: char| matches!(first, '1'..='9'));
         let bits: u8 = bits.parse().ok().filter(|_| is_plain)?;
+        (bits <= Family::of(address).bits()).then_some(Cidr { address, bits })
+    }
+
+    /// Parses a range whose address and prefix may have leading zeros.
+    pub fn parse_loose(text: &str) -> Option<Cidr> {
+        let (address, bits) = text.split_once('/')?;
+        let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+        let bits: u8 = bits.parse().ok().filter(|_| is_number)?;
+        let address = parse_loose(address)?;
         (bits <= Family::of(address).bits()).then_some(Cidr { address, bits })
     }
 
@@ -104,6 +116,18 @@ impl Cidr {
     pub fn holds(self, address: IpAddr) -> bool {
         let (first, last) = (self.network(), self.last());
         Family::of(address) == self.family() && (first..=last).contains(&number_of(address))
+    }
+
+    /// Whether all its addresses are in `whole`, which has others, too.
+    pub fn is_strictly_within(self, whole: Cidr) -> bool {
+        self.bits > whole.bits && whole.holds(self.address)
+    }
+
+    /// The range as warnings recommend it: an IPv4 range in IPv6 form is shown as one of IPv4.
+    fn recommended(self) -> String {
+        let network = address_of(self.family(), self.network());
+        let bits = if is_mapped(network) { self.bits.saturating_sub(MAPPED_BITS) } else { self.bits };
+        format!("{}/{bits}", unmapped(network))
     }
 
     fn host_mask(self) -> u128 {
@@ -154,6 +178,14 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
+/// The address, of IPv4 where it is an IPv4 address in IPv6 form.
+fn unmapped(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(long) => long.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
+    }
+}
+
 /// The error of text that is no address in strict form.
 pub fn validate_ip(path: &Path, text: &str) -> Option<FieldError> {
     let refuse = |detail: &str| Some(FieldError::invalid_str(path.clone(), text, detail));
@@ -163,6 +195,15 @@ pub fn validate_ip(path: &Path, text: &str) -> Option<FieldError> {
         (Err(_), Some(_)) => refuse("must not have leading 0s"),
         (Err(_), None) => refuse("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
     }
+}
+
+/// The error of text that is no address in canonical form, the only one that newer fields take.
+pub fn validate_canonical_ip(path: &Path, text: &str) -> Option<FieldError> {
+    validate_ip(path, text).or_else(|| {
+        let canonical = text.parse::<IpAddr>().ok()?.to_string();
+        let detail = format!("must be in canonical form ({canonical:?})");
+        (canonical != text).then(|| FieldError::invalid_str(path.clone(), text, &detail))
+    })
 }
 
 /// The error of an address that no host of a network can have.
@@ -194,15 +235,9 @@ pub fn validate_ordinary_ip(path: &Path, text: &str) -> Option<FieldError> {
 /// The error of text that is no range in strict form.
 pub fn validate_cidr(path: &Path, text: &str) -> Option<FieldError> {
     let refuse = |detail: &str| Some(FieldError::invalid_str(path.clone(), text, detail));
-    let loose = text.split_once('/').and_then(|(address, bits)| {
-        let digits = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-        let bits: u8 = bits.parse().ok().filter(|_| digits)?;
-        let address = parse_loose(address)?;
-        (bits <= Family::of(address).bits()).then_some(())
-    });
-    match (Cidr::parse(text), loose) {
+    match (Cidr::parse(text), Cidr::parse_loose(text)) {
         (None, None) => refuse("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
-        (None, Some(())) => refuse("must not have leading 0s in IP or prefix length"),
+        (None, Some(_)) => refuse("must not have leading 0s in IP or prefix length"),
         (Some(cidr), _) if is_mapped(cidr.address) => refuse("must not have an IPv4-mapped IPv6 address"),
         (Some(cidr), _) if cidr.network() != number_of(cidr.address) => {
             refuse("must not have bits set beyond the prefix length")
@@ -222,27 +257,41 @@ pub fn ip_warning(brand: &Brand, path: &Path, text: &str) -> Option<String> {
                 format!("{path}: IPv6 address {shown} should be in RFC 5952 canonical format ({canonical:?})")
             })
         }
-        _ => {
-            let plain = match loose {
-                IpAddr::V6(address) => address.to_ipv4_mapped().map_or(loose, IpAddr::V4),
-                IpAddr::V4(_) => loose,
-            };
-            Some(format!(
-                "{path}: non-standard IP address {shown} will be considered invalid in a future {} release: use \"{plain}\"",
-                brand.product
-            ))
-        }
+        _ => Some(format!(
+            "{path}: non-standard IP address {shown} will be considered invalid in a future {} release: use \"{}\"",
+            brand.product,
+            unmapped(loose)
+        )),
     }
 }
 
-/// The warning for an IPv6 range that is not in its usual form.
-pub fn cidr_warning(path: &Path, text: &str) -> Option<String> {
-    let cidr = Cidr::parse(text).filter(|cidr| cidr.family() == Family::V6)?;
-    let canonical = format!("{}/{}", cidr.address, cidr.bits);
-    (canonical != text).then(|| {
-        let shown = quoted(text);
-        format!("{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({canonical:?})")
-    })
+/// The warnings for a range that is not in its usual form. New ranges are refused in most of these forms; stored ones stay.
+pub fn cidr_warnings(brand: &Brand, path: &Path, text: &str) -> Vec<String> {
+    let Some(cidr) = Cidr::parse_loose(text) else { return Vec::new() };
+    let (shown, recommended) = (quoted(text), cidr.recommended());
+    let mut warnings = Vec::new();
+    if cidr.network() != number_of(cidr.address) {
+        let single = format!("{}/{}", unmapped(cidr.address), cidr.family().bits());
+        warnings.push(format!(
+            "{path}: CIDR value {shown} is ambiguous in this context (should be {recommended:?} or {single:?}?)"
+        ));
+    }
+    match Cidr::parse(text).filter(|cidr| !is_mapped(cidr.address)) {
+        Some(strict) => {
+            let canonical = format!("{}/{}", strict.address, strict.bits);
+            if strict.family() == Family::V6 && canonical != text {
+                warnings.push(format!(
+                    "{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({canonical:?})"
+                ));
+            }
+        }
+        None => warnings.push(format!(
+            "{path}: non-standard CIDR value {shown} will be considered invalid in a future {} release: use \
+             {recommended:?}",
+            brand.product
+        )),
+    }
+    warnings
 }
 
 #[cfg(test)]
@@ -297,6 +346,11 @@ mod tests {
         ] {
             assert_eq!(detail(validate_cidr(&path, text)), expected, "{text}");
         }
+        let strictly_within = |part: &str, whole: &str| {
+            Cidr::parse_loose(part).unwrap().is_strictly_within(Cidr::parse_loose(whole).unwrap())
+        };
+        assert!(strictly_within("10.1.0.0/16", "010.0.0.0/8") && strictly_within("fd00::/9", "::/0"));
+        assert!(!strictly_within("10.0.0.0/8", "10.0.0.0/8") && !strictly_within("::/64", "0.0.0.0/0"));
         let range = Cidr::parse("10.0.0.0/24").unwrap();
         assert_eq!(address_of(Family::V4, range.last()), "10.0.0.255".parse::<IpAddr>().unwrap());
         assert!(range.holds("10.0.0.9".parse().unwrap()) && !range.holds("::a00:9".parse().unwrap()));
@@ -315,9 +369,34 @@ mod tests {
             ip_warning(&ORCH, &path, "010.0.0.1").unwrap(),
             "a: non-standard IP address \"010.0.0.1\" will be considered invalid in a future Orch release: use \"10.0.0.1\""
         );
-        assert_eq!(
-            cidr_warning(&path, "2001:DB8::/64").unwrap(),
-            "a: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format (\"2001:db8::/64\")"
-        );
+        let ambiguous = "is ambiguous in this context (should be \"10.2.2.0/24\" or \"10.2.2.8/32\"?)";
+        let use_instead = "will be considered invalid in a future Orch release: use \"10.2.2.0/24\"";
+        for (text, expected) in [
+            ("10.2.2.0/24", vec![]),
+            ("2001:db8::/64", vec![]),
+            ("x", vec![]),
+            (
+                "2001:DB8::/64",
+                vec![
+                    "a: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format (\"2001:db8::/64\")"
+                        .to_owned(),
+                ],
+            ),
+            ("10.2.2.8/24", vec![format!("a: CIDR value \"10.2.2.8/24\" {ambiguous}")]),
+            ("10.2.2.0/024", vec![format!("a: non-standard CIDR value \"10.2.2.0/024\" {use_instead}")]),
+            (
+                "::ffff:10.2.2.0/120",
+                vec![format!("a: non-standard CIDR value \"::ffff:10.2.2.0/120\" {use_instead}")],
+            ),
+            (
+                "010.2.2.8/24",
+                vec![
+                    format!("a: CIDR value \"010.2.2.8/24\" {ambiguous}"),
+                    format!("a: non-standard CIDR value \"010.2.2.8/24\" {use_instead}"),
+                ],
+            ),
+        ] {
+            assert_eq!(cidr_warnings(&ORCH, &path, text), expected, "{text}");
+        }
     }
 }

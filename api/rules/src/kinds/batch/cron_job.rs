@@ -4,8 +4,9 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
+use crate::kinds::batch::policy::default_failure_policy;
 use crate::kinds::batch::schedule::schedule_error;
-use crate::kinds::batch::validate_job_spec;
+use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
 use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
@@ -30,7 +31,9 @@ impl Strategy for CronJob {
         set_default(spec, "failedJobsHistoryLimit", 1);
         let job = child_mut(spec, "jobTemplate");
         child_mut(job, "metadata");
-        default_template(context, child_mut(job, "spec"));
+        let job_spec = child_mut(job, "spec");
+        default_failure_policy(job_spec);
+        default_template(context, job_spec);
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
@@ -63,10 +66,12 @@ impl Strategy for CronJob {
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
         let about_name = if old.is_none() { warn_about_name(new) } else { None };
         let (before, after) = (old.map(job_spec), job_spec(new));
-        let path = Path::new("spec").child("jobTemplate").child("spec").child("template");
+        let path = Path::new("spec").child("jobTemplate").child("spec");
+        let about_indexes = warn_about_indexes(context, after, &path);
         let before = before.map(|spec| spec.at("template"));
-        let about_template = warn_about_template(context, before, after.at("template"), &path);
-        about_name.into_iter().chain(about_template).collect()
+        let about_template =
+            warn_about_template(context, before, after.at("template"), &path.child("template"));
+        about_name.into_iter().chain(about_indexes).chain(about_template).collect()
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -198,6 +203,18 @@ mod tests {
             &["spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]"],
         );
         check_hostile(&CronJob);
+    }
+
+    #[test]
+    fn the_policy_of_its_jobs_has_its_defaults() {
+        let mut object = cron_job("@daily");
+        let job = &mut object["spec"]["jobTemplate"]["spec"];
+        job["podFailurePolicy"] =
+            json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "T"}]}]});
+        check_create(&CronJob, object.clone(), &[]);
+        let object = created(&CronJob, object);
+        let rule = &object["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0];
+        assert_eq!(rule["onPodConditions"], json!([{"type": "T", "status": "True"}]));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use orch_schema::value::{Map, Value};
 
 use crate::Action;
 use crate::kinds::batch::job_status::validate_status_update;
-use crate::kinds::batch::validate_job_spec;
-use crate::kinds::workload::{container_images, container_names, default_template, warn_about_workload};
+use crate::kinds::batch::policy::default_failure_policy;
+use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
+use crate::kinds::pod::warnings::warn_about_name;
+use crate::kinds::workload::{container_images, container_names, default_template, warn_about_spec};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
@@ -34,6 +36,7 @@ impl Strategy for Job {
         set_default(spec, "manualSelector", false);
         let replace = if spec.has("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
         set_default(spec, "podReplacementPolicy", replace);
+        default_failure_policy(spec);
         default_template(context, spec);
         let labels = spec.at("template").at("metadata").at("labels").clone();
         let metadata = child_mut(new, "metadata");
@@ -72,7 +75,9 @@ impl Strategy for Job {
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
-        warn_about_workload(context, old, new)
+        let about_name = if old.is_none() { warn_about_name(new) } else { None };
+        let about_indexes = warn_about_indexes(context, new.at("spec"), &Path::new("spec"));
+        about_name.into_iter().chain(about_indexes).chain(warn_about_spec(context, old, new)).collect()
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {
@@ -335,6 +340,19 @@ mod tests {
             ],
         );
         check_hostile(&Job);
+    }
+
+    #[test]
+    fn a_pattern_of_a_condition_means_a_true_one() {
+        let mut job = job("i");
+        job["spec"]["podFailurePolicy"] = json!({"rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "T", "status": "False"}]},
+        ]});
+        check_create(&Job, job.clone(), &[]);
+        assert_eq!(
+            created(&Job, job)["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"],
+            json!([{"type": "DisruptionTarget", "status": "True"}, {"type": "T", "status": "False"}])
+        );
     }
 
     #[test]

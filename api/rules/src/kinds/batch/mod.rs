@@ -14,6 +14,7 @@ pub use job::Job;
 use orch_schema::value::Value;
 
 use self::policy::{validate_failure_policy, validate_success_policy};
+use crate::Action;
 use crate::kinds::Context;
 use crate::kinds::workload::validate_template;
 use crate::validate::metadata::nonnegative;
@@ -89,6 +90,21 @@ fn validate_job_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldE
     errors
 }
 
+/// The warning about a job, whose spec stands at `path`, with more indexes than its controller may be able to follow.
+fn warn_about_indexes(context: &Context<'_>, spec: &Value, path: &Path) -> Option<String> {
+    let exceeds = |field: &str, limit: i64| spec.int(field).is_some_and(|count| count > limit);
+    let is_large = spec.text("completionMode") == "Indexed"
+        && exceeds("completions", INDEXED_MAX)
+        && exceeds("parallelism", HIGH_INDEXED_MAX);
+    (is_large && context.action == Action::Object).then(|| {
+        format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, {} \
+             might not be able to track completedIndexes when a big number of indexes fail",
+            context.brand.product
+        )
+    })
+}
+
 fn validate_completion_mode(spec: &Value, path: &Path) -> FieldErrors {
     let known = ["NonIndexed", "Indexed"];
     let mut errors = FieldErrors::new();
@@ -145,4 +161,36 @@ fn validate_indexed(spec: &Value, path: &Path) -> FieldErrors {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+    use crate::kinds::Strategy;
+    use crate::kinds::testing::CONTEXT;
+
+    #[test]
+    fn many_indexes_at_once_are_warned_of() {
+        let told = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Orch \
+                    might not be able to track completedIndexes when a big number of indexes fail";
+        let (job, cron_job) = (format!("spec: {told}"), format!("spec.jobTemplate.spec: {told}"));
+        let status = Context { action: Action::Status, ..CONTEXT };
+        for (completions, parallelism, mode, is_told) in [
+            (100_001, 10_001, "Indexed", true),
+            (100_000, 10_001, "Indexed", false),
+            (100_001, 10_000, "Indexed", false),
+            (100_001, 10_001, "NonIndexed", false),
+        ] {
+            let spec =
+                json!({"completions": completions, "parallelism": parallelism, "completionMode": mode});
+            let told = |text: &str| if is_told { vec![text.to_owned()] } else { Vec::new() };
+            let object = json!({"metadata": {"name": "n"}, "spec": spec.clone()});
+            assert_eq!(Job.warnings(&CONTEXT, Some(&object), &object), told(&job), "{object}");
+            assert!(Job.warnings(&status, Some(&object), &object).is_empty());
+            let object = json!({"metadata": {"name": "n"}, "spec": {"jobTemplate": {"spec": spec}}});
+            assert_eq!(CronJob.warnings(&CONTEXT, Some(&object), &object), told(&cron_job), "{object}");
+        }
+    }
 }

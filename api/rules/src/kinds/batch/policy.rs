@@ -6,7 +6,7 @@ use orch_schema::budget::{Numbered, count_step};
 use orch_schema::value::Value;
 
 use crate::validate::metadata::{invalid_each, nonnegative};
-use crate::validate::tree::{Tree, shown};
+use crate::validate::tree::{Tree, existing_mut, items_mut, set_default_text, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 /// Most rules of a policy, and most patterns of conditions in one rule.
@@ -18,6 +18,16 @@ const INDEXES_BYTES_MAX: usize = 64 << 10;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
+
+/// Sets the defaults of `podFailurePolicy`: a pattern of a condition without a status is met by a true one.
+pub(super) fn default_failure_policy(spec: &mut Value) {
+    let Some(policy) = existing_mut(spec, "podFailurePolicy") else { return };
+    for rule in items_mut(policy, "rules") {
+        for pattern in items_mut(rule, "onPodConditions").iter_mut().filter(|pattern| pattern.is_object()) {
+            set_default_text(pattern, "status", "True");
+        }
+    }
+}
 
 /// Rules for `podFailurePolicy`.
 pub(super) fn validate_failure_policy(spec: &Value, path: &Path) -> FieldErrors {

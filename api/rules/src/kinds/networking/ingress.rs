@@ -329,6 +329,35 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_a_status_are_strict_unless_they_were_there() {
+        let context = Context { action: Action::Status, ..CONTEXT };
+        let reached = |ips: &[&str]| {
+            let points: Vec<Value> = ips.iter().map(|ip| json!({"ip": *ip})).collect();
+            json!({"spec": {}, "status": {"loadBalancer": {"ingress": points}}})
+        };
+        let path = "status.loadBalancer.ingress";
+        for (ip, detail) in [
+            ("010.0.0.1", "must not have leading 0s"),
+            ("::ffff:10.0.0.1", "must not be an IPv4-mapped IPv6 address"),
+            ("x", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        ] {
+            let error = format!("{path}[1].ip: Invalid value: \"{ip}\": {detail}");
+            let mut old = reached(&["10.0.0.1"]);
+            let errors = |old: &Value| {
+                let errors = Ingress.validate_update(&context, old, &reached(&["10.0.0.1", ip]));
+                errors
+                    .iter()
+                    .map(ToString::to_string)
+                    .filter(|text| text.starts_with(path))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(errors(&old), [error]);
+            old = reached(&[ip]);
+            assert!(errors(&old).is_empty(), "{ip}");
+        }
+    }
+
+    #[test]
     fn hosts_are_counted_and_addresses_are_shown_whole() {
         let rule = |host: &str| json!({"host": host});
         assert_eq!(hosts(&[rule("a"), rule("b"), rule("c"), rule("d")]), "a,b,c + 1 more...");

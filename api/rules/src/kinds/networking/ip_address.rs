@@ -4,7 +4,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, Strategy, object_meta};
-use crate::validate::address::validate_ip;
+use crate::validate::address::validate_canonical_ip;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -18,7 +18,7 @@ impl Strategy for IpAddress {
         let name = new.at("metadata").text("name");
         let mut errors = FieldErrors::new();
         if !name.is_empty() {
-            errors.extend(validate_ip(&Path::new("metadata").child("name"), name));
+            errors.extend(validate_canonical_ip(&Path::new("metadata").child("name"), name));
         }
         errors.extend(object_meta::on_create(context, new));
         errors.extend(validate_parent(new.at("spec").at("parentRef"), &Path::new("spec").child("parentRef")));
@@ -93,6 +93,12 @@ mod tests {
                 "spec.parentRef.resource: Required value",
                 "spec.parentRef.name: Required value",
             ],
+        );
+        check_create(&IpAddress, address("2001:db8::1", parent.clone()), &[]);
+        check_create(
+            &IpAddress,
+            address("2001:DB8::1", parent.clone()),
+            &["metadata.name: Invalid value: \"2001:DB8::1\": must be in canonical form (\"2001:db8::1\")"],
         );
         check_create(&IpAddress, address("10.0.0.1", Value::Null), &["spec.parentRef: Required value"]);
         check_update(

@@ -1,20 +1,22 @@
 //! networking/v1 NetworkPolicy.
 
-use std::net::IpAddr;
+use std::iter;
 
 use orch_schema::budget::Numbered;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::node::is_cidr;
 use crate::kinds::pod::probe::validate_port;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::validate::address::{Cidr, cidr_warnings, validate_cidr};
 use crate::validate::selector::{format_label_selector, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, items_mut, set, set_default_text, shown};
-use crate::validate::{FieldError, FieldErrors, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 const POLICY_TYPES: [&str; 2] = ["Ingress", "Egress"];
+/// Most warnings about one policy: the header that carries them is bounded, too.
+const WARNINGS_MAX: usize = 32;
 
 /// The rules of network policies.
 #[derive(Debug)]
@@ -46,14 +48,22 @@ impl Strategy for NetworkPolicy {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_spec(&Distinct::new(), new.at("spec"), &Path::new("spec")));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
+        // Ranges that the policy has may have a form that is refused by now.
+        let kept = ranges(old.at("spec")).map(|(range, _)| range).collect();
+        errors.extend(validate_spec(&kept, new.at("spec"), &Path::new("spec")));
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        let warnings =
+            ranges(new.at("spec")).flat_map(|(range, path)| cidr_warnings(context.brand, &path, range));
+        warnings.take(WARNINGS_MAX).collect()
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -65,7 +75,30 @@ impl Strategy for NetworkPolicy {
     }
 }
 
-fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
+/// The ranges of addresses in a policy's spec, each with its path.
+fn ranges(spec: &Value) -> impl Iterator<Item = (&str, Path)> {
+    blocks(spec).flat_map(|(block, path)| {
+        let except = path.child("except");
+        let parts = block.texts("except").into_iter().numbered();
+        let parts = parts.map(move |(at, part)| (part, except.index(at)));
+        iter::once((block.text("cidr"), path.child("cidr"))).chain(parts)
+    })
+}
+
+/// The blocks of addresses among the peers of a policy, each with its path.
+fn blocks(spec: &Value) -> impl Iterator<Item = (&Value, Path)> {
+    DIRECTIONS.into_iter().flat_map(move |(direction, peers)| {
+        let rules = Path::new("spec").child(direction);
+        spec.items(direction).iter().numbered().flat_map(move |(at, rule)| {
+            let path = rules.index(at).child(peers);
+            let with_block = rule.items(peers).iter().numbered().filter(|(_, peer)| peer.has("ipBlock"));
+            with_block.map(move |(at, peer)| (peer.at("ipBlock"), path.index(at).child("ipBlock")))
+        })
+    })
+}
+
+/// Rules for a policy's spec. `kept` are ranges that need no check.
+fn validate_spec(kept: &Distinct<&str>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_label_selector(spec.at("podSelector"), &path.child("podSelector"));
     for (direction, peers) in DIRECTIONS {
         let rules = path.child(direction);
@@ -75,7 +108,7 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
                 errors.extend(validate_policy_port(port, &ports.index(at)));
             }
             for (at, peer) in rule.items(peers).iter().numbered() {
-                errors.extend(validate_peer(peer, &peers_path.index(at)));
+                errors.extend(validate_peer(kept, peer, &peers_path.index(at)));
             }
         }
     }
@@ -126,7 +159,7 @@ fn validate_policy_port(port: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_peer(peer: &Value, path: &Path) -> FieldErrors {
+fn validate_peer(kept: &Distinct<&str>, peer: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let selectors: Vec<&str> =
         ["podSelector", "namespaceSelector"].into_iter().filter(|selector| peer.has(selector)).collect();
@@ -134,7 +167,7 @@ fn validate_peer(peer: &Value, path: &Path) -> FieldErrors {
         errors.extend(validate_label_selector(peer.at(selector), &path.child(selector)));
     }
     if peer.has("ipBlock") {
-        errors.extend(validate_block(peer.at("ipBlock"), &path.child("ipBlock")));
+        errors.extend(validate_block(kept, peer.at("ipBlock"), &path.child("ipBlock")));
         if !selectors.is_empty() {
             let detail = "may not specify both ipBlock and another peer";
             errors.push(FieldError::forbidden(path.clone(), detail));
@@ -145,51 +178,31 @@ fn validate_peer(peer: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_block(block: &Value, path: &Path) -> FieldErrors {
-    let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+fn validate_block(kept: &Distinct<&str>, block: &Value, path: &Path) -> FieldErrors {
+    let refuse = |path: &Path, range: &str| {
+        if kept.has(&range) { None } else { validate_cidr(path, range) }
+    };
     let cidr = block.text("cidr");
     if cidr.is_empty() {
         return FieldErrors::from(FieldError::required(path.child("cidr"), ""));
     }
-    if !is_cidr(cidr) {
-        return FieldErrors::from(FieldError::invalid_str(path.child("cidr"), cidr, detail));
-    }
-    let mut errors = FieldErrors::new();
+    let mut errors: FieldErrors = refuse(&path.child("cidr"), cidr).into_iter().collect();
+    let Some(whole) = Cidr::parse_loose(cidr) else { return errors };
     let except = path.child("except");
     for (at, part) in block.texts("except").into_iter().numbered() {
-        if !is_cidr(part) {
-            errors.push(FieldError::invalid_str(except.index(at), part, detail));
-        } else if !is_strictly_within(part, cidr) {
-            let detail = "must be a strict subset of `cidr`";
-            errors.push(FieldError::invalid_str(except.index(at), part, detail));
+        let path = except.index(at);
+        errors.extend(refuse(&path, part));
+        if Cidr::parse_loose(part).is_some_and(|part| !part.is_strictly_within(whole)) {
+            errors.push(FieldError::invalid_str(path, part, "must be a strict subset of `cidr`"));
         }
     }
     errors
 }
 
-fn is_strictly_within(part: &str, whole: &str) -> bool {
-    let (Some(part), Some(whole)) = (bits(part), bits(whole)) else { return false };
-    let (width, part_bits, part_length) = part;
-    let (whole_width, whole_bits, whole_length) = whole;
-    let shift = width.saturating_sub(whole_length);
-    let prefix = |bits: u128| bits.checked_shr(shift).unwrap_or(0);
-    width == whole_width && part_length > whole_length && prefix(part_bits) == prefix(whole_bits)
-}
-
-// The width of the address family in bits, the address, and the length of the prefix.
-fn bits(cidr: &str) -> Option<(u32, u128, u32)> {
-    let (address, length) = cidr.split_once('/')?;
-    let length = length.parse().ok()?;
-    match address.parse().ok()? {
-        IpAddr::V4(address) => Some((32, u128::from(u32::from(address)), length)),
-        IpAddr::V6(address) => Some((128, u128::from(address), length)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 
     #[test]
     fn an_empty_policy_is_about_ingress() {
@@ -199,6 +212,68 @@ mod tests {
         assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
         assert_eq!(policy["spec"]["egress"][0]["ports"][0]["protocol"], "TCP");
         assert_eq!(json!(NetworkPolicy.table_row(&policy, CONTEXT.now)), json!(["n", "<none>", "<unknown>"]));
+    }
+
+    fn with_block(block: Value) -> Value {
+        json!({"spec": {"ingress": [{"from": [{"ipBlock": block}]}]}})
+    }
+
+    #[test]
+    fn ranges_have_one_form() {
+        let path = "spec.ingress[0].from[0].ipBlock";
+        for (block, expected) in [
+            (json!({"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}), vec![]),
+            (json!({}), vec![format!("{path}.cidr: Required value")]),
+            (
+                json!({"cidr": "x", "except": ["y"]}),
+                vec![format!(
+                    "{path}.cidr: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+                )],
+            ),
+            (
+                json!({"cidr": "10.0.0.1/8", "except": ["10.0.0.0/8"]}),
+                vec![
+                    format!(
+                        "{path}.cidr: Invalid value: \"10.0.0.1/8\": must not have bits set beyond the prefix length"
+                    ),
+                    format!(
+                        "{path}.except[0]: Invalid value: \"10.0.0.0/8\": must be a strict subset of `cidr`"
+                    ),
+                ],
+            ),
+            (
+                json!({"cidr": "010.0.0.0/8"}),
+                vec![format!(
+                    "{path}.cidr: Invalid value: \"010.0.0.0/8\": must not have leading 0s in IP or prefix length"
+                )],
+            ),
+        ] {
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check_create(&NetworkPolicy, with_block(block), &expected);
+        }
+        let old = with_block(json!({"cidr": "010.0.0.0/8", "except": ["10.1.0.1/16"]}));
+        check_update(&NetworkPolicy, old.clone(), old.clone(), &[]);
+        let new = with_block(json!({"cidr": "010.0.0.0/8", "except": ["10.1.0.2/16"]}));
+        let error = format!(
+            "{path}.except[0]: Invalid value: \"10.1.0.2/16\": must not have bits set beyond the prefix length"
+        );
+        check_update(&NetworkPolicy, old, new, &[&error]);
+    }
+
+    #[test]
+    fn unusual_ranges_are_warned_of() {
+        let block = json!({"cidr": "2001:DB8::/32", "except": ["2001:db8::/48", "2001:DB8::/64"]});
+        let policy = json!({"spec": {"egress": [{}, {"to": [{"podSelector": {}}, {"ipBlock": block}]}]}});
+        let told = |range: &str, canonical: &str| {
+            format!("IPv6 CIDR value \"{range}\" should be in RFC 5952 canonical format (\"{canonical}\")")
+        };
+        assert_eq!(
+            NetworkPolicy.warnings(&CONTEXT, None, &policy),
+            [
+                format!("spec.egress[1].to[1].ipBlock.cidr: {}", told("2001:DB8::/32", "2001:db8::/32")),
+                format!("spec.egress[1].to[1].ipBlock.except[1]: {}", told("2001:DB8::/64", "2001:db8::/64")),
+            ]
+        );
     }
 
     #[test]

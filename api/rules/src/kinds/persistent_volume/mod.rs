@@ -10,7 +10,7 @@ use self::source::{SOURCES, source_of, validate_sources};
 use crate::Action;
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::kinds::volume_claim::access_modes;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{
     Tree, carry, child_mut, same, set, set_default_text, shown, sorted_entries, unset,
@@ -40,10 +40,15 @@ const DEPRECATED: [(&str, &str, &str); 6] = [
 pub struct PersistentVolume;
 
 /// Where a volume's spec stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// In a volume of this name.
-    Object,
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// In a volume.
+    Object {
+        /// Its name.
+        name: &'a str,
+        /// The affinity that it has already; null for a new volume.
+        old_affinity: &'a Value,
+    },
     /// In an attachment, without capacity, class and affinity.
     Inline,
 }
@@ -69,7 +74,7 @@ impl Strategy for PersistentVolume {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_object(context, new));
+        errors.extend(validate_object(context, &Value::Null, new));
         errors
     }
 
@@ -82,12 +87,15 @@ impl Strategy for PersistentVolume {
             return errors;
         }
         let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
-        errors.extend(validate_object(context, new));
+        errors.extend(validate_object(context, old, new));
         errors.extend(validate_kept(old.at("spec"), new.at("spec")));
         errors
     }
 
     fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
         let (spec, annotations) = (new.at("spec"), new.at("metadata").at("annotations"));
         let mut warnings = Vec::new();
         for (name, since) in [
@@ -106,6 +114,9 @@ impl Strategy for PersistentVolume {
                     .to_owned(),
             );
         }
+        let path = Path::new("spec").child("nodeAffinity").child("required");
+        let required = spec.at("nodeAffinity").at("required");
+        warnings.extend(node_label::warn_about_node_selector(context.brand, required, &path));
         let deprecated = DEPRECATED.iter().filter(|(source, _, _)| spec.has(source));
         warnings.extend(deprecated.map(|(_, shown, since)| format!("spec.{shown}: {since}")));
         warnings
@@ -151,9 +162,12 @@ fn date_phase(now: &str, old: &Value, new: &mut Value) {
     }
 }
 
-fn validate_object(context: &Context<'_>, volume: &Value) -> FieldErrors {
+/// Rules for a whole volume. `old` is null for a new one.
+fn validate_object(context: &Context<'_>, old: &Value, volume: &Value) -> FieldErrors {
     let (metadata, spec) = (volume.at("metadata"), volume.at("spec"));
-    let mut errors = validate_spec(context, Place::Object, spec, metadata.text("name"), &Path::new("spec"));
+    let place =
+        Place::Object { name: metadata.text("name"), old_affinity: old.at("spec").at("nodeAffinity") };
+    let mut errors = validate_spec(context, place, spec, &Path::new("spec"));
     let key = beta_annotation(context, "mount-options");
     if metadata.at("annotations").get(&key).is_some()
         && !source_of(spec).is_some_and(|found| found.mounts_options)
@@ -166,12 +180,12 @@ fn validate_object(context: &Context<'_>, volume: &Value) -> FieldErrors {
 
 /// Rules for the spec of a volume within an attachment.
 pub(super) fn validate_inline_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
-    validate_spec(context, Place::Inline, spec, "", path)
+    validate_spec(context, Place::Inline, spec, path)
 }
 
-fn validate_spec(context: &Context<'_>, place: Place, spec: &Value, name: &str, path: &Path) -> FieldErrors {
+fn validate_spec(context: &Context<'_>, place: Place<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    if place == Place::Inline {
+    if matches!(place, Place::Inline) {
         let given = ["claimRef", "capacity"].into_iter().filter(|field| !spec.is_empty_at(field));
         errors.extend(given.map(|field| FieldError::forbidden(path.child(field), INLINE)));
         if !spec.has("csi") {
@@ -180,7 +194,7 @@ fn validate_spec(context: &Context<'_>, place: Place, spec: &Value, name: &str, 
         }
     }
     errors.extend(validate_access_modes(&spec.texts("accessModes"), &path.child("accessModes")));
-    if place == Place::Object {
+    if matches!(place, Place::Object { .. }) {
         errors.extend(validate_capacity(spec.at("capacity"), &path.child("capacity")));
     }
     errors.extend(validate_reclaim_policy(place, spec, path));
@@ -188,9 +202,15 @@ fn validate_spec(context: &Context<'_>, place: Place, spec: &Value, name: &str, 
         let path = path.child("nodeAffinity");
         match place {
             Place::Inline => errors.push(FieldError::forbidden(path, INLINE)),
-            Place::Object => errors.extend(validate_affinity(spec.at("nodeAffinity"), &path)),
+            // An affinity from before the check of its values stays.
+            Place::Object { old_affinity, .. } if same(old_affinity, spec.at("nodeAffinity")) => {}
+            Place::Object { .. } => errors.extend(validate_affinity(spec.at("nodeAffinity"), &path)),
         }
     }
+    let name = match place {
+        Place::Object { name, .. } => name,
+        Place::Inline => "",
+    };
     errors.extend(validate_sources(context, spec, name, path));
     errors.extend(validate_classes(place, spec, path));
     errors
@@ -238,7 +258,7 @@ fn validate_capacity(capacity: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_reclaim_policy(place: Place, spec: &Value, path: &Path) -> FieldErrors {
+fn validate_reclaim_policy(place: Place<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let (policy, path) =
         (spec.text("persistentVolumeReclaimPolicy"), path.child("persistentVolumeReclaimPolicy"));
     let mut errors = FieldErrors::new();
@@ -248,7 +268,7 @@ fn validate_reclaim_policy(place: Place, spec: &Value, path: &Path) -> FieldErro
             errors.push(FieldError::forbidden(path, detail));
         }
         // few: three policies.
-        Place::Object if !policy.is_empty() && !RECLAIM_POLICIES.contains(&policy) => {
+        Place::Object { .. } if !policy.is_empty() && !RECLAIM_POLICIES.contains(&policy) => {
             errors.push(FieldError::not_supported(path, policy, &RECLAIM_POLICIES));
         }
         _ => {}
@@ -279,7 +299,7 @@ fn validate_affinity(affinity: &Value, path: &Path) -> FieldErrors {
     }
 }
 
-fn validate_classes(place: Place, spec: &Value, path: &Path) -> FieldErrors {
+fn validate_classes(place: Place<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let is_of_root = spec.at("hostPath").at("path").as_str().is_some_and(is_root);
     if is_of_root && spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
@@ -290,7 +310,9 @@ fn validate_classes(place: Place, spec: &Value, path: &Path) -> FieldErrors {
     match place {
         _ if class.is_empty() => {}
         Place::Inline => errors.push(FieldError::forbidden(class_path, INLINE)),
-        Place::Object => errors.extend(invalid_each(&class_path, class, names::dns1123_subdomain(class))),
+        Place::Object { .. } => {
+            errors.extend(invalid_each(&class_path, class, names::dns1123_subdomain(class)))
+        }
     }
     if let Some(mode) = spec.at("volumeMode").as_str() {
         let path = path.child("volumeMode");
@@ -301,7 +323,7 @@ fn validate_classes(place: Place, spec: &Value, path: &Path) -> FieldErrors {
                 errors.push(FieldError::forbidden(path, detail));
             }
             // few: two modes.
-            Place::Object if !VOLUME_MODES.contains(&mode) => {
+            Place::Object { .. } if !VOLUME_MODES.contains(&mode) => {
                 errors.push(FieldError::not_supported(path, mode, &VOLUME_MODES));
             }
             _ => {}

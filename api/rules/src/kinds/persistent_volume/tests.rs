@@ -193,6 +193,46 @@ fn capacity_modes_and_classes() {
 }
 
 #[test]
+fn an_affinity_asks_for_labels_that_nodes_can_have() {
+    let affinity = |values: Value| {
+        let mut volume = volume(nfs());
+        let terms = json!([{"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}]);
+        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+        volume
+    };
+    let label = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+                 start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+                 validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let path = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[1]";
+    let error = format!("{path}: Invalid value: \"b c\": {label}");
+    check_create(&PersistentVolume, affinity(json!(["a", ""])), &[]);
+    check_create(&PersistentVolume, affinity(json!(["a", "b c"])), &[&error]);
+    check_update(&PersistentVolume, volume(nfs()), affinity(json!(["a", "b c"])), &[&error]);
+    // A volume that has such an affinity can still be changed.
+    check_update(&PersistentVolume, affinity(json!(["b c"])), affinity(json!(["b c"])), &[]);
+}
+
+#[test]
+fn deprecated_labels_are_told_between_policy_and_source() {
+    let mut old =
+        volume(json!({"rbd": {"monitors": ["m"], "image": "i"}, "persistentVolumeReclaimPolicy": "Recycle"}));
+    let terms = json!([{}, {"matchExpressions": [
+        {"key": "k", "operator": "Exists"}, {"key": "beta.orch.io/os", "operator": "Exists"},
+    ]}]);
+    old["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+    let warnings = PersistentVolume.warnings(&CONTEXT, None, &old);
+    assert!(warnings[0].starts_with("spec.persistentVolumeReclaimPolicy: "), "{warnings:?}");
+    assert_eq!(
+        warnings[1],
+        "spec.nodeAffinity.required.nodeSelectorTerms[1].matchExpressions[1].key: beta.orch.io/os is deprecated since \
+         v1.14; use \"orch.io/os\" instead"
+    );
+    assert!(warnings[2].starts_with("spec.rbd: ") && warnings.len() == 3, "{warnings:?}");
+    let status = Context { action: Action::Status, ..CONTEXT };
+    assert!(PersistentVolume.warnings(&status, Some(&old), &old).is_empty());
+}
+
+#[test]
 fn the_source_stays() {
     let csi = |members: Value| {
         let mut csi = json!({"driver": "d", "volumeHandle": "h"});

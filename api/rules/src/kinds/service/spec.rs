@@ -13,7 +13,7 @@ use super::{
 use crate::kinds::Context;
 use crate::kinds::pod::probe::validate_port;
 use crate::validate::address::{
-    Family, cidr_warning, ip_warning, parse_loose, validate_cidr, validate_ip, validate_ordinary_ip,
+    Family, cidr_warnings, ip_warning, parse_loose, validate_cidr, validate_ip, validate_ordinary_ip,
 };
 use crate::validate::metadata::{invalid_each, validate_labels};
 use crate::validate::tree::{Tree, shown};
@@ -372,7 +372,7 @@ pub(super) fn warnings(context: &Context<'_>, service: &Value) -> Vec<String> {
     warnings.extend(ip_warning(context.brand, &path.child("loadBalancerIP"), balancer));
     let ranges = path.child("loadBalancerSourceRanges");
     for (at, range) in spec.texts("loadBalancerSourceRanges").into_iter().numbered() {
-        warnings.extend(cidr_warning(&ranges.index(at), range));
+        warnings.extend(cidr_warnings(context.brand, &ranges.index(at), range));
     }
     if kind == EXTERNAL_NAME && !outer.is_empty() {
         warnings.push(format!("spec.externalIPs is ignored when spec.type is {EXTERNAL_NAME:?}"));

@@ -3,7 +3,7 @@
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
-use crate::kinds::{Context, NameRule, Strategy, object_meta};
+use crate::kinds::{Context, NameRule, Strategy, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::Tree;
@@ -29,6 +29,10 @@ impl Strategy for CsiStorageCapacity {
         }
         errors
     }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        node_label::warn_about_selector(context.brand, new.at("nodeTopology"), &Path::new("nodeTopology"))
+    }
 }
 
 /// The reference checks no sign of `maximumVolumeSize` (vectors/kinds, k-csistoragecapacity).
@@ -52,7 +56,23 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
-    use crate::kinds::testing::{check_create, check_hostile, check_update};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update};
+
+    #[test]
+    fn deprecated_labels_are_warned_of() {
+        let capacity = json!({"nodeTopology": {
+            "matchLabels": {"beta.orch.io/os": "x", "z": "a"},
+            "matchExpressions": [{"key": "z", "operator": "Exists"}, {"key": "beta.orch.io/arch", "operator": "Exists"}],
+        }});
+        assert_eq!(
+            CsiStorageCapacity.warnings(&CONTEXT, None, &capacity),
+            [
+                "nodeTopology.matchExpressions[1].key: beta.orch.io/arch is deprecated since v1.14; use \"orch.io/arch\" \
+                 instead",
+                "nodeTopology.matchLabels.beta.orch.io/os: deprecated since v1.14; use \"orch.io/os\" instead",
+            ]
+        );
+    }
 
     #[test]
     fn class_and_topology_stay_and_the_amount_changes() {

@@ -9,7 +9,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each, validate_label_name};
 use crate::validate::tree::{Tree, set_default_text};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
@@ -19,6 +19,8 @@ const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 
 /// Most parameters of a class.
 const PARAMETERS_MAX: usize = 512;
+/// Most warnings about one class: the header that carries them is bounded, too.
+const WARNINGS_MAX: usize = 32;
 /// Most bytes of all names and values of parameters.
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 
@@ -55,6 +57,20 @@ impl Strategy for StorageClass {
             errors.extend(immutable(new.at(field), old.at(field), Path::new(field)));
         }
         errors
+    }
+
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        let path = Path::new("allowedTopologies");
+        let terms = new.items("allowedTopologies").iter().numbered();
+        let keys = terms.flat_map(|(at, term)| {
+            let path = path.index(at).child("matchLabelExpressions");
+            let requirements = term.items("matchLabelExpressions").iter().numbered();
+            requirements.map(move |(at, requirement)| (requirement.text("key"), path.index(at).child("key")))
+        });
+        let deprecated = keys.filter_map(|(key, path)| {
+            Some(format!("{path}: {}", node_label::deprecation(context.brand, key)?))
+        });
+        deprecated.take(WARNINGS_MAX).collect()
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -207,6 +223,20 @@ mod tests {
             &StorageClass,
             json!({"provisioner": "p", "parameters": {"k": large}}),
             &["parameters: Too long: may not be more than 262144 bytes"],
+        );
+    }
+
+    #[test]
+    fn topologies_by_deprecated_labels_are_warned_of() {
+        let class = json!({"allowedTopologies": [{"matchLabelExpressions": [
+            {"key": "topology.orch.io/zone", "values": ["a"]}, {"key": "failure-domain.beta.orch.io/zone", "values": ["a"]},
+        ]}]});
+        assert_eq!(
+            StorageClass.warnings(&CONTEXT, None, &class),
+            [
+                "allowedTopologies[0].matchLabelExpressions[1].key: deprecated since v1.17; use \"topology.orch.io/zone\" \
+                 instead"
+            ]
         );
     }
 

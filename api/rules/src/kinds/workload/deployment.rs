@@ -148,6 +148,7 @@ fn validate_status(status: &Value, path: &Path) -> FieldErrors {
         "readyReplicas",
         "availableReplicas",
         "unavailableReplicas",
+        "terminatingReplicas",
         "collisionCount",
     ];
     let mut errors = validate_counts(status, &fields, path);
@@ -282,13 +283,18 @@ mod tests {
     fn status_counts_add_up() {
         let context = Context { action: Action::Status, ..CONTEXT };
         let mut new = deployment(json!({}));
-        set(&mut new, "status", json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 1}));
+        let counts =
+            json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 1, "terminatingReplicas": -1});
+        set(&mut new, "status", counts);
         check_update_in(
             &context,
             &Deployment,
             deployment(json!({})),
             new,
-            &["status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"],
+            &[
+                "status.terminatingReplicas: Invalid value: -1: must be greater than or equal to 0",
+                "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
+            ],
         );
     }
 }

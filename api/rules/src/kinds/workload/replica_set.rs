@@ -88,8 +88,14 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
 
 /// Rules for the counts in the status of a replica set or replication controller.
 pub(super) fn validate_status(status: &Value, path: &Path) -> FieldErrors {
-    let fields =
-        ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
+    let fields = [
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ];
     let mut errors = validate_counts(status, &fields, path);
     errors.extend(validate_at_most(status, &fields[1..4], "replicas", path));
     errors.extend(validate_at_most(status, &["availableReplicas"], "readyReplicas", path));
@@ -99,7 +105,7 @@ pub(super) fn validate_status(status: &Value, path: &Path) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update_in, created};
     use crate::validate::tree::set;
 
     #[test]
@@ -111,6 +117,19 @@ mod tests {
         assert_eq!(
             json!(ReplicaSet.table_row(&object, CONTEXT.now)),
             json!(["n", 1, 0, 0, "<unknown>", "c", "i", "a=b"])
+        );
+        let context = Context { action: Action::Status, ..CONTEXT };
+        let mut counted = object.clone();
+        set(&mut counted, "status", json!({"replicas": 1, "readyReplicas": 2, "terminatingReplicas": -1}));
+        check_update_in(
+            &context,
+            &ReplicaSet,
+            object.clone(),
+            counted,
+            &[
+                "status.terminatingReplicas: Invalid value: -1: must be greater than or equal to 0",
+                "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
+            ],
         );
         let mut never = object;
         set(

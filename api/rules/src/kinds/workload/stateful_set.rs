@@ -15,7 +15,7 @@ use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::distinct::Distinct;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
+    Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown, unset,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -65,10 +65,12 @@ impl Strategy for StatefulSet {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        drop_max_unavailable(&Value::Null, new);
         object_meta::start_spec_and_status(new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        drop_max_unavailable(old, new);
         object_meta::update_spec_or_status(context, old, new);
     }
 
@@ -121,6 +123,19 @@ impl Strategy for StatefulSet {
             container_names(pod),
             container_images(pod),
         ])
+    }
+}
+
+/// Drops `maxUnavailable` unless the old object has it: the reference's feature is off, and a field of a feature that is
+/// off is ignored without an error. `old` is null for a new object.
+fn drop_max_unavailable(old: &Value, new: &mut Value) {
+    let rolling = old.at("spec").at("updateStrategy").at("rollingUpdate");
+    if rolling.has("maxUnavailable") {
+        return;
+    }
+    let strategy = existing_mut(new, "spec").and_then(|spec| existing_mut(spec, "updateStrategy"));
+    if let Some(rolling) = strategy.and_then(|strategy| existing_mut(strategy, "rollingUpdate")) {
+        unset(rolling, "maxUnavailable");
     }
 }
 
@@ -232,7 +247,7 @@ fn validate_status(status: &Value, path: &Path) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created, updated};
 
     fn stateful_set(mut spec: Value) -> Value {
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
@@ -287,6 +302,33 @@ mod tests {
             ],
         );
         check_hostile(&StatefulSet);
+    }
+
+    #[test]
+    fn most_pods_unavailable_at_once_are_ignored_where_they_were_not_set() {
+        let with = |unavailable: Value| {
+            stateful_set(json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": unavailable}}}))
+        };
+        let rolling = |object: &Value| object["spec"]["updateStrategy"]["rollingUpdate"].clone();
+        for unavailable in [json!(2), json!("200%"), json!(0)] {
+            let object = created(&StatefulSet, with(unavailable.clone()));
+            assert_eq!(rolling(&object), json!({"partition": 0}), "{unavailable}");
+            check_create(&StatefulSet, with(unavailable), &[]);
+        }
+        let mut old = created(&StatefulSet, stateful_set(json!({})));
+        let generation = old["metadata"]["generation"].clone();
+        let new = updated(&StatefulSet, Action::Object, &old, with(json!(2)));
+        assert_eq!(rolling(&new), json!({"partition": 0}));
+        set(&mut old["spec"]["updateStrategy"]["rollingUpdate"], "maxUnavailable", 1);
+        let new = updated(&StatefulSet, Action::Object, &old, with(json!("200%")));
+        assert_eq!(rolling(&new)["maxUnavailable"], "200%");
+        assert_ne!(new["metadata"]["generation"], generation);
+        let errors = StatefulSet.validate_update(&CONTEXT, &old, &new);
+        let path = "spec.updateStrategy.rollingUpdate.maxUnavailable";
+        assert_eq!(
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [format!("{path}: Invalid value: \"200%\": must not be greater than 100%")]
+        );
     }
 
     #[test]
