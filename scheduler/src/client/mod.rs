@@ -1,0 +1,1 @@
+//! The API server as seen from here: client configuration, requests, lists and watches.

@@ -1,0 +1,1 @@
+//! Compact forms of the API's objects: interned labels, quantities as integers, compiled selectors.

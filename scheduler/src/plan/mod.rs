@@ -1,0 +1,1 @@
+//! The planner: where a pod goes, and why not.

@@ -1,0 +1,1 @@
+//! The queue: active, backoff and unschedulable pods.

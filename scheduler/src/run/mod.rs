@@ -1,0 +1,1 @@
+//! The executor: takes pods from the queue, assumes, reserves and binds.
