@@ -16,7 +16,12 @@ pub mod run;
 pub mod serve;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
-#[allow(missing_docs, unreachable_pub, clippy::too_many_lines, reason = "generated; the comments stand in proto/schema")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::too_many_lines,
+    reason = "generated; the comments stand in proto/schema"
+)]
 pub mod api {
     include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 }
