@@ -73,7 +73,7 @@ pub enum CodecError {
 
 /// Writes and reads bodies of one representation. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Codec {
+pub(crate) struct Codec {
     brand: &'static Brand,
     // `None`: Protobuf, which needs no schema.
     schema: Option<Arc<Schema>>,
@@ -86,7 +86,7 @@ impl fmt::Debug for Codec {
 }
 
 impl Codec {
-    pub(super) fn new(brand: &'static Brand, content_type: ContentType) -> Self {
+    pub(crate) fn new(brand: &'static Brand, content_type: ContentType) -> Self {
         let schema = match content_type {
             ContentType::Protobuf => None,
             ContentType::Json => Some(Arc::new(Schema::builtin(brand))),
@@ -119,7 +119,7 @@ impl Codec {
     }
 
     /// The body of `object`.
-    pub(super) fn encode<T: Object>(&self, object: &T) -> Result<Bytes, CodecError> {
+    pub(crate) fn encode<T: Object>(&self, object: &T) -> Result<Bytes, CodecError> {
         let message = object.encode_to_vec();
         let api_version = T::KIND.api_version(self.brand);
         let Some(schema) = &self.schema else {
@@ -140,7 +140,7 @@ impl Codec {
     }
 
     /// Reads an object.
-    pub(super) fn decode<T: Object>(&self, body: Bytes) -> Result<T, CodecError> {
+    pub(crate) fn decode<T: Object>(&self, body: Bytes) -> Result<T, CodecError> {
         self.message(T::KIND.message, body)
     }
 

@@ -103,6 +103,9 @@ pub trait Listed: Object {
 
     /// The list's metadata and items.
     fn split(list: Self::List) -> (ListMeta, Vec<Self>);
+
+    /// An object of which only the metadata is known.
+    fn of_metadata(metadata: ObjectMeta) -> Self;
 }
 
 macro_rules! objects {
@@ -126,6 +129,10 @@ macro_rules! lists {
 
             fn split(list: $list) -> (ListMeta, Vec<Self>) {
                 (list.metadata.unwrap_or_default(), list.items)
+            }
+
+            fn of_metadata(metadata: ObjectMeta) -> Self {
+                Self { metadata: Some(metadata), ..Self::default() }
             }
         }
     )*};

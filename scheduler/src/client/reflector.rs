@@ -121,7 +121,13 @@ impl<T: Listed> Reflector<T> {
         loop {
             let page = match self.client.list::<T>(&self.query, PAGE_OBJECTS_MAX, &token).await {
                 Ok(page) => page,
-                Err(error) => return Ok(Err(error)),
+                Err(error) => {
+                    // A server that does not know the kind has no objects of it. It may learn it by an upgrade.
+                    if error.is(Reason::NotFound) && self.known.is_empty() {
+                        receiver.tell(Change::Synced).await?;
+                    }
+                    return Ok(Err(error));
+                }
             };
             for object in page.items {
                 gone.remove(&object.key());
