@@ -25,7 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for read in READ {
         let path = proto.join("schema").join(read);
         if path.is_dir() {
-            let mut inside = std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+            let mut inside = std::fs::read_dir(path)?
+                .map(|entry| Ok(entry?.path()))
+                .collect::<std::io::Result<Vec<_>>>()?;
             inside.sort();
             files.extend(inside);
         } else {

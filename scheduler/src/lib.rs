@@ -13,10 +13,16 @@ pub mod objects;
 pub mod plan;
 pub mod queue;
 pub mod run;
+pub mod selector;
 pub mod serve;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
-#[allow(missing_docs, unreachable_pub, clippy::too_many_lines, reason = "generated; the comments stand in proto/schema")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::too_many_lines,
+    reason = "generated; the comments stand in proto/schema"
+)]
 pub mod api {
     include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 }
