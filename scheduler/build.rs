@@ -4,13 +4,15 @@ use std::error::Error;
 use std::path::Path;
 
 /// Groups and versions, by the folder or file below `proto/schema`.
-const READ: [&str; 11] = [
+const READ: [&str; 13] = [
     "apps/v1.proto",
     "authentication/v1.proto",
     "authorization/v1.proto",
     "coordination/v1.proto",
     "core/v1",
     "events/v1.proto",
+    "meta/v1/options.proto",
+    "meta/v1/status.proto",
     "node/v1.proto",
     "policy/v1.proto",
     "resource/v1",

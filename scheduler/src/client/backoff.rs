@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use rand::Rng;
+
 /// Pauses that double from `first` to `last`. A success starts anew.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
@@ -24,6 +26,11 @@ impl Backoff {
         let pause = self.next;
         self.next = (pause * 2).min(self.last);
         pause.mul_f64(1.0 + random.clamp(0.0, 1.0))
+    }
+
+    /// The next pause, spread by the process's own randomness.
+    pub(crate) fn random_pause(&mut self) -> Duration {
+        self.pause(rand::rng().random())
     }
 
     /// Starts anew after a success.

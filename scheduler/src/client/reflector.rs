@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use super::backoff::Backoff;
 use super::error::{Error, Reason, chain};
-use super::kind::{Listed, Object, ObjectKey};
+use super::kind::{Listed, ObjectKey};
 use super::request::{Client, ListQuery};
 use super::watch::{WatchEvent, WatchStream};
 
@@ -174,7 +174,7 @@ impl<T: Listed> Reflector<T> {
                 }
                 WatchEnd::Ended if is_good => {}
                 WatchEnd::Ended => {
-                    let pause = self.backoff.pause(rand::rng().random());
+                    let pause = self.backoff.random_pause();
                     tokio::time::sleep(pause).await;
                 }
                 WatchEnd::Failed(error) => self.pause(receiver, "watch", &error).await,
@@ -238,7 +238,7 @@ impl<T: Listed> Reflector<T> {
     }
 
     async fn pause<E>(&mut self, receiver: &Receiver<T, E>, verb: &str, error: &Error) {
-        let pause = self.backoff.pause(rand::rng().random());
+        let pause = self.backoff.random_pause();
         tracing::warn!(kind = T::KIND.kind, verb, error = chain(error), ?pause, "cannot follow, trying again");
         if matches!(error, Error::Lost { .. } | Error::Timeout { .. }) {
             self.client.leave_server();

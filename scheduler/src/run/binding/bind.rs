@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use rand::Rng;
 
 use crate::api::core::v1::{Binding, ObjectReference, Pod};
 use crate::api::meta::v1::ObjectMeta;
@@ -111,7 +110,7 @@ impl Binder {
                 Ok(pod) => return of_pod(&job.pod, &job.node, &pod),
                 Err(error) if error.is(Reason::NotFound) => return Some(Outcome::NotBound(Why::Gone)),
                 Err(error) => {
-                    let pause = backoff.pause(rand::rng().random());
+                    let pause = backoff.random_pause();
                     let (namespace, name) = (&job.pod.namespace, &job.pod.name);
                     tracing::warn!(%namespace, %name, error = chain(&error), ?pause, "cannot see whether a pod is bound");
                     tokio::time::sleep(pause).await;

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use rand::Rng;
 use serde_json::json;
 
 use crate::api::core::v1::{PersistentVolume, PersistentVolumeClaim, ObjectReference};
@@ -138,7 +137,7 @@ impl Binder {
                     ClaimState::Failed(problem) => return Err(Why::Refused(problem)),
                     ClaimState::Waiting => {
                         self.lead()?;
-                        tokio::time::sleep(backoff.pause(rand::rng().random())).await;
+                        tokio::time::sleep(backoff.random_pause()).await;
                     }
                 }
             }
