@@ -128,7 +128,8 @@ impl Codec {
         let type_id = find(schema, T::KIND.message)?;
         let value = orch_schema::decode_protobuf(schema, type_id, &message, Limits::default());
         let value = value.map_err(|error| CodecError::Json(error.to_string()))?;
-        let mut body = serde_json::json!({ "kind": T::KIND.kind, "apiVersion": api_version }).to_string().into_bytes();
+        let mut body =
+            serde_json::json!({ "kind": T::KIND.kind, "apiVersion": api_version }).to_string().into_bytes();
         let mut members = Vec::new();
         orch_schema::encode_json(schema, type_id, &value, &mut members);
         if members.len() > 2 {
@@ -145,7 +146,11 @@ impl Codec {
     }
 
     /// Reads a list of `kind` in the message `L`.
-    pub(super) fn decode_list<L: Message + Default>(&self, kind: &Kind, body: Bytes) -> Result<L, CodecError> {
+    pub(super) fn decode_list<L: Message + Default>(
+        &self,
+        kind: &Kind,
+        body: Bytes,
+    ) -> Result<L, CodecError> {
         self.message(&format!("{}List", kind.message), body)
     }
 
@@ -169,7 +174,8 @@ impl Codec {
             #[serde(borrow)]
             object: &'a serde_json::value::RawValue,
         }
-        let line: Line<'_> = serde_json::from_slice(&frame).map_err(|error| CodecError::Json(error.to_string()))?;
+        let line: Line<'_> =
+            serde_json::from_slice(&frame).map_err(|error| CodecError::Json(error.to_string()))?;
         Ok((line.r#type, Bytes::copy_from_slice(line.object.get().as_bytes())))
     }
 
@@ -221,7 +227,13 @@ fn status_of_json(json: &serde_json::Value) -> Option<Status> {
         field: text(value, "field"),
     };
     let details = json.get("details").map(|details| StatusDetails {
-        causes: details.get("causes").and_then(|causes| causes.as_array()).into_iter().flatten().map(cause).collect(),
+        causes: details
+            .get("causes")
+            .and_then(|causes| causes.as_array())
+            .into_iter()
+            .flatten()
+            .map(cause)
+            .collect(),
         retry_after_seconds: details
             .get("retryAfterSeconds")
             .and_then(serde_json::Value::as_i64)
@@ -230,7 +242,12 @@ fn status_of_json(json: &serde_json::Value) -> Option<Status> {
         name: text(details, "name"),
         ..StatusDetails::default()
     });
-    Some(Status { message: text(json, "message"), reason: text(json, "reason"), details, ..Status::default() })
+    Some(Status {
+        message: text(json, "message"),
+        reason: text(json, "reason"),
+        details,
+        ..Status::default()
+    })
 }
 
 #[cfg(test)]
@@ -283,7 +300,8 @@ mod tests {
         let body = envelope("v1", "PodList", list.encode_to_vec());
         let read: PodList = Codec::new(&ORCH, ContentType::Protobuf).decode_list(&Pod::KIND, body).unwrap();
         assert_eq!(read, list);
-        let json = r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}}]}"#;
+        let json =
+            r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}}]}"#;
         let codec = Codec::new(&ORCH, ContentType::Json);
         let read: PodList = codec.decode_list(&Pod::KIND, Bytes::from_static(json.as_bytes())).unwrap();
         assert_eq!(read.items[0].key().to_string(), "a");

@@ -132,7 +132,11 @@ impl Credentials {
         Ok(())
     }
 
-    async fn run(&self, plugin: &ExecPlugin, held: &mut Held) -> Result<Option<HeaderValue>, CredentialError> {
+    async fn run(
+        &self,
+        plugin: &ExecPlugin,
+        held: &mut Held,
+    ) -> Result<Option<HeaderValue>, CredentialError> {
         let printed = plugin.run().await?;
         if let Some((chain, key)) = &printed.certificate {
             self.presented.replace(chain, key)?;

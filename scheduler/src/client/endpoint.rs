@@ -136,7 +136,10 @@ mod tests {
     #[test]
     fn a_prefix_stands_before_the_path() {
         let endpoint: Endpoint = "https://proxy/clusters/one/".parse().unwrap();
-        assert_eq!(endpoint.uri("/api/v1/pods?limit=5").unwrap(), "https://proxy/clusters/one/api/v1/pods?limit=5");
+        assert_eq!(
+            endpoint.uri("/api/v1/pods?limit=5").unwrap(),
+            "https://proxy/clusters/one/api/v1/pods?limit=5"
+        );
         let endpoint: Endpoint = "https://[::1]:7".parse().unwrap();
         assert_eq!(endpoint.uri("/api").unwrap(), "https://[::1]:7/api");
     }

@@ -199,7 +199,10 @@ mod tests {
     #[test]
     fn a_missing_status_leaves_the_code() {
         let status = ApiStatus::new(503, None, Some(Duration::from_secs(3)));
-        assert_eq!((status.message.as_str(), status.retry_after), ("status 503", Some(Duration::from_secs(3))));
+        assert_eq!(
+            (status.message.as_str(), status.retry_after),
+            ("status 503", Some(Duration::from_secs(3)))
+        );
     }
 
     #[test]

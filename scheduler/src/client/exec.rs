@@ -157,10 +157,8 @@ impl ExecPlugin {
     }
 
     fn parse(&self, printed: &[u8]) -> Result<ExecCredential, ExecError> {
-        let invalid = |problem: &str| ExecError::Output {
-            command: self.command.clone(),
-            problem: problem.to_owned(),
-        };
+        let invalid =
+            |problem: &str| ExecError::Output { command: self.command.clone(), problem: problem.to_owned() };
         // The library's own message could repeat a part of the output.
         let printed: Printed = serde_json::from_slice(printed).map_err(|_| invalid("not the JSON of one"))?;
         if printed.api_version != self.api_version || printed.kind != "ExecCredential" {
@@ -233,16 +231,23 @@ mod tests {
     #[tokio::test]
     async fn a_program_gives_a_token_and_sees_its_environment() {
         let print = |status: &str| {
-            format!(r#"echo "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{VERSION}\",\"status\":{status}}}""#)
+            format!(
+                r#"echo "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{VERSION}\",\"status\":{status}}}""#
+            )
         };
         check(&print(r#"{\"token\":\"$FROM_FILE\"}"#), Ok("abc")).await;
         check(&print("{}"), Err("neither token nor certificate")).await;
         check(&print(r#"{\"token\":\"s3cret\",\"clientKeyData\":\"k\"}"#), Err("go together")).await;
         check(&print(r#"{\"token\":\"s3cret\",\"expirationTimestamp\":\"soon\"}"#), Err("RFC 3339")).await;
-        check("echo '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"s3cret\"}}'", Err("another kind")).await;
+        check("echo '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"s3cret\"}}'", Err("another kind"))
+            .await;
         check("echo s3cret", Err("not the JSON of one")).await;
         check("exit 3", Err("exit status: 3")).await;
-        check(r#"printf '%s' "$ORCH_EXEC_INFO" | grep -q interactive || exit 9; exit 4"#, Err("exit status: 4")).await;
+        check(
+            r#"printf '%s' "$ORCH_EXEC_INFO" | grep -q interactive || exit 9; exit 4"#,
+            Err("exit status: 4"),
+        )
+        .await;
     }
 
     #[tokio::test]

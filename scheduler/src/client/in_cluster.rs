@@ -21,7 +21,9 @@ pub fn in_cluster(
 ) -> Result<Config, ConfigError> {
     let variable = |suffix: &str| {
         let name = format!("{}_SERVICE_{suffix}", brand.name.to_uppercase());
-        env(&name).filter(|value| !value.is_empty()).ok_or(ConfigError::NotInCluster(format!("{name} is not set")))
+        env(&name)
+            .filter(|value| !value.is_empty())
+            .ok_or(ConfigError::NotInCluster(format!("{name} is not set")))
     };
     let (host, port) = (variable("HOST")?, variable("PORT")?);
     let host = if host.contains(':') { format!("[{host}]") } else { host };

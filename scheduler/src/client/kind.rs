@@ -7,7 +7,9 @@ use orch_proto::Brand;
 use smol_str::SmolStr;
 
 use crate::api::meta::v1::{ListMeta, ObjectMeta};
-use crate::api::{apps, authentication, authorization, coordination, core, events, policy, resource, scheduling};
+use crate::api::{
+    apps, authentication, authorization, coordination, core, events, policy, resource, scheduling,
+};
 use crate::api::{meta, storage};
 
 /// An API group.

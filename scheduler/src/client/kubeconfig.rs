@@ -150,14 +150,16 @@ fn trust(cluster: &Cluster, folder: &Path) -> Result<Trust, ConfigError> {
 }
 
 fn certificate(user: &User, folder: &Path) -> Result<Option<Certificate>, ConfigError> {
-    let chain = pem("client-certificate-data", &user.client_certificate_data, &user.client_certificate, folder)?;
+    let chain =
+        pem("client-certificate-data", &user.client_certificate_data, &user.client_certificate, folder)?;
     let key = pem("client-key-data", &user.client_key_data, &user.client_key, folder)?;
     match (chain, key) {
         (Some(chain), Some(key)) => Ok(Some(Certificate { chain, key })),
         (None, None) => Ok(None),
-        (Some(_), None) => {
-            Err(ConfigError::Invalid { field: "client-key", problem: "missing beside a certificate".to_owned() })
-        }
+        (Some(_), None) => Err(ConfigError::Invalid {
+            field: "client-key",
+            problem: "missing beside a certificate".to_owned(),
+        }),
         (None, Some(_)) => Err(ConfigError::Invalid {
             field: "client-certificate",
             problem: "missing beside a private key".to_owned(),
@@ -167,7 +169,10 @@ fn certificate(user: &User, folder: &Path) -> Result<Option<Certificate>, Config
 
 fn bearer(user: &User, folder: &Path) -> Result<Bearer, ConfigError> {
     if user.auth_provider.is_some() {
-        return Err(ConfigError::Unsupported { field: "auth-provider", advice: "use an exec plugin instead" });
+        return Err(ConfigError::Unsupported {
+            field: "auth-provider",
+            advice: "use an exec plugin instead",
+        });
     }
     let password = user.username.as_deref().filter(|name| !name.is_empty());
     let token = user.token.as_ref().filter(|token| !token.expose().is_empty());

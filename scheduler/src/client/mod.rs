@@ -39,11 +39,11 @@ mod tls;
 mod transport;
 mod watch;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use codec::Codec;
 pub use codec::ContentType;
 pub use config::{Bearer, Certificate, Config, ConfigError, Impersonation, Pem, Trust};
 pub use endpoint::Endpoint;
-pub(crate) use backoff::Backoff;
 pub(crate) use error::chain;
 pub use error::{ApiStatus, Error, Reason};
 pub use exec::ExecPlugin;

@@ -74,7 +74,10 @@ mod tests {
         let pods = &core::v1::Pod::KIND;
         assert_eq!(collection(&ORCH, pods, ""), "/api/v1/pods");
         assert_eq!(object(&ORCH, pods, "a", "b", "binding"), "/api/v1/namespaces/a/pods/b/binding");
-        assert_eq!(collection(&ORCH, &apps::v1::ReplicaSet::KIND, "x"), "/apis/apps/v1/namespaces/x/replicasets");
+        assert_eq!(
+            collection(&ORCH, &apps::v1::ReplicaSet::KIND, "x"),
+            "/apis/apps/v1/namespaces/x/replicasets"
+        );
         for brand in [&ORCH, &KUBERNETES] {
             let classes = collection(brand, &storage::v1::StorageClass::KIND, "");
             assert_eq!(classes, format!("/apis/{}/v1/storageclasses", brand.group("storage")));

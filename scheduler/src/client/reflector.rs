@@ -145,11 +145,7 @@ impl<T: Listed> Reflector<T> {
     }
 
     /// Watches from `version` on until a new list is needed.
-    async fn follow<E>(
-        &mut self,
-        mut version: String,
-        receiver: &Receiver<T, E>,
-    ) -> Result<(), Closed> {
+    async fn follow<E>(&mut self, mut version: String, receiver: &Receiver<T, E>) -> Result<(), Closed> {
         loop {
             let opened = Instant::now();
             let seconds = rand::rng().random_range(WATCH_SECONDS);
@@ -213,11 +209,7 @@ impl<T: Listed> Reflector<T> {
     }
 
     /// Tells an object, unless the receiver has this version of it: lists repeat what watches have told.
-    async fn upsert<E>(
-        &mut self,
-        object: T,
-        receiver: &Receiver<T, E>,
-    ) -> Result<(), Closed> {
+    async fn upsert<E>(&mut self, object: T, receiver: &Receiver<T, E>) -> Result<(), Closed> {
         let version = SmolStr::from(object.resource_version());
         let before = self.known.insert(object.key(), version.clone());
         if before == Some(version) {
@@ -226,11 +218,7 @@ impl<T: Listed> Reflector<T> {
         receiver.tell(Change::Upsert(Box::new(object))).await
     }
 
-    async fn delete<E>(
-        &mut self,
-        key: ObjectKey,
-        receiver: &Receiver<T, E>,
-    ) -> Result<(), Closed> {
+    async fn delete<E>(&mut self, key: ObjectKey, receiver: &Receiver<T, E>) -> Result<(), Closed> {
         match self.known.remove(&key) {
             Some(_) => receiver.tell(Change::Delete(key)).await,
             None => Ok(()),
@@ -239,7 +227,13 @@ impl<T: Listed> Reflector<T> {
 
     async fn pause<E>(&mut self, receiver: &Receiver<T, E>, verb: &str, error: &Error) {
         let pause = self.backoff.random_pause();
-        tracing::warn!(kind = T::KIND.kind, verb, error = chain(error), ?pause, "cannot follow, trying again");
+        tracing::warn!(
+            kind = T::KIND.kind,
+            verb,
+            error = chain(error),
+            ?pause,
+            "cannot follow, trying again"
+        );
         if matches!(error, Error::Lost { .. } | Error::Timeout { .. }) {
             self.client.leave_server();
         }

@@ -132,7 +132,8 @@ impl Client {
         limit: u32,
         continue_token: &str,
     ) -> Result<ListPage<T>, Error> {
-        let parameters = query.parameters().with("limit", &limit.to_string()).with("continue", continue_token);
+        let parameters =
+            query.parameters().with("limit", &limit.to_string()).with("continue", continue_token);
         let path = parameters.after(collection(self.brand(), &T::KIND, &query.namespace));
         let (what, answer) = self.call(Method::GET, path, Bytes::new(), None).await?;
         let list = self.codec.decode_list::<T::List>(&T::KIND, answer.body);

@@ -24,15 +24,14 @@ pub(super) struct CurrentCertificate(ArcSwapOption<CertifiedKey>);
 impl CurrentCertificate {
     /// Presents `chain` with `key`, both in PEM, from the next handshake on.
     pub(super) fn replace(&self, chain: &Secret, key: &Secret) -> Result<(), ConfigError> {
-        let invalid = |problem: &str| ConfigError::Invalid {
-            field: "client-certificate",
-            problem: problem.to_owned(),
-        };
+        let invalid =
+            |problem: &str| ConfigError::Invalid { field: "client-certificate", problem: problem.to_owned() };
         let chain = certificates(chain.expose()).ok_or_else(|| invalid("it holds no certificate in PEM"))?;
         let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
         let key = key.map_err(|_| invalid("its key is no private key in PEM"))?;
         let certified = CertifiedKey::from_der(chain, key, &provider());
-        let certified = certified.map_err(|source| ConfigError::Tls { what: "client certificate", source })?;
+        let certified =
+            certified.map_err(|source| ConfigError::Tls { what: "client certificate", source })?;
         self.0.store(Some(Arc::new(certified)));
         Ok(())
     }

@@ -121,7 +121,9 @@ impl Transport {
         match opened {
             Opened::Answer(answer) => Ok(answer),
             // `attempt` reads whole answers when asked to.
-            Opened::Stream(_) => Err(Error::Lost { what: call.described(), problem: "unread answer".to_owned() }),
+            Opened::Stream(_) => {
+                Err(Error::Lost { what: call.described(), problem: "unread answer".to_owned() })
+            }
         }
     }
 
@@ -151,7 +153,9 @@ impl Transport {
             let outcome = match self.http.request(request).await {
                 Ok(response) => self.receive(call, response, is_whole).await,
                 Err(source) if source.is_connect() => Err(Error::Connect { what: call.described(), source }),
-                Err(error) => Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) }),
+                Err(error) => {
+                    Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) })
+                }
             };
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
                 && !is_refreshed
@@ -195,7 +199,8 @@ impl Transport {
         endpoint: usize,
         authorization: Option<&HeaderValue>,
     ) -> Result<Request<Full<Bytes>>, Error> {
-        let unfit = |error: http::Error| Error::Request { what: call.described(), problem: error.to_string() };
+        let unfit =
+            |error: http::Error| Error::Request { what: call.described(), problem: error.to_string() };
         let uri = self.endpoints[endpoint].uri(&call.path).map_err(unfit)?;
         let mut request = Request::builder().method(call.method.clone()).uri(uri);
         request = request.header(USER_AGENT, &self.user_agent).header(ACCEPT, &call.accept);
@@ -224,7 +229,8 @@ impl Transport {
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
+        let body =
+            body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
         Ok(Opened::Answer(Answer { code, retry_after, body: body.to_bytes() }))
     }
 }
@@ -283,10 +289,11 @@ fn http_client(
     let builder = match &config.tls_server_name {
         None => builder,
         Some(name) => {
-            let name = rustls::pki_types::ServerName::try_from(name.clone()).map_err(|_| ConfigError::Invalid {
-                field: "tls-server-name",
-                problem: "not a DNS name or an address".to_owned(),
-            })?;
+            let name =
+                rustls::pki_types::ServerName::try_from(name.clone()).map_err(|_| ConfigError::Invalid {
+                    field: "tls-server-name",
+                    problem: "not a DNS name or an address".to_owned(),
+                })?;
             builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
         }
     };
@@ -309,7 +316,10 @@ fn impersonation(
         if impersonation.uid.is_empty() && impersonation.groups.is_empty() {
             return Ok(Vec::new());
         }
-        return Err(ConfigError::Invalid { field: "as", problem: "groups or a UID without a user".to_owned() });
+        return Err(ConfigError::Invalid {
+            field: "as",
+            problem: "groups or a UID without a user".to_owned(),
+        });
     }
     let mut headers = vec![("impersonate-user", header("as", &impersonation.user)?)];
     if !impersonation.uid.is_empty() {

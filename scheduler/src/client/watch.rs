@@ -97,7 +97,8 @@ impl<T: Object> WatchStream<T> {
             "MODIFIED" => Ok(WatchEvent::Modified(object)),
             "DELETED" => Ok(WatchEvent::Deleted(object)),
             "BOOKMARK" => {
-                let version = object.metadata().map(|metadata: &ObjectMeta| metadata.resource_version.clone());
+                let version =
+                    object.metadata().map(|metadata: &ObjectMeta| metadata.resource_version.clone());
                 Ok(WatchEvent::Bookmark(version.unwrap_or_default()))
             }
             other => Err(self.unreadable(format!("unknown event type `{other}`"))),

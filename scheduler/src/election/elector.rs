@@ -54,7 +54,9 @@ impl Leadership {
     pub async fn acquired(&mut self) -> bool {
         match &mut self.until {
             None => true,
-            Some(until) => until.wait_for(|until| until.is_some_and(|until| Instant::now() < until)).await.is_ok(),
+            Some(until) => {
+                until.wait_for(|until| until.is_some_and(|until| Instant::now() < until)).await.is_ok()
+            }
         }
     }
 }
@@ -238,6 +240,8 @@ impl<L: Lock> Elector<L> {
 fn report(verb: &str, error: &LockError) {
     match error {
         LockError::Conflict => tracing::debug!(verb, "another contender was first"),
-        LockError::Client(error) => tracing::warn!(verb, error = crate::client::chain(error), "cannot use the lock"),
+        LockError::Client(error) => {
+            tracing::warn!(verb, error = crate::client::chain(error), "cannot use the lock")
+        }
     }
 }

@@ -188,9 +188,8 @@ impl Machine {
         };
         let is_ours = record.holder == self.identity;
         let is_free = record.holder.is_empty() || now >= at.after(lifetime(&record));
-        let next = (is_ours || is_free).then(|| {
-            Attempt::Update(version.clone(), self.record(Some(&record), wall))
-        });
+        let next =
+            (is_ours || is_free).then(|| Attempt::Update(version.clone(), self.record(Some(&record), wall)));
         self.observed = Some(Observed { record, version, at });
         next
     }

@@ -21,6 +21,8 @@ mod lease;
 mod machine;
 mod record;
 #[cfg(test)]
+mod rim;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

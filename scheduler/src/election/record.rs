@@ -77,7 +77,8 @@ pub fn leader_annotation(brand: &Brand) -> String {
 impl Record {
     /// The record that `spec` holds.
     pub fn from_lease(spec: &LeaseSpec) -> Self {
-        let time = |time: &Option<MicroTime>| time.as_ref().map(WallTime::from_micro_time).unwrap_or_default();
+        let time =
+            |time: &Option<MicroTime>| time.as_ref().map(WallTime::from_micro_time).unwrap_or_default();
         Self {
             holder: spec.holder_identity.clone().unwrap_or_default(),
             lease_duration_seconds: spec.lease_duration_seconds.unwrap_or_default(),
@@ -150,7 +151,8 @@ mod tests {
         let text = record().to_annotation();
         assert_eq!(
             text,
-            r#"{"holderIdentity":"host_1","leaseDurationSeconds":15,"acquireTime":"2023-11-14T22:13:20Z","#.to_owned()
+            r#"{"holderIdentity":"host_1","leaseDurationSeconds":15,"acquireTime":"2023-11-14T22:13:20Z","#
+                .to_owned()
                 + r#""renewTime":"2023-11-14T22:13:29Z","leaderTransitions":3}"#
         );
         let read = Record::from_annotation(&text).unwrap();

@@ -103,7 +103,8 @@ impl Contender {
 impl World {
     fn new(seed: u64, faults: Faults) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let contenders = (0..CONTENDERS).map(|index| Contender::new(index, 0, faults.bug, &mut random)).collect();
+        let contenders =
+            (0..CONTENDERS).map(|index| Contender::new(index, 0, faults.bug, &mut random)).collect();
         let mut world = Self {
             now: Duration::ZERO,
             random,
@@ -158,7 +159,8 @@ impl World {
 
     fn check_one_leader(&self) -> Result<(), String> {
         let leads = |contender: &&Contender| contender.machine.is_leading(contender.clock(self.now));
-        let leading: Vec<_> = self.contenders.iter().filter(leads).map(|one| one.machine.identity()).collect();
+        let leading: Vec<_> =
+            self.contenders.iter().filter(leads).map(|one| one.machine.identity()).collect();
         if leading.len() > 1 {
             return Err(format!("at {:?} {leading:?} lead", self.now));
         }
@@ -240,7 +242,14 @@ impl World {
         }
     }
 
-    fn write(&mut self, index: usize, life: u64, record: Record, began: Monotonic, is_accepted: bool) -> Event {
+    fn write(
+        &mut self,
+        index: usize,
+        life: u64,
+        record: Record,
+        began: Monotonic,
+        is_accepted: bool,
+    ) -> Event {
         if !is_accepted {
             return Event::Wrote(index, life, record, began, Written::Unsure);
         }
@@ -271,8 +280,7 @@ impl World {
     }
 }
 
-const FAULTS: Faults =
-    Faults { lost: 0.2, crash: 0.02, delay_max: Duration::from_secs(12), bug: Bug::None };
+const FAULTS: Faults = Faults { lost: 0.2, crash: 0.02, delay_max: Duration::from_secs(12), bug: Bug::None };
 
 #[test]
 fn two_never_lead_at_once_and_in_the_end_one_does() {

@@ -217,9 +217,13 @@ mod tests {
     fn the_generation_is_told_where_there_is_one() {
         let mut pod = pod(vec![], "");
         pod.metadata.as_mut().unwrap().generation = 3;
-        let patch = unscheduled_patch(&pod, Unscheduled::SchedulingGated, "g", &Nomination::Keep, NOW).unwrap();
+        let patch =
+            unscheduled_patch(&pod, Unscheduled::SchedulingGated, "g", &Nomination::Keep, NOW).unwrap();
         let condition = &patch["status"]["conditions"][0];
-        assert_eq!((&condition["observedGeneration"], &condition["reason"]), (&json!(3), &json!("SchedulingGated")));
+        assert_eq!(
+            (&condition["observedGeneration"], &condition["reason"]),
+            (&json!(3), &json!("SchedulingGated"))
+        );
     }
 
     #[test]
@@ -229,7 +233,10 @@ mod tests {
         assert_eq!(condition["type"], "DisruptionTarget");
         assert_eq!(condition["status"], "True");
         assert_eq!(condition["reason"], "PreemptionByScheduler");
-        assert_eq!(condition["message"], "default-scheduler: preempting to accommodate a higher priority pod");
+        assert_eq!(
+            condition["message"],
+            "default-scheduler: preempting to accommodate a higher priority pod"
+        );
         let marked = PodCondition {
             r#type: DISRUPTION_TARGET.to_owned(),
             status: "True".to_owned(),

@@ -59,12 +59,7 @@ pub(super) enum Sending {
     /// Create this event.
     Create(Box<Event>),
     /// Write the series of the event called so in this namespace.
-    Series {
-        namespace: String,
-        name: String,
-        count: i32,
-        last: WallTime,
-    },
+    Series { namespace: String, name: String, count: i32, last: WallTime },
 }
 
 /// The series that run.

@@ -53,7 +53,12 @@ impl Everything<'_> {
     }
 }
 
-fn follow<T: Follow>(client: &Client, query: ListQuery, sender: &mpsc::Sender<Input>, tasks: &mut JoinSet<()>) {
+fn follow<T: Follow>(
+    client: &Client,
+    query: ListQuery,
+    sender: &mpsc::Sender<Input>,
+    tasks: &mut JoinSet<()>,
+) {
     let reflector = Reflector::<T>::new(client.clone(), query);
     tasks.spawn(reflector.run(sender.clone(), T::input));
 }

@@ -34,8 +34,8 @@ pub use engine::{Engine, EngineOptions};
 pub use event::{Report, Severity};
 pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions};
 pub use extender::{
-    Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims, inline_pem,
-    pem_file,
+    Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
+    inline_pem, pem_file,
 };
 pub use input::{Effect, Evicting, Eviction, EvictionStep, Input, Observation, PlanResult};
 pub use planning::Planning;

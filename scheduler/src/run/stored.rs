@@ -2,9 +2,9 @@
 //!
 //! Owns the list of kinds that are followed. A kind is a row of the macro below, and a reflector in `informers`.
 
+use crate::api::meta::v1::ObjectMeta;
 use crate::api::{apps, core, policy, resource, scheduling, storage};
 use crate::client::{Change, Listed, ObjectKey};
-use crate::api::meta::v1::ObjectMeta;
 
 use super::input::Input;
 

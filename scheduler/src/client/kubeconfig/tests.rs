@@ -135,8 +135,11 @@ fn what_cannot_be_done_is_refused() {
 #[test]
 fn impersonation_is_taken() {
     let config = read("", "as: someone, as-uid: '7', as-groups: [a, b]").unwrap();
-    let expected =
-        Impersonation { user: "someone".to_owned(), uid: "7".to_owned(), groups: vec!["a".to_owned(), "b".to_owned()] };
+    let expected = Impersonation {
+        user: "someone".to_owned(),
+        uid: "7".to_owned(),
+        groups: vec!["a".to_owned(), "b".to_owned()],
+    };
     assert_eq!(config.impersonation, expected);
 }
 

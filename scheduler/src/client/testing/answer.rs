@@ -56,7 +56,8 @@ impl Wire {
     }
 
     fn is_protobuf(&self, request: &Request<impl Sized>) -> bool {
-        let accept = request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept =
+            request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
         accept.contains(self.brand.protobuf_media_type)
     }
 
@@ -80,12 +81,23 @@ impl Wire {
         message
     }
 
-    pub(super) fn object(&self, request: &Request<impl Sized>, served: &Served, code: u16, object: &Value) -> Response<Body> {
+    pub(super) fn object(
+        &self,
+        request: &Request<impl Sized>,
+        served: &Served,
+        code: u16,
+        object: &Value,
+    ) -> Response<Body> {
         let (media_type, body) = self.encoded(request, served, object);
         Response::builder().status(code).header("content-type", media_type).body(whole(body)).unwrap()
     }
 
-    fn encoded(&self, request: &Request<impl Sized>, served: &Served, object: &Value) -> (&'static str, Bytes) {
+    fn encoded(
+        &self,
+        request: &Request<impl Sized>,
+        served: &Served,
+        object: &Value,
+    ) -> (&'static str, Bytes) {
         if self.is_protobuf(request) {
             let message = self.message(served.type_id, object);
             return (self.brand.protobuf_media_type, envelope(&served.api_version, &served.kind, message));
@@ -96,7 +108,12 @@ impl Wire {
         ("application/json", object.to_string().into())
     }
 
-    pub(super) fn list(&self, request: &Request<impl Sized>, served: &Served, list: &Value) -> Response<Body> {
+    pub(super) fn list(
+        &self,
+        request: &Request<impl Sized>,
+        served: &Served,
+        list: &Value,
+    ) -> Response<Body> {
         let of_list = Served { kind: format!("{}List", served.kind), ..self.list_type(served) };
         self.object(request, &of_list, 200, list)
     }

@@ -116,7 +116,10 @@ impl FakeApi {
 
     pub(crate) fn endpoint(&self) -> Endpoint {
         let scheme = if self.is_encrypted { "https" } else { "http" };
-        format!("{scheme}://localhost:{}", self.address.port()).replace("localhost", "127.0.0.1").parse().unwrap()
+        format!("{scheme}://localhost:{}", self.address.port())
+            .replace("localhost", "127.0.0.1")
+            .parse()
+            .unwrap()
     }
 
     /// The address by name, as certificates have it.
@@ -180,9 +183,9 @@ impl Shared {
     /// The fault of this request, used up by it.
     fn fault(&self, method: &str, path: &str) -> Option<Fault> {
         let mut planted = self.planted.lock();
-        let found = planted.iter_mut().find(|fault| {
-            fault.times > 0 && fault.method == method && path.contains(fault.path)
-        })?;
+        let found = planted
+            .iter_mut()
+            .find(|fault| fault.times > 0 && fault.method == method && path.contains(fault.path))?;
         found.times -= 1;
         Some(found.fault)
     }
@@ -194,7 +197,12 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>, stop: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted.unwrap().0,

@@ -69,12 +69,15 @@ fn query(text: &str) -> HashMap<String, String> {
 
 fn write(request: &Request<()>, target: &Target, body: &Bytes, shared: &Shared) -> Result<Value, Refused> {
     let (store, place) = (&shared.store, &target.place);
-    let content_type = request.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content_type =
+        request.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
     let read = |served: &Served| shared.wire.read(served, content_type, body);
     match (request.method().as_str(), target.subresource.as_str()) {
-        ("GET", "") => store
-            .get(&place.plural, &place.namespace, &place.name)
-            .ok_or((404, "NotFound", format!("{} not found", place.name))),
+        ("GET", "") => store.get(&place.plural, &place.namespace, &place.name).ok_or((
+            404,
+            "NotFound",
+            format!("{} not found", place.name),
+        )),
         ("POST", "binding") => {
             let binding = read(&shared.wire.body_type("core.v1.Binding"));
             store.change(place, |pod| bound(pod, &binding))
@@ -106,7 +109,11 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value, Refused> {
         return Err((409, "Conflict", "another uid".to_owned()));
     }
     if pod["spec"]["nodeName"].is_string() {
-        return Err((409, "Conflict", format!("pod is already assigned to node {}", pod["spec"]["nodeName"])));
+        return Err((
+            409,
+            "Conflict",
+            format!("pod is already assigned to node {}", pod["spec"]["nodeName"]),
+        ));
     }
     let mut pod = pod.clone();
     pod["spec"]["nodeName"] = binding["target"]["name"].clone();
@@ -233,8 +240,10 @@ fn watch(
                 if watching.store.breaks() != watching.breaks {
                     return Some((Err(std::io::Error::other("planted")), None));
                 }
-                let Some((revision, changes)) = watching.store.since(&watching.plural, watching.revision) else {
-                    let status = json!({ "status": "Failure", "code": 410, "reason": "Expired", "message": "gone" });
+                let Some((revision, changes)) = watching.store.since(&watching.plural, watching.revision)
+                else {
+                    let status =
+                        json!({ "status": "Failure", "code": 410, "reason": "Expired", "message": "gone" });
                     let frame = wire.frame(is_protobuf, &wire.body_type("meta.v1.Status"), "ERROR", &status);
                     return Some((Ok(Frame::data(frame)), None));
                 };

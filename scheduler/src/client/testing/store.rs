@@ -193,7 +193,12 @@ impl Inner {
         }
         metadata["resourceVersion"] = json!(self.revision.to_string());
         let kind = if before.is_some() { "MODIFIED" } else { "ADDED" };
-        self.history.push(Logged { revision: self.revision, kind, place: place.clone(), object: object.clone() });
+        self.history.push(Logged {
+            revision: self.revision,
+            kind,
+            place: place.clone(),
+            object: object.clone(),
+        });
         self.objects.insert(place, object.clone());
         object
     }

@@ -93,7 +93,10 @@ async fn the_name_in_the_certificate_counts() {
     let pki = Pki::new();
     let (api, mut config) = server(&pki, false).await;
     config.endpoints = vec![api.endpoint()];
-    assert!(matches!(get(&config).await.unwrap_err(), Error::Connect { .. }), "the certificate has no address");
+    assert!(
+        matches!(get(&config).await.unwrap_err(), Error::Connect { .. }),
+        "the certificate has no address"
+    );
     config.tls_server_name = Some("localhost".to_owned());
     get(&config).await.unwrap();
 }

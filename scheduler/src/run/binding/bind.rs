@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-
 use crate::api::core::v1::{Binding, ObjectReference, Pod};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Backoff, Error, Reason, chain};

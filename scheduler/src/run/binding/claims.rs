@@ -151,7 +151,9 @@ impl Binder {
         match outcome {
             Ok(()) => {}
             Err(error) if error.is(Reason::NotFound) || error.is(Reason::Conflict) => {}
-            Err(error) => tracing::warn!(%namespace, %name, error = chain(&error), "cannot deallocate a claim"),
+            Err(error) => {
+                tracing::warn!(%namespace, %name, error = chain(&error), "cannot deallocate a claim")
+            }
         }
     }
 }

@@ -13,9 +13,9 @@
 
 mod bind;
 mod claims;
-mod volumes;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::core::v1::{PersistentVolume, PersistentVolumeClaim, ObjectReference};
+use crate::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use crate::client::{Backoff, Object, PatchType, Reason};
 use crate::plan::decision::{BindVolume, ClaimName};
 
@@ -39,7 +39,8 @@ pub(super) fn claim_state(
 ) -> ClaimState {
     let name = claim.key();
     let metadata = claim.metadata.as_ref();
-    let annotation = |key: &str| metadata.and_then(|metadata| metadata.annotations.get(key)).map(String::as_str);
+    let annotation =
+        |key: &str| metadata.and_then(|metadata| metadata.annotations.get(key)).map(String::as_str);
     if metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some()) {
         return ClaimState::Failed(format!("persistentvolumeclaim \"{name}\" is being deleted"));
     }

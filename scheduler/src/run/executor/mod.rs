@@ -43,6 +43,10 @@ use super::stored::Followed;
 use changes::Objects;
 use evicting::Preempting;
 
+/// The planner of the tests, and settings that go with it, for tests of the engine.
+#[cfg(test)]
+pub(super) use tests::slots_for_tests;
+
 /// Pods that are bound at the same time. At a thousandth of a second for each binding this is far from a limit of
 /// throughput; it bounds what a slow API leaves under way, and what is unsure when the process ends.
 pub const BINDINGS_MAX: usize = 1_024;
@@ -218,5 +222,9 @@ fn pod_ref(pod: &Pod) -> PodRef {
     let text = |field: fn(&crate::api::meta::v1::ObjectMeta) -> &String| {
         metadata.map_or_else(|| Arc::from(""), |metadata| Arc::from(field(metadata).as_str()))
     };
-    PodRef { namespace: text(|meta| &meta.namespace), name: text(|meta| &meta.name), uid: text(|meta| &meta.uid) }
+    PodRef {
+        namespace: text(|meta| &meta.namespace),
+        name: text(|meta| &meta.name),
+        uid: text(|meta| &meta.uid),
+    }
 }

@@ -72,7 +72,8 @@ impl<P: Planning> Executor<P> {
     }
 
     fn refuse(&mut self, uid: &Uid, refusal: Refusal, now: Now, effects: &mut Vec<Effect>) {
-        let Refusal { message, plugins, pending: waiting, preemption, clear_nomination, deallocate } = refusal;
+        let Refusal { message, plugins, pending: waiting, preemption, clear_nomination, deallocate } =
+            refusal;
         let mut nomination = if clear_nomination { Nomination::Clear } else { Nomination::Keep };
         if clear_nomination {
             self.planning.withdraw(&uid.0);

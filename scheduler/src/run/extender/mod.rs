@@ -4,9 +4,11 @@
 //! so that a slow extender slows all planning: its timeout is the bound. An extender that is `ignorable` and fails is
 //! passed over; the failure of another one fails the plan.
 
-mod wire;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,14 +21,16 @@ use serde::de::DeserializeOwned;
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::{
-    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret, Trust,
-    chain,
+    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret,
+    Trust, chain,
 };
 
 use super::binding::PodRef;
 
+use wire::{
+    BindingArgs, BindingResult, FilterArgs, FilterResult, HostPriority, PreemptionArgs, PreemptionResult,
+};
 pub use wire::{MetaVictims, Victims};
-use wire::{BindingArgs, BindingResult, FilterArgs, FilterResult, HostPriority, PreemptionArgs, PreemptionResult};
 
 /// The default of `httpTimeout`.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -223,7 +227,8 @@ impl Extender {
         if let Some(bad) = scores.iter().find(|given| !(0..=SCORE_MAX).contains(&given.score)) {
             return Err(self.unusable(format!("it gives node {} the score {}", bad.host, bad.score)));
         }
-        let weighted = |given: HostPriority| (given.host, given.score * self.config.weight.max(1) * SCORE_FACTOR);
+        let weighted =
+            |given: HostPriority| (given.host, given.score * self.config.weight.max(1) * SCORE_FACTOR);
         Ok(scores.into_iter().map(weighted).collect())
     }
 
@@ -241,7 +246,8 @@ impl Extender {
         let mut args = PreemptionArgs { pod: self.json(pod)?, ..PreemptionArgs::default() };
         if self.config.is_node_cache_capable {
             let meta = victims.iter().map(|(node, pods)| {
-                let uids = pods.iter().filter_map(|pod| pod.metadata.as_ref()).map(|metadata| metadata.uid.clone());
+                let uids =
+                    pods.iter().filter_map(|pod| pod.metadata.as_ref()).map(|metadata| metadata.uid.clone());
                 (node.clone(), MetaVictims::new(uids, violation(node)))
             });
             args.node_name_to_meta_victims = Some(meta.collect());
@@ -299,7 +305,11 @@ impl Extender {
         serde_json::value::RawValue::from_string(text).map_err(|error| self.unusable(error.to_string()))
     }
 
-    async fn call<A: Serialize, R: DeserializeOwned>(&self, verb: &str, args: &A) -> Result<R, ExtenderError> {
+    async fn call<A: Serialize, R: DeserializeOwned>(
+        &self,
+        verb: &str,
+        args: &A,
+    ) -> Result<R, ExtenderError> {
         let body = serde_json::to_vec(args).map_err(|error| self.unusable(error.to_string()))?;
         let answer = self.server.post(verb, Bytes::from(body)).await;
         let (code, body) = answer.map_err(|error| self.failed(&error))?;
@@ -333,12 +343,10 @@ fn connection(config: &ExtenderConfig) -> Result<Config, ConfigError> {
         (None, _) | (Some(_), true) => Trust::Anyone,
     };
     connection.tls_server_name = Some(config.tls.server_name.clone()).filter(|name| !name.is_empty());
-    connection.certificate =
-        config.tls.certificate.clone().map(|(chain, key)| Certificate { chain, key });
+    connection.certificate = config.tls.certificate.clone().map(|(chain, key)| Certificate { chain, key });
     connection.bearer = Bearer::None;
     connection.qps = -1.0;
-    connection.request_timeout =
-        if config.timeout.is_zero() { TIMEOUT_DEFAULT } else { config.timeout };
+    connection.request_timeout = if config.timeout.is_zero() { TIMEOUT_DEFAULT } else { config.timeout };
     Ok(connection)
 }
 
