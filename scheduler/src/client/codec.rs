@@ -56,7 +56,7 @@ impl FromStr for ContentType {
 
 /// What is wrong with a body.
 #[derive(Debug, thiserror::Error)]
-pub enum CodecError {
+pub(crate) enum CodecError {
     /// No envelope.
     #[error("the body is no Protobuf envelope")]
     Envelope,

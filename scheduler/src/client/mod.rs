@@ -42,7 +42,10 @@ mod watch;
 pub(crate) use backoff::Backoff;
 pub(crate) use codec::Codec;
 pub use codec::ContentType;
-pub use config::{Bearer, Certificate, Config, ConfigError, Impersonation, Pem, Trust};
+pub use config::{
+    BURST_DEFAULT, Bearer, Certificate, Config, ConfigError, Impersonation, Pem, QPS_DEFAULT,
+    REQUEST_TIMEOUT_DEFAULT, Trust, user_agent,
+};
 pub use endpoint::Endpoint;
 pub(crate) use error::chain;
 pub use error::{ApiStatus, Error, Reason};

@@ -19,7 +19,7 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Why a pod has no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unscheduled {
+pub(super) enum Unscheduled {
     /// No node takes it.
     Unschedulable,
     /// Planning or binding failed.
@@ -30,7 +30,7 @@ pub enum Unscheduled {
 
 impl Unscheduled {
     /// The reason of the condition.
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Unscheduled::Unschedulable => "Unschedulable",
             Unscheduled::SchedulerError => "SchedulerError",
@@ -41,7 +41,7 @@ impl Unscheduled {
 
 /// What to do with the nomination of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Nomination {
+pub(super) enum Nomination {
     /// Leave it.
     Keep,
     /// Nominate this node.
@@ -51,7 +51,7 @@ pub enum Nomination {
 }
 
 /// The patch that reports why `pod` has no node, and its nomination; `None` if the status says so already.
-pub fn unscheduled_patch(
+pub(super) fn unscheduled_patch(
     pod: &Pod,
     reason: Unscheduled,
     message: &str,
@@ -76,13 +76,13 @@ pub fn unscheduled_patch(
 }
 
 /// The patch that only takes back a nomination; `None` if there is none.
-pub fn withdrawal_patch(pod: &Pod) -> Option<Value> {
+pub(super) fn withdrawal_patch(pod: &Pod) -> Option<Value> {
     let cleared = changed_nomination(pod, &Nomination::Clear)?;
     Some(json!({ "status": { "nominatedNodeName": cleared } }))
 }
 
 /// The patch that marks `victim` before it is deleted; `None` if it is marked already.
-pub fn eviction_patch(victim: &Pod, scheduler: &str, now: WallTime) -> Option<Value> {
+pub(super) fn eviction_patch(victim: &Pod, scheduler: &str, now: WallTime) -> Option<Value> {
     let before = condition(victim, DISRUPTION_TARGET);
     if before.is_some_and(|before| before.status == "True" && before.reason == "PreemptionByScheduler") {
         return None;

@@ -13,7 +13,7 @@ use super::condition::eviction_patch;
 
 /// What became of a victim.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Evicted {
+pub(super) enum Evicted {
     /// Its deletion is under way.
     Deleted,
     /// It was gone already.
@@ -24,7 +24,7 @@ pub enum Evicted {
 ///
 /// # Errors
 /// Where the server refuses or cannot be reached; the preemption is then tried again with the pod's next plan.
-pub async fn evict(
+pub(super) async fn evict(
     client: &Client,
     namespace: &str,
     name: &str,

@@ -40,7 +40,7 @@ macro_rules! stored {
 }
 
 /// A kind that is followed.
-pub trait Follow: Listed {
+pub(super) trait Follow: Listed {
     /// Which.
     const FOLLOWED: Followed;
 

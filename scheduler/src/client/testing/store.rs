@@ -151,10 +151,6 @@ impl Store {
         inner.history.clear();
     }
 
-    pub(crate) fn revision(&self) -> u64 {
-        self.inner.lock().revision
-    }
-
     /// Breaks all watches.
     pub(crate) fn break_watches(&self) {
         self.inner.lock().breaks += 1;

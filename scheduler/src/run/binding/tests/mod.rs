@@ -150,3 +150,15 @@ fn a_pod_says_whose_it_is() {
 fn annotation(prefix: &str, name: &str) -> String {
     format!("{prefix}.{}", FakeApi::brand().label(name))
 }
+
+#[tokio::test]
+async fn an_extender_binds_in_the_schedulers_place() {
+    let (api, binder, mut job) = bench().await;
+    let extender = crate::run::extender::testing::serve(|verb, body| {
+        assert_eq!((verb, &body["PodName"], &body["Node"]), ("bind", &json!("p"), &json!("n")));
+        (200, json!({}))
+    });
+    job.binder = Some(extender.await);
+    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(api.count("POST"), 0);
+}
