@@ -46,7 +46,7 @@ impl Column {
 }
 
 /// The filter.
-pub struct AffinityFilter {
+pub(super) struct AffinityFilter {
     /// Pods that all required terms choose, per term.
     near: Vec<Column>,
     near_counter: Option<CounterId>,
@@ -67,7 +67,7 @@ fn chooses(cluster: &Cluster, selection: &PodSelection, pod: &Pod) -> bool {
 
 impl AffinityFilter {
     /// Adds up the pods by domain; `None` if nothing is asked for and nobody is in the way.
-    pub fn prepare(cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Option<AffinityFilter> {
+    pub(super) fn prepare(cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Option<AffinityFilter> {
         let terms = &pod.shape.terms;
         let forbidden = forbidden(cluster, memo, pod);
         if terms.required.is_empty() && terms.required_anti.is_empty() && forbidden.is_empty() {
@@ -111,7 +111,7 @@ impl AffinityFilter {
     }
 
     /// `victim` comes to a node (1) or leaves it (-1), as a trial.
-    pub fn adjust(
+    pub(super) fn adjust(
         &mut self,
         cluster: &Cluster,
         topologies: &Topologies,
@@ -142,7 +142,7 @@ impl AffinityFilter {
     }
 
     /// Whether the pod can be on the node.
-    pub fn check(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+    pub(super) fn check(&self, topologies: &Topologies, node: NodeId) -> Verdict {
         let plugin = Plugin::InterPodAffinity;
         let counts = self.near.iter().map(|column| column.of(topologies, node));
         let mut all_near = true;
@@ -203,13 +203,18 @@ fn column_of<'a>(
 }
 
 /// The score: for each node, the weights of what is near it.
-pub struct AffinityScore {
+pub(super) struct AffinityScore {
     columns: Vec<Column>,
 }
 
 impl AffinityScore {
     /// Adds up weights by domain; `None` if nothing is preferred.
-    pub fn prepare(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Option<AffinityScore> {
+    pub(super) fn prepare(
+        rules: &Rules,
+        cluster: &Cluster,
+        memo: &mut Memo,
+        pod: &Pod,
+    ) -> Option<AffinityScore> {
         let terms = &pod.shape.terms;
         let arguments = &rules.profile.arguments;
         let mut columns = Vec::new();
@@ -252,7 +257,7 @@ impl AffinityScore {
         clippy::cast_possible_truncation,
         reason = "the reference computes in floats"
     )]
-    pub fn score(&self, topologies: &Topologies, feasible: &[NodeId]) -> Vec<i64> {
+    pub(super) fn score(&self, topologies: &Topologies, feasible: &[NodeId]) -> Vec<i64> {
         let raw = feasible
             .iter()
             .map(|node| self.columns.iter().filter_map(|column| column.of(topologies, *node)).sum::<i64>());

@@ -16,12 +16,12 @@ use super::rules::{Rules, is_local};
 use super::verdict::{Resolvable, Verdict, fit};
 
 /// The node is one of those that the pod requires.
-pub const REQUIRED: u8 = 1;
+pub(super) const REQUIRED: u8 = 1;
 /// The pod tolerates the taints that keep pods off the node.
-pub const TOLERATED: u8 = 2;
+pub(super) const TOLERATED: u8 = 2;
 
 /// What one plugin that looks at one node alone says.
-pub fn check(
+pub(super) fn check(
     plugin: Plugin,
     rules: &Rules,
     cluster: &Cluster,
@@ -97,7 +97,13 @@ fn check_fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, 
 }
 
 /// What the plugins that look at one node alone say, the first that refuses.
-pub fn check_all(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> Verdict {
+pub(super) fn check_all(
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> Verdict {
     let plugins = rules.profile.enabled.filter.iter().filter(|plugin| is_local(**plugin));
     plugins
         .map(|plugin| check(*plugin, rules, cluster, local, slot, load))
@@ -107,23 +113,23 @@ pub fn check_all(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Sl
 
 /// Results for one shape, by node.
 #[derive(Debug)]
-pub struct LocalTable {
+pub(super) struct LocalTable {
     /// The shape.
-    pub local: Arc<LocalShape>,
+    pub(super) local: Arc<LocalShape>,
     /// What filters say.
-    pub verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<Verdict>,
     /// Scores that need no comparison with other nodes, weighted and summed.
-    pub fixed: Vec<i32>,
+    pub(super) fixed: Vec<i32>,
     /// How many taints that only prefer are not tolerated.
-    pub taints: Vec<u16>,
+    pub(super) taints: Vec<u16>,
     /// Weights of preferred terms that match, summed.
-    pub preferred: Vec<i32>,
+    pub(super) preferred: Vec<i32>,
     /// [`REQUIRED`] and [`TOLERATED`].
-    pub flags: Vec<u8>,
+    pub(super) flags: Vec<u8>,
     /// Whether any node has an untolerated taint that only prefers.
-    pub has_taints: bool,
+    pub(super) has_taints: bool,
     /// Changes whenever nodes changed for it.
-    pub position: u64,
+    pub(super) position: u64,
     images_version: u64,
     /// When a plan last used it.
     pub(super) used: u64,
@@ -131,7 +137,7 @@ pub struct LocalTable {
 
 impl LocalTable {
     /// A table without results; [`LocalTable::update`] fills it.
-    pub fn new(local: Arc<LocalShape>) -> LocalTable {
+    pub(super) fn new(local: Arc<LocalShape>) -> LocalTable {
         LocalTable {
             local,
             verdicts: Vec::new(),
@@ -147,7 +153,7 @@ impl LocalTable {
     }
 
     /// Brings the results up to date with the nodes that changed.
-    pub fn update(&mut self, rules: &Rules, cluster: &Cluster) {
+    pub(super) fn update(&mut self, rules: &Rules, cluster: &Cluster) {
         let nodes = cluster.nodes();
         let is_new = self.verdicts.is_empty();
         let columns = nodes.columns();
@@ -204,7 +210,7 @@ fn fixed_score(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot
 }
 
 /// How many taints of the kind that only prefers the pod does not tolerate.
-pub fn untolerated_preferences(local: &LocalShape, slot: &Slot) -> u16 {
+pub(super) fn untolerated_preferences(local: &LocalShape, slot: &Slot) -> u16 {
     let soft = slot.node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
     let untolerated = soft.filter(|taint| !tolerated(&local.tolerations, taint)).count();
     u16::try_from(untolerated).unwrap_or(u16::MAX)

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 
 /// How many nodes have which reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reasons(BTreeMap<String, usize>);
+pub(super) struct Reasons(BTreeMap<String, usize>);
 
 impl Reasons {
     /// Counts a reason on some nodes.
-    pub fn add(&mut self, reason: String, nodes: usize) {
+    pub(super) fn add(&mut self, reason: String, nodes: usize) {
         if nodes > 0 {
             *self.0.entry(reason).or_default() += nodes;
         }
     }
 
     /// The message for a cluster of `nodes`.
-    pub fn message(&self, nodes: usize) -> String {
+    pub(super) fn message(&self, nodes: usize) -> String {
         let mut reasons: Vec<String> =
             self.0.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
         reasons.sort_unstable();
@@ -26,13 +26,13 @@ impl Reasons {
 }
 
 /// The message if a plugin refused the pod before any node was looked at.
-pub fn refused_before_nodes(nodes: usize, reason: &str) -> String {
+pub(super) fn refused_before_nodes(nodes: usize, reason: &str) -> String {
     format!("0/{nodes} nodes are available: {reason}.")
 }
 
 /// There is no node at all.
-pub const NO_NODES: &str = "no nodes available to schedule pods";
+pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 /// Nodes that no eviction makes fit.
-pub const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+pub(super) const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 /// Nodes without a pod of lower priority.
-pub const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";

@@ -10,7 +10,7 @@ use super::profile::{ShapePoint, Strategy};
 use super::rules::{ResourceKey, Rules};
 
 /// The best score.
-pub const SCORE_MAX: i64 = 100;
+pub(super) const SCORE_MAX: i64 = 100;
 const MEBIBYTE: i64 = 1 << 20;
 /// Images below this size in all are not worth a preference.
 const IMAGES_MIN: i64 = 23 * MEBIBYTE;
@@ -18,7 +18,7 @@ const IMAGES_MIN: i64 = 23 * MEBIBYTE;
 const IMAGES_MAX: i64 = 1000 * MEBIBYTE;
 
 /// NodeResourcesFit.
-pub fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let strategy = rules.fit_strategy();
     let (mut sum, mut weights) = (0, 0);
     for (key, weight) in &rules.fit_resources {
@@ -79,7 +79,7 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
 /// NodeResourcesBalancedAllocation: 100 less the standard deviation of the fractions that are in use. Pods without
 /// requests of these resources are not scored.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
-pub fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let requests = &local.requests.total;
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
         return 0;
@@ -121,7 +121,7 @@ const BALANCED_INLINE: usize = 4;
     clippy::cast_possible_truncation,
     reason = "sizes scaled by a fraction"
 )]
-pub fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 {
+pub(super) fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 {
     let held = &slot.node.images;
     if held.is_empty() || local.containers == 0 {
         return 0;

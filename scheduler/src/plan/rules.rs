@@ -14,7 +14,7 @@ use super::profile::{Plugin, PluginSet, Profile, ResourceWeight, SpreadDefaults,
 
 /// A resource by what it is stored as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResourceKey {
+pub(super) enum ResourceKey {
     /// CPU.
     Cpu,
     /// Memory.
@@ -36,7 +36,7 @@ impl ResourceKey {
     }
 
     /// The amount of it in `resources`.
-    pub fn of(self, resources: &Resources) -> i64 {
+    pub(super) fn of(self, resources: &Resources) -> i64 {
         match self {
             ResourceKey::Cpu => resources.cpu_milli,
             ResourceKey::Memory => resources.memory,
@@ -48,38 +48,38 @@ impl ResourceKey {
 
 /// A profile, ready for use.
 #[derive(Debug)]
-pub struct Rules {
+pub(super) struct Rules {
     /// As it was configured.
-    pub profile: Profile,
+    pub(super) profile: Profile,
     /// Plugins that filter.
-    pub filters: PluginSet,
+    pub(super) filters: PluginSet,
     /// Whether the plugins that look at one node alone come before those that look further: then what they say of a
     /// node can be kept.
-    pub locals_first: bool,
+    pub(super) locals_first: bool,
     /// The taint that `spec.unschedulable` stands for.
-    pub unschedulable: Taint,
+    pub(super) unschedulable: Taint,
     /// Resources that NodeResourcesFit scores, with weights.
-    pub fit_resources: Vec<(ResourceKey, i64)>,
+    pub(super) fit_resources: Vec<(ResourceKey, i64)>,
     /// Resources that are balanced.
-    pub balanced_resources: Vec<ResourceKey>,
+    pub(super) balanced_resources: Vec<ResourceKey>,
     /// Resources that NodeResourcesFit does not look at.
-    pub ignored_resources: Vec<Symbol>,
+    pub(super) ignored_resources: Vec<Symbol>,
     /// Required nodes of every pod of the profile.
-    pub added_nodes: Option<NodeSelector>,
+    pub(super) added_nodes: Option<NodeSelector>,
     /// Preferred nodes of every pod of the profile.
-    pub added_preferred: Vec<PreferredTerm>,
+    pub(super) added_preferred: Vec<PreferredTerm>,
     /// Constraints of pods that have none; their selectors are filled in for each pod.
-    pub default_spreads: Spreads,
+    pub(super) default_spreads: Spreads,
     /// Whether the defaults are those of the system.
-    pub system_spreads: bool,
+    pub(super) system_spreads: bool,
     /// The label with the name of the host.
-    pub hostname: Symbol,
+    pub(super) hostname: Symbol,
     /// Labels of zones and regions, and what each is called in older clusters.
-    pub zone_labels: [(Symbol, Symbol); 4],
+    pub(super) zone_labels: [(Symbol, Symbol); 4],
 }
 
 /// Whether a plugin looks at one node alone.
-pub fn is_local(plugin: Plugin) -> bool {
+pub(super) fn is_local(plugin: Plugin) -> bool {
     matches!(
         plugin,
         Plugin::NodeUnschedulable
@@ -93,7 +93,7 @@ pub fn is_local(plugin: Plugin) -> bool {
 
 impl Rules {
     /// Interns what a profile names.
-    pub fn new(cluster: &mut Cluster, profile: Profile) -> Rules {
+    pub(super) fn new(cluster: &mut Cluster, profile: Profile) -> Rules {
         let brand = cluster.brand();
         let texts = cluster.texts_mut();
         let filter = &profile.enabled.filter;
@@ -139,13 +139,13 @@ impl Rules {
     }
 
     /// The weight of a plugin's score; 0 if it does not score.
-    pub fn weight(&self, plugin: Plugin) -> i64 {
+    pub(super) fn weight(&self, plugin: Plugin) -> i64 {
         let score = &self.profile.enabled.score;
         score.iter().find(|weighted| weighted.plugin == plugin).map_or(0, |weighted| weighted.weight)
     }
 
     /// Whether NodeResourcesFit looks at a resource beyond CPU, memory and ephemeral storage.
-    pub fn counts_resource(&self, name: Symbol, texts: &Interner) -> bool {
+    pub(super) fn counts_resource(&self, name: Symbol, texts: &Interner) -> bool {
         let groups = &self.profile.arguments.ignored_resource_groups;
         !self.ignored_resources.contains(&name)
             && (groups.is_empty()
@@ -156,7 +156,7 @@ impl Rules {
     }
 
     /// How NodeResourcesFit scores.
-    pub fn fit_strategy(&self) -> &Strategy {
+    pub(super) fn fit_strategy(&self) -> &Strategy {
         &self.profile.arguments.fit_strategy
     }
 }

@@ -13,24 +13,24 @@ use super::spread::{self, Constraints};
 use crate::objects::pod::Pod;
 
 /// Everything that scores look at.
-pub struct Scored<'a> {
+pub(super) struct Scored<'a> {
     /// The profile.
-    pub rules: &'a Rules,
+    pub(super) rules: &'a Rules,
     /// The snapshot.
-    pub cluster: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
     /// The pod.
-    pub pod: &'a Pod,
+    pub(super) pod: &'a Pod,
     /// Scores that look at one node alone.
-    pub table: &'a LocalTable,
+    pub(super) table: &'a LocalTable,
     /// Constraints of spreading.
-    pub constraints: &'a Constraints,
+    pub(super) constraints: &'a Constraints,
     /// The nodes that passed.
-    pub feasible: &'a [NodeId],
+    pub(super) feasible: &'a [NodeId],
 }
 
 impl Scored<'_> {
     /// The scores of the nodes, in their order.
-    pub fn totals(&self, memo: &mut Memo) -> Vec<i64> {
+    pub(super) fn totals(&self, memo: &mut Memo) -> Vec<i64> {
         let Scored { rules, cluster, pod, table, constraints, feasible } = *self;
         let mut totals: Vec<i64> = feasible.iter().map(|node| i64::from(table.fixed[node.index()])).collect();
         let taints = rules.weight(Plugin::TaintToleration);
@@ -63,7 +63,7 @@ impl Scored<'_> {
 }
 
 /// One of the best nodes.
-pub fn choose(scored: &Scored<'_>, memo: &mut Memo, extra: &[i64], seed: u64) -> NodeId {
+pub(super) fn choose(scored: &Scored<'_>, memo: &mut Memo, extra: &[i64], seed: u64) -> NodeId {
     let mut totals = scored.totals(memo);
     add(&mut totals, extra, 1);
     let best = *totals.iter().max().expect("the caller has nodes to choose from");

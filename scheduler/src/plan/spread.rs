@@ -35,7 +35,7 @@ struct Prepared {
 }
 
 /// The constraints of a plan.
-pub struct Constraints {
+pub(super) struct Constraints {
     hard: Vec<Prepared>,
     soft: Vec<Prepared>,
     /// Whether the constraints of the system are used, for which a node may lack labels.
@@ -44,7 +44,7 @@ pub struct Constraints {
 
 impl Constraints {
     /// The constraints of a pod, or the defaults for it. Makes the indexes that they need.
-    pub fn prepare(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Constraints {
+    pub(super) fn prepare(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Constraints {
         let own = &pod.shape.spreads;
         let mut prepare = |spreads: &[Spread], selector: Option<&Selector>| -> Vec<Prepared> {
             let spreads = spreads.iter().map(|spread| {
@@ -80,12 +80,12 @@ impl Constraints {
     }
 
     /// Whether nodes are filtered.
-    pub fn has_hard(&self) -> bool {
+    pub(super) fn has_hard(&self) -> bool {
         !self.hard.is_empty()
     }
 
     /// Whether nodes are scored.
-    pub fn has_soft(&self) -> bool {
+    pub(super) fn has_soft(&self) -> bool {
         !self.soft.is_empty()
     }
 }
@@ -112,7 +112,7 @@ fn let_in(spread: &Spread, flags: u8) -> bool {
 }
 
 /// Counts per domain of the constraints that have to be met.
-pub struct SpreadFilter<'a> {
+pub(super) struct SpreadFilter<'a> {
     constraints: &'a [Prepared],
     counts: Vec<Vec<i64>>,
     /// The smallest count and the number of domains, per constraint.
@@ -122,7 +122,7 @@ pub struct SpreadFilter<'a> {
 
 impl<'a> SpreadFilter<'a> {
     /// Adds up the pods by domain.
-    pub fn new(
+    pub(super) fn new(
         constraints: &'a Constraints,
         cluster: &Cluster,
         topologies: &Topologies,
@@ -158,7 +158,7 @@ impl<'a> SpreadFilter<'a> {
     }
 
     /// A pod comes to a node (1) or leaves it (-1), as a trial.
-    pub fn adjust(
+    pub(super) fn adjust(
         &mut self,
         cluster: &Cluster,
         topologies: &Topologies,
@@ -185,7 +185,7 @@ impl<'a> SpreadFilter<'a> {
     }
 
     /// Whether the pod can be on the node.
-    pub fn check(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+    pub(super) fn check(&self, topologies: &Topologies, node: NodeId) -> Verdict {
         let plugin = Plugin::PodTopologySpread;
         for (at, prepared) in self.constraints.iter().enumerate() {
             let Some(domain) = topologies.topology(prepared.topology).index(node) else {
@@ -217,7 +217,7 @@ fn smallest(counts: &[i64]) -> (i64, usize) {
     clippy::cast_possible_truncation,
     reason = "the reference computes in floats"
 )]
-pub fn score(
+pub(super) fn score(
     rules: &Rules,
     constraints: &Constraints,
     topologies: &Topologies,

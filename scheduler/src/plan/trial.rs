@@ -22,51 +22,51 @@ use super::volumes::{self, PodsOn, VolumeState};
 
 /// What does not change during a plan.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub(super) struct Context<'a> {
     /// The profile.
-    pub rules: &'a Rules,
+    pub(super) rules: &'a Rules,
     /// The snapshot.
-    pub cluster: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
     /// Topologies that were prepared.
-    pub topologies: &'a Topologies,
+    pub(super) topologies: &'a Topologies,
     /// Counters that were prepared.
-    pub selections: &'a Selections,
+    pub(super) selections: &'a Selections,
     /// The pod.
-    pub pod: &'a Arc<Pod>,
+    pub(super) pod: &'a Arc<Pod>,
     /// Results of filters that look at one node alone.
-    pub table: &'a LocalTable,
+    pub(super) table: &'a LocalTable,
 }
 
 /// A plugin refused the pod before any node was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedPod {
+pub(super) struct RefusedPod {
     /// The plugin.
-    pub plugin: Plugin,
+    pub(super) plugin: Plugin,
     /// Why.
-    pub message: String,
+    pub(super) message: String,
     /// Plugins that had prepared before it.
-    pub prepared: PluginSet,
+    pub(super) prepared: PluginSet,
 }
 
 /// The prepared filters.
-pub struct Trial<'a> {
+pub(super) struct Trial<'a> {
     context: Context<'a>,
     spread: Option<SpreadFilter<'a>>,
     affinity: Option<AffinityFilter>,
     volumes: Option<VolumeState<'a>>,
     /// The only nodes that the pod names; sorted.
-    pub named: Option<Vec<Symbol>>,
+    pub(super) named: Option<Vec<Symbol>>,
     filters: Vec<Plugin>,
 }
 
 /// What is asked of the filters before the context is fixed, because it makes indexes.
-pub struct Prepared {
+pub(super) struct Prepared {
     affinity: Option<AffinityFilter>,
 }
 
 impl Prepared {
     /// Makes the indexes that the filters need.
-    pub fn new(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Prepared {
+    pub(super) fn new(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Prepared {
         let filters = rules.filters.contains(Plugin::InterPodAffinity);
         let is_needed = filters
             && (!pod.shape.terms.is_empty()
@@ -78,7 +78,7 @@ impl Prepared {
 
 impl<'a> Trial<'a> {
     /// Runs what comes before the nodes (PreFilter), in the order of the profile.
-    pub fn new(
+    pub(super) fn new(
         context: Context<'a>,
         constraints: &'a Constraints,
         prepared: Prepared,
@@ -128,7 +128,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether what the filters say of a node depends on that node alone.
-    pub fn is_local(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         self.spread.is_none()
             && self.affinity.is_none()
             && self.volumes.is_none()
@@ -137,12 +137,12 @@ impl<'a> Trial<'a> {
     }
 
     /// The context.
-    pub fn context(&self) -> Context<'a> {
+    pub(super) fn context(&self) -> Context<'a> {
         self.context
     }
 
     /// What the filters say of a node as it is, and with the pods that are nominated to it.
-    pub fn check_node(&mut self, node: NodeId) -> Verdict {
+    pub(super) fn check_node(&mut self, node: NodeId) -> Verdict {
         let slot = match self.context.cluster.nodes().slot(node) {
             Some(slot) => slot,
             None => return Verdict::ABSENT,
@@ -155,7 +155,13 @@ impl<'a> Trial<'a> {
 
     /// What the filters say of a node without some of its pods; `load` is what is left of its load. Everything that
     /// the filters count was adjusted before.
-    pub fn check(&mut self, node: NodeId, slot: &Slot, load: Option<&Load>, without: &[Arc<Pod>]) -> Verdict {
+    pub(super) fn check(
+        &mut self,
+        node: NodeId,
+        slot: &Slot,
+        load: Option<&Load>,
+        without: &[Arc<Pod>],
+    ) -> Verdict {
         let nominated = self.nominated(slot);
         if !nominated.is_empty() {
             let mut crowded = load.unwrap_or(&slot.load).clone();
@@ -220,7 +226,7 @@ impl<'a> Trial<'a> {
     }
 
     /// A pod comes to a node (1) or leaves it (-1).
-    pub fn adjust(&mut self, other: &Pod, node: NodeId, by: i64) {
+    pub(super) fn adjust(&mut self, other: &Pod, node: NodeId, by: i64) {
         let Context { cluster, topologies, selections, pod, .. } = self.context;
         if let Some(spread) = &mut self.spread {
             spread.adjust(cluster, topologies, selections, other, node, by);

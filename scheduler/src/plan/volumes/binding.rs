@@ -22,7 +22,7 @@ const VOLUME_GONE: u64 = 1 << 3;
 
 /// The claims of a pod.
 #[derive(Debug, Default)]
-pub struct Claims<'a> {
+pub(super) struct Claims<'a> {
     /// Claims that have their volume, by the volume's name.
     bound: Vec<&'a str>,
     /// Claims that wait for their first pod; the smallest first.
@@ -30,7 +30,7 @@ pub struct Claims<'a> {
 }
 
 /// Sorts the claims of a pod.
-pub fn prepare<'a>(cluster: &'a Cluster, pod: &'a Pod) -> Result<Claims<'a>, Refused> {
+pub(super) fn prepare<'a>(cluster: &'a Cluster, pod: &'a Pod) -> Result<Claims<'a>, Refused> {
     let storage = cluster.storage();
     let mut found: Vec<(ClaimName, &Claim)> = Vec::new();
     for volume in &pod.shape.volumes.claims {
@@ -82,7 +82,7 @@ pub fn prepare<'a>(cluster: &'a Cluster, pod: &'a Pod) -> Result<Claims<'a>, Ref
 
 impl Claims<'_> {
     /// Whether all claims have, or can get, volumes on a node.
-    pub fn check(&self, cluster: &Cluster, slot: &Slot) -> Verdict {
+    pub(super) fn check(&self, cluster: &Cluster, slot: &Slot) -> Verdict {
         let mut reasons = 0;
         for volume in &self.bound {
             match cluster.storage().volumes.get(*volume) {
@@ -103,7 +103,7 @@ impl Claims<'_> {
     }
 
     /// What has to be written so that all claims get their volumes on a node that passed.
-    pub fn writes(&self, cluster: &Cluster, slot: &Slot) -> VolumeWrites {
+    pub(super) fn writes(&self, cluster: &Cluster, slot: &Slot) -> VolumeWrites {
         self.match_waiting(cluster, slot).unwrap_or_default()
     }
 

@@ -12,14 +12,14 @@ use super::{PodsOn, claim_name};
 
 /// A volume of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachable {
+pub(super) struct Attachable {
     driver: String,
     /// The handle; of a volume that is not made yet, its claim.
     handle: String,
 }
 
 /// The volumes of CSI drivers that a pod uses, each once.
-pub fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
+pub(super) fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
     let storage = cluster.storage();
     let mut found: Vec<Attachable> = Vec::new();
     for volume in &pod.shape.volumes.claims {
@@ -45,7 +45,7 @@ pub fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
 }
 
 /// Whether a node can attach the volumes in addition to those of its pods.
-pub fn check(cluster: &Cluster, wanted: &[Attachable], slot: &Slot, pods: PodsOn<'_>) -> Verdict {
+pub(super) fn check(cluster: &Cluster, wanted: &[Attachable], slot: &Slot, pods: PodsOn<'_>) -> Verdict {
     if wanted.is_empty() {
         return Verdict::FITS;
     }

@@ -21,9 +21,9 @@ use super::verdict::{Resolvable, Verdict};
 
 /// A plugin refuses the pod before any node is looked at: no node can be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(super) struct Refused {
     /// Why.
-    pub message: String,
+    pub(super) message: String,
 }
 
 impl Refused {
@@ -34,7 +34,7 @@ impl Refused {
 
 /// What the plugins prepared for a plan.
 #[derive(Debug, Default)]
-pub struct VolumeState<'a> {
+pub(super) struct VolumeState<'a> {
     /// Claims that only one pod may use.
     exclusive: Vec<&'a str>,
     /// How many other pods on nodes use one of them.
@@ -46,7 +46,7 @@ pub struct VolumeState<'a> {
 }
 
 /// Looks up the volumes of a pod. Called once per plugin, in the order of the profile's PreFilter.
-pub fn prepare<'a>(
+pub(super) fn prepare<'a>(
     plugin: Plugin,
     rules: &Rules,
     cluster: &'a Cluster,
@@ -77,18 +77,18 @@ pub fn prepare<'a>(
 
 /// The pods on a node during a trial.
 #[derive(Clone, Copy)]
-pub struct PodsOn<'a> {
+pub(super) struct PodsOn<'a> {
     /// The pods of the node.
-    pub pods: &'a [Arc<Pod>],
+    pub(super) pods: &'a [Arc<Pod>],
     /// Those of them that are gone in the trial.
-    pub without: &'a [Arc<Pod>],
+    pub(super) without: &'a [Arc<Pod>],
     /// Others that are there in the trial.
-    pub with: &'a [Arc<Pod>],
+    pub(super) with: &'a [Arc<Pod>],
 }
 
 impl<'a> PodsOn<'a> {
     /// The pods that are there in the trial.
-    pub fn iter(self) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pub(super) fn iter(self) -> impl Iterator<Item = &'a Arc<Pod>> {
         let gone = move |pod: &&Arc<Pod>| self.without.iter().any(|other| Arc::ptr_eq(other, pod));
         self.pods.iter().filter(move |pod| !gone(pod)).chain(self.with)
     }
@@ -96,7 +96,7 @@ impl<'a> PodsOn<'a> {
 
 impl VolumeState<'_> {
     /// What a plugin says of a node.
-    pub fn check(
+    pub(super) fn check(
         &self,
         plugin: Plugin,
         rules: &Rules,
@@ -130,7 +130,7 @@ impl VolumeState<'_> {
     }
 
     /// A pod leaves its node (-1) or comes to one (1), as a trial.
-    pub fn adjust(&mut self, pod: &Pod, other: &Pod, by: i64) {
+    pub(super) fn adjust(&mut self, pod: &Pod, other: &Pod, by: i64) {
         if pod.shape.namespace != other.shape.namespace {
             return;
         }
@@ -143,7 +143,7 @@ impl VolumeState<'_> {
 }
 
 /// What has to be written before a pod is bound to a node that passed.
-pub fn writes(cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
+pub(super) fn writes(cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
     binding::prepare(cluster, pod).map(|claims| claims.writes(cluster, slot)).unwrap_or_default()
 }
 

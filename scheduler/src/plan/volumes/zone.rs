@@ -15,7 +15,7 @@ use super::{Refused, find_claim, not_found};
 
 /// What a label of a volume asks of nodes.
 #[derive(Debug)]
-pub struct ZoneRule {
+pub(super) struct ZoneRule {
     key: Symbol,
     /// What the label is called in older clusters, or in newer ones.
     other_key: Symbol,
@@ -23,7 +23,7 @@ pub struct ZoneRule {
 }
 
 /// The rules of a pod's volumes.
-pub fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec<ZoneRule>, Refused> {
+pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec<ZoneRule>, Refused> {
     let storage = cluster.storage();
     let mut prepared = Vec::new();
     for volume in pod.shape.volumes.claims.iter().filter(|volume| !volume.ephemeral) {
@@ -56,7 +56,7 @@ pub fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec<ZoneRu
 }
 
 /// Whether a node is in the zones of all volumes.
-pub fn check(rules: &Rules, zone_rules: &[ZoneRule], cluster: &Cluster, slot: &Slot) -> Verdict {
+pub(super) fn check(rules: &Rules, zone_rules: &[ZoneRule], cluster: &Cluster, slot: &Slot) -> Verdict {
     let labels = &slot.node.labels;
     if zone_rules.is_empty() || rules.zone_labels.iter().all(|(key, _)| labels.value(*key).is_none()) {
         return Verdict::FITS;
