@@ -27,7 +27,7 @@ pub struct Candidate {
 }
 
 /// What preemption came to.
-pub enum Outcome {
+pub(super) enum Outcome {
     /// A node, and victims.
     Found(Preemption),
     /// Nothing; why.
@@ -39,7 +39,7 @@ pub enum Outcome {
 }
 
 /// Looks for the node where the least harm is done.
-pub fn preempt(
+pub(super) fn preempt(
     trial: &mut Trial<'_>,
     verdicts: &[Verdict],
     seed: u64,
