@@ -2,6 +2,8 @@
 //!
 //! Owns the interface only: the executor asks them over HTTP.
 
+use std::sync::Arc;
+
 use super::cluster::Cluster;
 use super::cluster::nodes::NodeId;
 use super::preempt::Candidate;
@@ -31,7 +33,7 @@ pub trait Extenders {
     /// What is added to the scores of nodes, weighted; in the order of `feasible`, or empty for nothing.
     fn prioritize(&mut self, cluster: &Cluster, pod: &Pod, feasible: &[NodeId]) -> Vec<i64>;
 
-    /// Changes the candidates of a preemption: drops nodes, or changes their victims.
+    /// Changes the candidates of a preemption: drops nodes, or changes their victims. `None`: leaves them as they are.
     ///
     /// # Errors
     /// A helper that must not be ignored failed; the text says which and how.
@@ -39,8 +41,8 @@ pub trait Extenders {
         &mut self,
         cluster: &Cluster,
         pod: &Pod,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, String>;
+        candidates: &[Arc<Candidate>],
+    ) -> Result<Option<Vec<Candidate>>, String>;
 }
 
 /// No helpers.
@@ -60,8 +62,8 @@ impl Extenders for NoExtenders {
         &mut self,
         _: &Cluster,
         _: &Pod,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, String> {
-        Ok(candidates)
+        _: &[Arc<Candidate>],
+    ) -> Result<Option<Vec<Candidate>>, String> {
+        Ok(None)
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the columns of results: a plan brings up to date only the nodes that changed since the last plan for a pod of
 //! the same shape, and reads the rest. Never looks at other nodes' pods.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::objects::pod::LocalShape;
@@ -10,6 +11,7 @@ use crate::objects::taints::{Effect, tolerated};
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{Load, NodeId, Slot};
+use super::preempt::Attempts;
 use super::profile::Plugin;
 use super::resource_scores as scores;
 use super::rules::{Rules, is_local};
@@ -131,6 +133,8 @@ pub(super) struct LocalTable {
     /// Changes whenever nodes changed for it.
     pub(super) position: u64,
     images_version: u64,
+    /// What preemption came to on nodes that did not change since.
+    pub(super) attempts: RefCell<Attempts>,
     /// When a plan last used it.
     pub(super) used: u64,
 }
@@ -148,6 +152,7 @@ impl LocalTable {
             has_taints: false,
             position: 0,
             images_version: 0,
+            attempts: RefCell::default(),
             used: 0,
         }
     }
@@ -175,6 +180,7 @@ impl LocalTable {
 
     fn evaluate(&mut self, rules: &Rules, cluster: &Cluster, node: NodeId) {
         let index = node.index();
+        self.attempts.get_mut().forget(node);
         let Some(slot) = cluster.nodes().slot(node) else {
             self.verdicts[index] = Verdict::ABSENT;
             self.flags[index] = 0;

@@ -34,6 +34,8 @@ mod resource_scores;
 mod rules;
 mod score;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod trial;
 pub mod verdict;
 mod volumes;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::objects::pod::Pod;
 
+use super::cluster::Cluster;
 use super::cluster::nodes::NodeId;
 use super::decision::{PodName, Preemption};
 use super::extenders::Extenders;
@@ -60,12 +61,13 @@ pub(super) fn preempt(
     if candidates.is_empty() {
         return Outcome::Nothing(reasons.message(all));
     }
-    let candidates = match extenders.preempt(cluster, pod, candidates) {
-        Ok(candidates) => candidates,
+    let candidates = match extenders.preempt(cluster, pod, &candidates) {
+        Ok(None) => candidates,
+        Ok(Some(changed)) => changed.into_iter().map(Arc::new).collect(),
         Err(error) => return Outcome::Failed(error),
     };
     match candidates.into_iter().reduce(less_harm) {
-        Some(best) => Outcome::Found(answer(trial.context(), best)),
+        Some(best) => Outcome::Found(answer(trial.context(), &best)),
         None => Outcome::Nothing(Reasons::default().message(all)),
     }
 }
@@ -86,14 +88,36 @@ fn ineligible(context: Context<'_>, verdicts: &[Verdict]) -> Option<&'static str
 }
 
 /// Tries nodes until enough candidates are found, beginning anywhere.
-fn dry_run(trial: &mut Trial<'_>, potential: &[NodeId], seed: u64, reasons: &mut Reasons) -> Vec<Candidate> {
+fn dry_run(
+    trial: &mut Trial<'_>,
+    potential: &[NodeId],
+    seed: u64,
+    reasons: &mut Reasons,
+) -> Vec<Arc<Candidate>> {
+    let Context { cluster, pod, table, .. } = trial.context();
     let wanted = candidates_wanted(trial.context(), potential.len());
     let offset = usize::try_from(seed % (potential.len().max(1) as u64)).unwrap_or(0);
-    let mut candidates: Vec<Candidate> = Vec::new();
+    let is_kept = trial.is_local() && cluster.nominations().is_empty();
+    let mut kept = table.attempts.borrow_mut();
+    if is_kept {
+        kept.prepare(pod.priority, cluster);
+    }
+    let mut candidates: Vec<Arc<Candidate>> = Vec::new();
     let mut has_harmless = false;
+    let mut useless: Vec<(Useless, usize)> = Vec::new();
     for at in 0..potential.len() {
         let node = potential[(at + offset) % potential.len()];
-        match victims_on(trial, node) {
+        let attempt = match kept.of(node).filter(|_| is_kept) {
+            Some(attempt) => attempt.clone(),
+            None => {
+                let attempt = victims_on(trial, node).map(Arc::new);
+                if is_kept {
+                    kept.keep(node, attempt.clone());
+                }
+                attempt
+            }
+        };
+        match attempt {
             Ok(candidate) => {
                 has_harmless |= candidate.violations == 0;
                 candidates.push(candidate);
@@ -101,10 +125,75 @@ fn dry_run(trial: &mut Trial<'_>, potential: &[NodeId], seed: u64, reasons: &mut
                     break;
                 }
             }
-            Err(texts) => texts.into_iter().for_each(|text| reasons.add(text, 1)),
+            Err(why) => match useless.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, count)) => *count += 1,
+                None => useless.push((why, 1)),
+            },
+        }
+    }
+    for (why, count) in useless {
+        for text in why.texts(trial.context()) {
+            reasons.add(text, count);
         }
     }
     candidates
+}
+
+/// Why no victims on a node help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Useless {
+    /// No pod has a lower priority.
+    NoVictims,
+    /// Even without all of them the node is refused.
+    Refused(Verdict),
+}
+
+impl Useless {
+    fn texts(self, context: Context<'_>) -> Vec<String> {
+        match self {
+            Useless::NoVictims => vec![NO_VICTIMS.into()],
+            Useless::Refused(verdict) => {
+                verdict.texts(&context.pod.shape.local, context.cluster.texts(), &[])
+            }
+        }
+    }
+}
+
+type Attempt = Result<Arc<Candidate>, Useless>;
+
+/// What preemption came to on each node, for pods of one shape and priority. Only for pods that look at no other node;
+/// a node's entry goes when the node changes.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    priority: i32,
+    budgets_version: u64,
+    of_node: Vec<Option<Attempt>>,
+}
+
+impl Attempts {
+    fn prepare(&mut self, priority: i32, cluster: &Cluster) {
+        if (self.priority, self.budgets_version) != (priority, cluster.budgets_version()) {
+            self.of_node.clear();
+        }
+        self.priority = priority;
+        self.budgets_version = cluster.budgets_version();
+        self.of_node.resize(cluster.nodes().columns(), None);
+    }
+
+    fn of(&self, node: NodeId) -> Option<&Attempt> {
+        self.of_node.get(node.index())?.as_ref()
+    }
+
+    fn keep(&mut self, node: NodeId, attempt: Attempt) {
+        self.of_node[node.index()] = Some(attempt);
+    }
+
+    /// A node changed.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        if let Some(entry) = self.of_node.get_mut(node.index()) {
+            *entry = None;
+        }
+    }
 }
 
 fn candidates_wanted(context: Context<'_>, potential: usize) -> usize {
@@ -115,13 +204,13 @@ fn candidates_wanted(context: Context<'_>, potential: usize) -> usize {
 }
 
 /// The victims on a node, or the reasons why none help.
-fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Vec<String>> {
+fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless> {
     let Context { cluster, pod, .. } = trial.context();
     let slot = cluster.nodes().slot(node).expect("only nodes that exist were refused");
     let mut gone: Vec<Arc<Pod>> =
         slot.pods.iter().filter(|other| other.priority < pod.priority).cloned().collect();
     if gone.is_empty() {
-        return Err(vec![NO_VICTIMS.into()]);
+        return Err(Useless::NoVictims);
     }
     let mut load = slot.load.clone();
     for other in &gone {
@@ -131,7 +220,7 @@ fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Vec<Stri
     let verdict = trial.check(node, slot, Some(&load), &gone);
     if !verdict.fits() {
         gone.iter().for_each(|other| trial.adjust(other, node, 1));
-        return Err(verdict.texts(&pod.shape.local, cluster.texts(), &[]));
+        return Err(Useless::Refused(verdict));
     }
     gone.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| started(a).cmp(&started(b))));
     let (violating, harmless) = split_by_budget(trial.context(), &gone);
@@ -180,7 +269,7 @@ fn split_by_budget(context: Context<'_>, pods: &[Arc<Pod>]) -> (Pods, Pods) {
 }
 
 /// The candidate that does less harm; the first of equal ones.
-fn less_harm(a: Candidate, b: Candidate) -> Candidate {
+fn less_harm(a: Arc<Candidate>, b: Arc<Candidate>) -> Arc<Candidate> {
     if harm(&b) < harm(&a) { b } else { a }
 }
 
@@ -196,7 +285,7 @@ fn harm(candidate: &Candidate) -> (usize, i32, i64, usize, std::cmp::Reverse<(i6
     (candidate.violations, highest, sum, victims.len(), std::cmp::Reverse(earliest))
 }
 
-fn answer(context: Context<'_>, candidate: Candidate) -> Preemption {
+fn answer(context: Context<'_>, candidate: &Candidate) -> Preemption {
     let Context { cluster, pod, .. } = context;
     let node = cluster.node_name(candidate.node);
     let slot = cluster.nodes().slot(candidate.node).expect("candidates are nodes that exist");
