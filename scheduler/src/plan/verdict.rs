@@ -132,9 +132,7 @@ fn reason_texts(plugin: Plugin) -> &'static [&'static str] {
             "node(s) had no available disk",
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
         ],
-        Plugin::NodeVolumeLimits => {
-            &["node(s) exceed max volume count", "node(s) did not have the required CSI driver"]
-        }
+        Plugin::NodeVolumeLimits => &["node(s) exceed max volume count"],
         Plugin::VolumeBinding => &[
             "node(s) didn't match PersistentVolume's node affinity",
             "node(s) didn't find available persistent volumes to bind",

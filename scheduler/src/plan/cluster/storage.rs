@@ -107,8 +107,6 @@ pub struct NodeDrivers {
 pub struct Driver {
     /// Whether it publishes how much room there is.
     pub publishes_capacity: bool,
-    /// Whether its pods stay off nodes that lack it.
-    pub required_on_node: bool,
 }
 
 /// All of it.
@@ -297,7 +295,6 @@ pub fn driver(object: &storage::CsiDriver) -> Driver {
     let spec = object.spec.as_ref();
     Driver {
         publishes_capacity: spec.is_some_and(|spec| spec.storage_capacity == Some(true)),
-        required_on_node: spec.is_some_and(|spec| spec.prevent_pod_scheduling_if_missing == Some(true)),
     }
 }
 

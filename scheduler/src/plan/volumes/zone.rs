@@ -36,7 +36,10 @@ pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec
             let class = storage
                 .classes
                 .get(&claim.class)
-                .ok_or_else(|| Refused::new(not_found("storageclass.storage", &claim.class)))?;
+                .ok_or_else(|| {
+                    let kind = format!("storageclass.{}", cluster.brand().group("storage"));
+                    Refused::new(not_found(&kind, &claim.class))
+                })?;
             if class.waits {
                 continue;
             }
