@@ -20,6 +20,12 @@ use super::record::{Record, WallTime};
 /// Told of each change of leadership: the lock, and what happened, for an event.
 pub type Announce = Box<dyn Fn(ObjectReference, String) + Send + Sync>;
 
+/// A name for a contender on the machine `host`, which no other contender has, not even the next one on that machine.
+pub fn identity(host: &str) -> String {
+    let unique: u128 = rand::rng().random();
+    format!("{host}_{unique:032x}")
+}
+
 /// How a contender's time ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

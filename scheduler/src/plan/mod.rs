@@ -21,5 +21,27 @@
 //! `Cluster::nominate`); finished pods (`Succeeded`, `Failed`) leave their node. An assumed pod that the API confirms
 //! replaces the assumption. The answers are [`decision::Decision`].
 
+mod affinity;
+pub mod cluster;
 pub mod decision;
+pub mod extenders;
+mod local;
+mod message;
+mod planner;
+pub mod preempt;
 pub mod profile;
+mod resource_scores;
+mod rules;
+mod score;
+mod spread;
+#[cfg(test)]
+mod tests;
+mod trial;
+pub mod verdict;
+mod volumes;
+
+pub use cluster::{Change, Cluster, Object};
+pub use decision::Decision;
+pub use extenders::{Extenders, NoExtenders};
+pub use planner::Planner;
+pub use profile::Profile;

@@ -13,6 +13,7 @@
 //! Invariant: a pod's room on a node is never given away while a binding to that node may still happen.
 
 mod binding;
+mod cluster_planner;
 mod condition;
 mod effects;
 mod engine;
@@ -29,6 +30,7 @@ mod stored;
 mod tests;
 
 pub use binding::{Binder, Job, Outcome, PodRef, Why};
+pub use cluster_planner::ClusterPlanner;
 pub use effects::Observer;
 pub use engine::{Engine, EngineOptions};
 pub use event::{Report, Severity};

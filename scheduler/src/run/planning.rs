@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
-use crate::plan::decision::{Admission, Decision};
+use crate::plan::decision::{Admission, Decision, Placement};
 
 use super::stored::Stored;
 
@@ -30,8 +30,11 @@ pub trait Planning: Send {
     /// Where the pod goes. `api` is the same pod as the API has it; `seed` breaks ties.
     fn plan(&mut self, profile: usize, pod: &Arc<Self::Compiled>, api: &Pod, seed: u64) -> Decision;
 
-    /// Counts the pod on the node from now on. `false`: the node is gone.
-    fn assume(&mut self, pod: &Arc<Self::Compiled>, node: &str) -> bool;
+    /// Counts the pod on the node of its placement from now on, with what will be written for it.
+    ///
+    /// # Errors
+    /// Where the node is gone; the text says so.
+    fn assume(&mut self, pod: &Arc<Self::Compiled>, placement: &Placement) -> Result<(), String>;
 
     /// Takes an assumption back.
     fn forget(&mut self, uid: &str);

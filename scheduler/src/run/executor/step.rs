@@ -46,9 +46,8 @@ impl<P: Planning> Executor<P> {
     fn bind(&mut self, queued: &QueuedPod, placement: Placement, now: Now, effects: &mut Vec<Effect>) {
         let uid = &queued.facts.uid;
         let Some(pending) = self.pending.get_mut(uid) else { return };
-        if !self.planning.assume(&pending.compiled, &placement.node) {
-            let failure = Failure { plugin: None, message: format!("node {} is gone", placement.node) };
-            return self.fail(uid, &failure, now, effects);
+        if let Err(message) = self.planning.assume(&pending.compiled, &placement) {
+            return self.fail(uid, &Failure { plugin: None, message }, now, effects);
         }
         pending.stage = Stage::Assumed;
         let profile = &self.options.profiles[pending.profile];

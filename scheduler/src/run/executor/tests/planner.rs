@@ -159,15 +159,15 @@ impl Planning for Slots {
         })
     }
 
-    fn assume(&mut self, pod: &Arc<Compiled>, node: &str) -> bool {
-        if !self.nodes.contains_key(node) {
-            return false;
+    fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {
+        if !self.nodes.contains_key(&*placement.node) {
+            return Err(format!("node {} is gone", placement.node));
         }
         let uid = pod.name.uid.to_string();
         assert!(!self.pods.contains_key(&uid), "{uid} has a node");
-        let before = self.assumed.insert(uid, (node.to_owned(), (**pod).clone()));
+        let before = self.assumed.insert(uid, (placement.node.to_string(), (**pod).clone()));
         assert!(before.is_none(), "assumed twice: {before:?}");
-        true
+        Ok(())
     }
 
     fn forget(&mut self, uid: &str) {
