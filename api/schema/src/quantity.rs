@@ -25,7 +25,7 @@ const DIGITS_MAX: usize = 20;
 const DECIMAL_DIGITS_MAX: usize = 29;
 
 /// A quantity in nano-units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
 impl Quantity {

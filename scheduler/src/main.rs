@@ -1,0 +1,3 @@
+//! The `scheduler` program: reads its flags and runs.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The HTTPS server: health, metrics, configuration.
