@@ -1,1 +1,3 @@
 //! The planner: where a pod goes, and why not.
+
+pub mod devices;

@@ -177,6 +177,7 @@ impl Queue {
         };
         let entry = self.entries.get_mut(&id).expect("an id leads to an entry");
         let old = std::mem::replace(&mut entry.facts, facts.clone());
+        entry.is_deleted = false;
         self.nominator.update(&old, &facts);
         let change = ClusterEvent::own(old, facts);
         match self.entries[&id].place {
