@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cel::ExecutionError;
 use cel::common::traits::{Container, Indexer, Iterable, Iterator, Sizer};
-use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelString, Kind, Type};
+use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelString, MAP_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
 use cel::context::VariableResolver;
 use orch_schema::quantity::Quantity;
@@ -90,7 +90,7 @@ fn attribute_value(attribute: &DeviceAttribute) -> Option<Box<dyn Val>> {
     versions.filter(|versions| !versions.is_empty()).map(list)
 }
 
-static DOMAINS: Type = Type::simple_type(Kind::Map, "map");
+static DOMAINS: Type = MAP_TYPE;
 
 /// Values by domain and name.
 #[derive(Debug, Default)]
