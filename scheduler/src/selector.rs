@@ -12,6 +12,18 @@ use crate::api::meta::v1::LabelSelector as ApiLabelSelector;
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
+/// Whatever knows its labels.
+pub trait LabelLookup {
+    /// The value of the label `key`.
+    fn label(&self, key: &str) -> Option<&str>;
+}
+
+impl LabelLookup for Labels {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key).map(String::as_str)
+    }
+}
+
 /// The field of a node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";
 
@@ -100,8 +112,8 @@ impl LabelSelector {
     }
 
     /// Whether the selector matches `labels`.
-    pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|one| one.matches(labels.get(&*one.key).map(String::as_str)))
+    pub fn matches(&self, labels: &dyn LabelLookup) -> bool {
+        self.requirements.iter().all(|one| one.matches(labels.label(&one.key)))
     }
 }
 
@@ -133,15 +145,15 @@ impl NodeSelector {
 
     /// Whether the selector matches the node called `name` with `labels`. An empty term matches no node, nor does a
     /// selector without terms.
-    pub fn matches(&self, name: &str, labels: &Labels) -> bool {
+    pub fn matches(&self, name: &str, labels: &dyn LabelLookup) -> bool {
         self.terms.iter().any(|term| term.matches(name, labels))
     }
 }
 
 impl Term {
-    fn matches(&self, name: &str, labels: &Labels) -> bool {
+    fn matches(&self, name: &str, labels: &dyn LabelLookup) -> bool {
         let is_empty = self.labels.is_empty() && self.fields.is_empty();
-        let by_label = |one: &Requirement| one.matches(labels.get(&*one.key).map(String::as_str));
+        let by_label = |one: &Requirement| one.matches(labels.label(&one.key));
         let by_field = |one: &Requirement| &*one.key == NAME_FIELD && one.matches(Some(name));
         !is_empty && self.labels.iter().all(by_label) && self.fields.iter().all(by_field)
     }

@@ -24,6 +24,7 @@
 mod affinity;
 pub mod cluster;
 pub mod decision;
+pub mod devices;
 pub mod extenders;
 mod local;
 mod message;

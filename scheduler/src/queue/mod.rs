@@ -177,21 +177,15 @@ impl Queue {
         };
         let entry = self.entries.get_mut(&id).expect("an id leads to an entry");
         let old = std::mem::replace(&mut entry.facts, facts.clone());
+        entry.is_deleted = false;
         self.nominator.update(&old, &facts);
         let change = ClusterEvent::own(old, facts);
+        self.replace(id);
+        let Some(change) = change else { return };
         match self.entries[&id].place {
-            Place::InFlight { .. } => {
-                if let Some(change) = change {
-                    self.in_flight.record(change);
-                }
-            }
-            Place::Active | Place::Backoff => self.replace(id),
-            Place::Unschedulable => {
-                self.replace(id);
-                if let Some(change) = change {
-                    self.wake(at, id, &change);
-                }
-            }
+            Place::InFlight { .. } => self.in_flight.record(change),
+            Place::Unschedulable => self.wake(at, id, &change),
+            Place::Active | Place::Backoff => {}
         }
     }
 

@@ -28,9 +28,9 @@ pub struct NodeFacts {
     /// `status.declaredFeatures`.
     pub features: BTreeSet<String>,
     /// A digest of the status of each condition.
-    conditions: u64,
+    pub(super) conditions: u64,
     /// A digest of `metadata.annotations`.
-    annotations: u64,
+    pub(super) annotations: u64,
 }
 
 /// A taint.

@@ -205,6 +205,16 @@ impl Shapes {
         }
     }
 
+    /// Number of shapes that are held.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether no shape is held.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// The one shape that equals `shape`.
     pub fn intern(&mut self, shape: PodShape) -> Arc<PodShape> {
         if let Some(known) = self.known.get(&shape) {

@@ -92,8 +92,8 @@ pub fn interests(plugin: Plugin) -> EventKinds {
         }
         Plugin::DynamicResources => &DYNAMIC_RESOURCES,
         Plugin::NodeDeclaredFeatures => &[Kind::NodeAdd, Kind::NodeDeclaredFeature, Kind::PodUpdate],
-        // Pods that preemption gates have other plugins that reject them, and are woken when it ends.
-        Plugin::DefaultPreemption => &[],
+        // Tells when a gated pod is looked at again. Whether it is woken say the plugins that rejected it before.
+        Plugin::DefaultPreemption => &[Kind::PodDelete],
         // Score and bind plugins reject no pod for good; what their failure was is tried again as an error.
         Plugin::PrioritySort
         | Plugin::NodeResourcesBalancedAllocation
@@ -142,6 +142,9 @@ pub(super) fn hint(
     event: &ClusterEvent,
     namespaces: &NamespaceLabels,
 ) -> Hint {
+    if plugin == Plugin::DefaultPreemption {
+        return Hint::Skip;
+    }
     match &event.subject {
         Subject::Node { old, new } => node::hint(plugin, shape, old.as_deref(), new.as_deref(), event.kinds),
         Subject::Pod { old, new } => pod::hint(plugin, shape, old.as_deref(), new.as_deref(), namespaces),
