@@ -215,8 +215,9 @@ mod tests {
     use super::*;
 
     fn shown(verbosity: u32, vmodule: &str, target: &'static str, level: Level) -> bool {
-        let arguments = ["scheduler".into(), format!("--vmodule={vmodule}").into()];
-        let flags = crate::config::flags::parse(arguments.into()).unwrap().flags.logs;
+        let arguments: Vec<std::ffi::OsString> =
+            vec!["scheduler".into(), format!("--vmodule={vmodule}").into()];
+        let flags = crate::config::flags::parse(arguments).unwrap().flags.logs;
         let state = Verbosity::default();
         state.set(verbosity);
         let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));

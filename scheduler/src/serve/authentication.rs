@@ -23,7 +23,7 @@ const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Names of the headers in which front proxies name their users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProxyHeaders {
+pub(crate) struct ProxyHeaders {
     /// Headers of the user's name, the first that is there counts.
     pub names: Vec<String>,
     /// Headers of groups.
@@ -35,10 +35,10 @@ pub struct ProxyHeaders {
 /// A request whose credentials are bad.
 #[derive(Debug, thiserror::Error)]
 #[error("unauthorized")]
-pub struct Unauthorized;
+pub(crate) struct Unauthorized;
 
 /// Finds out who asks.
-pub struct Authenticator {
+pub(crate) struct Authenticator {
     headers: ProxyHeaders,
     reviewer: Option<Arc<dyn Reviewer>>,
     reviews: Cache<[u8; 32], Option<User>>,
@@ -47,7 +47,7 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// Tokens are reviewed by `reviewer`, and its answers kept for `review_ttl`.
-    pub fn new(
+    pub(crate) fn new(
         headers: ProxyHeaders,
         reviewer: Option<Arc<dyn Reviewer>>,
         review_ttl: Duration,
@@ -56,7 +56,11 @@ impl Authenticator {
     }
 
     /// Who sent a request with `headers` over the connection of `peer`.
-    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<User, Unauthorized> {
+    pub(crate) async fn authenticate(
+        &self,
+        peer: &Peer,
+        headers: &mut HeaderMap,
+    ) -> Result<User, Unauthorized> {
         let named = self.take_named(headers);
         let authorization = headers.remove(AUTHORIZATION);
         if peer.is_front_proxy

@@ -14,7 +14,7 @@ const DECISIONS_MAX: usize = 8192;
 
 /// A list of open paths cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub(crate) enum PathError {
     /// A path is empty.
     #[error("always-allow path must not be empty")]
     Empty,
@@ -25,14 +25,14 @@ pub enum PathError {
 
 /// Paths that everybody may use.
 #[derive(Debug, Default)]
-pub struct OpenPaths {
+pub(crate) struct OpenPaths {
     whole: Vec<String>,
     prefixes: Vec<String>,
 }
 
 impl OpenPaths {
     /// Parses paths; a `*` at the end stands for any rest.
-    pub fn parse(paths: &[String]) -> Result<OpenPaths, PathError> {
+    pub(crate) fn parse(paths: &[String]) -> Result<OpenPaths, PathError> {
         let mut open = OpenPaths::default();
         for path in paths {
             let trimmed = path.trim_start_matches('/');
@@ -56,7 +56,7 @@ impl OpenPaths {
 
 /// How long decisions are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecisionTimes {
+pub(crate) struct DecisionTimes {
     /// Permissions.
     pub allowed: Duration,
     /// Refusals.
@@ -64,7 +64,7 @@ pub struct DecisionTimes {
 }
 
 /// Decides.
-pub struct Authorizer {
+pub(crate) struct Authorizer {
     open: OpenPaths,
     reviewer: Option<Arc<dyn Reviewer>>,
     decisions: Cache<[u8; 32], AccessVerdict>,
@@ -73,12 +73,21 @@ pub struct Authorizer {
 
 impl Authorizer {
     /// What is not in `open` is decided by `reviewer`; without one it is forbidden.
-    pub fn new(open: OpenPaths, reviewer: Option<Arc<dyn Reviewer>>, times: DecisionTimes) -> Authorizer {
+    pub(crate) fn new(
+        open: OpenPaths,
+        reviewer: Option<Arc<dyn Reviewer>>,
+        times: DecisionTimes,
+    ) -> Authorizer {
         Authorizer { open, reviewer, decisions: Cache::new(DECISIONS_MAX), times }
     }
 
     /// Whether `user` may use `verb` on `path`.
-    pub async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<AccessVerdict, ReviewError> {
+    pub(crate) async fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<AccessVerdict, ReviewError> {
         let plain = |is_allowed| AccessVerdict { is_allowed, reason: String::new() };
         if self.open.contain(path) || user.groups.iter().any(|group| group == MASTERS) {
             return Ok(plain(true));

@@ -15,7 +15,7 @@ const TIME_WAIT: &str = "06";
 
 /// Where and how to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub(crate) struct Listen {
     /// The address; an unspecified one is every interface.
     pub address: IpAddr,
     /// The port.
@@ -27,7 +27,7 @@ pub struct Listen {
 }
 
 /// Listens.
-pub fn listen(listen: &Listen) -> Result<TcpListener, String> {
+pub(crate) fn listen(listen: &Listen) -> Result<TcpListener, String> {
     open(listen).map_err(|error| {
         let at = SocketAddr::new(listen.address, listen.port);
         format!(

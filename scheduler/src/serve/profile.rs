@@ -75,7 +75,9 @@ impl Profiler {
             error(StatusCode::INTERNAL_SERVER_ERROR, "Could not enable CPU profiling")
         };
         let started = SystemTime::now();
-        let guard = match ProfilerGuardBuilder::default().frequency(HERTZ).build() {
+        // Samples inside of these libraries are dropped: unwinding there could wait for a lock that the sampled thread has.
+        let builder = ProfilerGuardBuilder::default().frequency(HERTZ);
+        let guard = match builder.blocklist(&["libc", "libgcc", "pthread", "vdso"]).build() {
             Ok(guard) => guard,
             Err(fault) => return failed(fault.to_string()),
         };

@@ -37,7 +37,7 @@ pub struct Health {
 }
 
 /// Answers requests.
-pub struct Router {
+pub(crate) struct Router {
     /// Who asks.
     pub authenticator: Authenticator,
     /// Who may ask for what.

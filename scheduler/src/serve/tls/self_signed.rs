@@ -20,7 +20,7 @@ const LIFE: Duration = Duration::days(365);
 
 /// The default server certificate.
 #[derive(Clone, Debug)]
-pub enum DefaultPair {
+pub(crate) enum DefaultPair {
     /// In files, which are read again when they change.
     Files {
         /// The certificate, followed by its intermediates.
@@ -34,7 +34,7 @@ pub enum DefaultPair {
 
 /// The pair of the flags, or a self-signed one: kept in `directory` under `name`, or in memory where there is no
 /// directory.
-pub fn default_pair(
+pub(crate) fn default_pair(
     certificate: Option<&Path>,
     key: Option<&Path>,
     directory: Option<&Path>,

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What flags say about TLS beside certificates.
 #[derive(Clone, Debug, Default)]
-pub struct TlsOptions {
+pub(crate) struct TlsOptions {
     /// Names of cipher suites; empty for all.
     pub cipher_suites: Vec<String>,
     /// Name of the lowest version; empty for the library's.
@@ -28,7 +28,7 @@ pub struct TlsOptions {
 
 /// TLS of a port.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub(crate) struct Tls {
     base: Arc<ServerConfig>,
     resolver: Arc<Resolver>,
     clients: Arc<Clients>,
@@ -76,7 +76,11 @@ impl TlsOptions {
 
 impl Tls {
     /// TLS with these certificates and clients.
-    pub fn new(options: &TlsOptions, resolver: Resolver, clients: Clients) -> Result<Tls, MaterialError> {
+    pub(crate) fn new(
+        options: &TlsOptions,
+        resolver: Resolver,
+        clients: Clients,
+    ) -> Result<Tls, MaterialError> {
         let (versions, provider) = options.offer()?;
         let setup = |error: rustls::Error| MaterialError(format!("cannot set up TLS: {error}"));
         let (resolver, clients) = (Arc::new(resolver), Arc::new(clients));
