@@ -17,11 +17,20 @@ use crate::config::{
     Configuration, Features, check_election, check_flags, check_lock, check_source, ignored_flags, settle,
 };
 use crate::logging::Verbosity;
+use crate::metrics::resources::PodResources;
 use crate::metrics::{Metrics, Policy};
 use crate::serve::{Bound, Check, Checks, Content, Health, Pages};
 
 /// How long the port is served after a signal, while `/readyz` already says no.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(15);
+
+/// What the part that schedules tells the port of its state.
+struct Work {
+    /// Whether its view of the cluster is complete.
+    synced: Check,
+    /// What pods ask for.
+    pods: Option<Arc<dyn PodResources>>,
+}
 
 /// How a process ended that was not told to go.
 #[derive(Debug, thiserror::Error)]
@@ -34,22 +43,19 @@ impl Failure {
     }
 }
 
+/// What the flags lead to: everything is checked, and the port is open.
+struct Prepared {
+    bound: Option<Bound>,
+    configuration: Configuration,
+    is_elected: bool,
+}
+
 /// Runs the process to its end.
 pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) -> Result<(), Failure> {
     let started = (OffsetDateTime::now_utc(), Instant::now());
     let CommandLine { brand, flags, shown } = line;
     notice(&flags, &features, brand);
-    check_flags(&flags).map_err(Failure)?;
-    let settled = settle(&flags, brand).map_err(Failure)?;
-    let environment = |name: &str| std::env::var(name).ok();
-    let master = flags.configuration.master.as_deref();
-    check_source(&settled, master, brand, environment).map_err(Failure)?;
-    let bound = Bound::open(&flags, brand).await.map_err(Failure::new)?;
-    let is_elected = settled.election().leader_elect == Some(true);
-    if is_elected {
-        check_lock(settled.election()).map_err(Failure)?;
-    }
-    let configuration = settled.complete().map_err(Failure)?;
+    let Prepared { bound, configuration, is_elected } = prepare(&flags, brand).await?;
     if let Some(path) = &flags.configuration.write_config_to {
         return write(&configuration, path);
     }
@@ -59,10 +65,43 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
-    let pages =
-        Pages { brand, configuration: configuration.to_document(), flags: shown, started, pods: None };
-    let content =
-        Content { health: health(&stopping), metrics, pages, profiling: configuration.profiling, verbosity };
+    // Nothing schedules in this process yet: it watches nothing, and so nothing is out of step.
+    let work = Work { synced: Arc::new(|| Ok(())), pods: None };
+    let document = configuration.to_document();
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: work.pods };
+    let content = Content {
+        health: health(&stopping, work.synced),
+        metrics,
+        pages,
+        profiling: configuration.profiling,
+        verbosity,
+    };
+    serve(bound, content, stopping).await?;
+    // As in the reference: only with leader election is it an orderly end to be told to go.
+    match is_elected {
+        true => Ok(()),
+        false => Err(Failure("finished without leader elect".to_owned())),
+    }
+}
+
+/// Checks the flags and the configuration, and opens the port.
+async fn prepare(flags: &Flags, brand: &'static Brand) -> Result<Prepared, Failure> {
+    check_flags(flags).map_err(Failure)?;
+    let settled = settle(flags, brand).map_err(Failure)?;
+    let environment = |name: &str| std::env::var(name).ok();
+    let master = flags.configuration.master.as_deref();
+    check_source(&settled, master, brand, environment).map_err(Failure)?;
+    let bound = Bound::open(flags, brand).await.map_err(Failure::new)?;
+    let is_elected = settled.election().leader_elect == Some(true);
+    if is_elected {
+        check_lock(settled.election()).map_err(Failure)?;
+    }
+    let configuration = settled.complete().map_err(Failure)?;
+    Ok(Prepared { bound, configuration, is_elected })
+}
+
+/// Serves the port until the process is told to stop.
+async fn serve(bound: Option<Bound>, content: Content, stopping: CancellationToken) -> Result<(), Failure> {
     let serving = match bound {
         Some(bound) => {
             let address = bound.address().map_err(Failure::new)?;
@@ -74,17 +113,14 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     tracing::info!("started");
     told_to_stop().await?;
     stopping.cancel();
-    if let Some(serving) = serving {
-        match tokio::time::timeout(SHUTDOWN_MAX, serving).await {
-            Ok(Ok(served)) => served.map_err(Failure::new)?,
-            Ok(Err(error)) => return Err(Failure::new(error)),
-            Err(_) => tracing::warn!("the port did not stop in time"),
+    let Some(serving) = serving else { return Ok(()) };
+    match tokio::time::timeout(SHUTDOWN_MAX, serving).await {
+        Ok(Ok(served)) => served.map_err(Failure::new),
+        Ok(Err(error)) => Err(Failure::new(error)),
+        Err(_) => {
+            tracing::warn!("the port did not stop in time");
+            Ok(())
         }
-    }
-    // As in the reference: only with leader election is it an orderly end to be told to go.
-    match is_elected {
-        true => Ok(()),
-        false => Err(Failure("finished without leader elect".to_owned())),
     }
 }
 
@@ -110,15 +146,13 @@ fn write(configuration: &Configuration, path: &PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-fn health(stopping: &CancellationToken) -> Health {
+fn health(stopping: &CancellationToken, synced: Check) -> Health {
     let ping: Check = Arc::new(|| Ok(()));
     let stopping = stopping.clone();
     let shutdown: Check = Arc::new(move || match stopping.is_cancelled() {
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    // This part of the process watches nothing, and so nothing of it is out of step.
-    let synced: Check = Arc::new(|| Ok(()));
     let alive = Checks::default().with("ping", ping);
     Health {
         healthz: alive.clone(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::value::{List, boolean, list, span};
+use super::value::{List, boolean, list, path, span};
 use crate::config::notation::Span;
 
 const AUTHENTICATION: &str = "Authentication: who asks";
@@ -15,7 +15,7 @@ const AUTHORIZATION: &str = "Authorization: who may ask for what";
 pub struct AuthenticationFlags {
     /// Client configuration file of a server that reviews bearer tokens; its user may create
     /// tokenreviews.authentication.{domain}. Without it tokens identify nobody, and no client CA is looked up
-    #[arg(long = "authentication-{brand}config", value_name = "FILE", allow_hyphen_values = true,
+    #[arg(long = "authentication-{brand}config", value_name = "FILE", value_parser = path, allow_hyphen_values = true,
         help_heading = AUTHENTICATION)]
     pub authentication_client_config: Option<PathBuf>,
     /// Do not look up missing client CAs in the cluster
@@ -31,10 +31,10 @@ pub struct AuthenticationFlags {
         default_value = "true", value_parser = boolean, action = ArgAction::Set, help_heading = AUTHENTICATION)]
     pub authentication_tolerate_lookup_failure: bool,
     /// Authorities whose client certificates identify users: common name = user, organizations = groups
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = AUTHENTICATION)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = AUTHENTICATION)]
     pub client_ca_file: Option<PathBuf>,
     /// Authorities of front proxies, whose requests name their user in headers
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = AUTHENTICATION)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = AUTHENTICATION)]
     pub requestheader_client_ca_file: Option<PathBuf>,
     /// Common names of front proxies [default: any that --requestheader-client-ca-file vouches for]
     #[arg(long, value_name = "NAMES", value_parser = list, action = ArgAction::Append, allow_hyphen_values = true,
@@ -59,7 +59,7 @@ pub struct AuthenticationFlags {
 pub struct AuthorizationFlags {
     /// Client configuration file of a server that decides; its user may create
     /// subjectaccessreviews.authorization.{domain}. Without it everything is forbidden but the paths below
-    #[arg(long = "authorization-{brand}config", value_name = "FILE", allow_hyphen_values = true,
+    #[arg(long = "authorization-{brand}config", value_name = "FILE", value_parser = path, allow_hyphen_values = true,
         help_heading = AUTHORIZATION)]
     pub authorization_client_config: Option<PathBuf>,
     /// Paths that everybody may read; a * at the end stands for any rest

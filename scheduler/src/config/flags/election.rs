@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::value::{boolean, float, integer32, span};
+use super::value::{boolean, float, integer32, path, span};
 use crate::config::notation::Span;
 
 const ELECTION: &str = "Leader election (a flag that is given wins over --config)";
@@ -43,7 +43,7 @@ pub struct ElectionFlags {
 #[derive(Clone, Debug, Args)]
 pub struct DeprecatedFlags {
     /// Client configuration file: the server and how to sign in. Ignored with --config
-    #[arg(long = "{brand}config", value_name = "FILE", allow_hyphen_values = true, help_heading = DEPRECATED)]
+    #[arg(long = "{brand}config", value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = DEPRECATED)]
     pub client_config: Option<PathBuf>,
     /// Requests to the server a second, on average [default: 50]. Ignored with --config
     #[arg(long = "{brand}-api-qps", value_name = "NUMBER", value_parser = float, allow_hyphen_values = true,

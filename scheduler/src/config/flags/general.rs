@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::value::{List, Pairs, VmodulePattern, list, pairs, span, unsigned, vmodule};
+use super::value::{List, Pairs, VmodulePattern, list, pairs, path, span, unsigned, vmodule};
 use crate::config::notation::{Reason, Span, parse_bool};
 
 const CONFIGURATION: &str = "Configuration";
@@ -16,19 +16,19 @@ const LOGS: &str = "Logs";
 #[derive(Clone, Debug, Args)]
 pub struct ConfigurationFlags {
     /// Configuration file: profiles, plugins, extenders, and what deprecated flags set
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = CONFIGURATION)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = CONFIGURATION)]
     pub config: Option<PathBuf>,
     /// Address of the API server; wins over the client configuration file
     #[arg(long, value_name = "URL", allow_hyphen_values = true, help_heading = CONFIGURATION)]
     pub master: Option<String>,
     /// Write the configuration in force to this file, and exit
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = CONFIGURATION)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = CONFIGURATION)]
     pub write_config_to: Option<PathBuf>,
     /// Names on the wire and of flags: orch or kubernetes; the same as the cluster's
     #[arg(long, value_name = "BRAND", default_value = "orch", help_heading = CONFIGURATION)]
     pub brand: String,
     /// Accepted, without effect: a cloud's registry configuration, which only matters where images are pulled
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = CONFIGURATION)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = CONFIGURATION)]
     pub cloud_container_registry_config: Option<PathBuf>,
     /// Print the version and exit; --version=raw prints all of it
     #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true",

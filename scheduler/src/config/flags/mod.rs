@@ -65,6 +65,28 @@ pub struct Flags {
     pub deprecated: DeprecatedFlags,
 }
 
+impl Flags {
+    /// Takes empty paths for absent ones: scripts write `--config=` where they have none.
+    fn forget_empty_paths(&mut self) {
+        let paths = [
+            &mut self.configuration.config,
+            &mut self.configuration.write_config_to,
+            &mut self.configuration.cloud_container_registry_config,
+            &mut self.serving.cert_dir,
+            &mut self.serving.tls_cert_file,
+            &mut self.serving.tls_private_key_file,
+            &mut self.authentication.authentication_client_config,
+            &mut self.authentication.client_ca_file,
+            &mut self.authentication.requestheader_client_ca_file,
+            &mut self.authorization.authorization_client_config,
+            &mut self.deprecated.client_config,
+        ];
+        for path in paths {
+            path.take_if(|path| path.as_os_str().is_empty());
+        }
+    }
+}
+
 /// `text` with the names of `brand`.
 fn branded(text: &str, brand: &Brand) -> String {
     text.replace(PREFIX, brand.component_prefix)

@@ -81,7 +81,8 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, FlagError> {
         .try_get_matches_from(&arguments)
         .map_err(|error| FlagError::Usage(usage_text(&error, &arguments)))?;
     let extra: Vec<&String> = matches.get_many("arguments").unwrap_or_default().collect();
-    let flags = Flags::from_arg_matches(&matches).map_err(|error| FlagError::Usage(error.to_string()))?;
+    let mut flags = Flags::from_arg_matches(&matches).map_err(|error| FlagError::Usage(error.to_string()))?;
+    flags.forget_empty_paths();
     // The reference looks for `--help` before it counts arguments.
     if !extra.is_empty() && !flags.configuration.help {
         let extra: Vec<String> = extra.into_iter().map(|text| quote(text)).collect();

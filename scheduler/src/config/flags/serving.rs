@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::value::{List, SniPair, address, boolean, integer, list, sni_pair};
+use super::value::{List, SniPair, address, boolean, integer, list, path, sni_pair};
 
 const SERVING: &str = "Serving (HTTPS)";
 
@@ -22,13 +22,13 @@ pub struct ServingFlags {
     pub secure_port: i64,
     /// Directory of the pair {brand}-scheduler.crt and {brand}-scheduler.key. It is made there, self-signed, where none
     /// is. Ignored with --tls-cert-file and --tls-private-key-file; without a directory the pair lives in memory only
-    #[arg(long, value_name = "DIR", allow_hyphen_values = true, help_heading = SERVING)]
+    #[arg(long, value_name = "DIR", value_parser = path, allow_hyphen_values = true, help_heading = SERVING)]
     pub cert_dir: Option<PathBuf>,
     /// Server certificate, followed by its intermediates; read again when the file changes
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = SERVING)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = SERVING)]
     pub tls_cert_file: Option<PathBuf>,
     /// Private key of --tls-cert-file
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = SERVING)]
+    #[arg(long, value_name = "FILE", value_parser = path, allow_hyphen_values = true, help_heading = SERVING)]
     pub tls_private_key_file: Option<PathBuf>,
     /// Another pair, for clients that ask for its names: CERT,KEY or CERT,KEY:NAME,NAME. Repeatable. Names without a
     /// wildcard win over wildcards, names given here over names in certificates. Example: example.crt,example.key or

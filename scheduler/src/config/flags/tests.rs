@@ -78,6 +78,14 @@ fn errors_name_the_flag_and_the_value() {
 }
 
 #[test]
+fn an_empty_path_is_none() {
+    let flags = flags(&["--config=", "--tls-cert-file=", "--orchconfig", "", "--client-ca-file=x"]);
+    assert_eq!((flags.configuration.config, flags.serving.tls_cert_file), (None, None));
+    assert_eq!(flags.deprecated.client_config, None);
+    assert_eq!(flags.authentication.client_ca_file, Some("x".into()));
+}
+
+#[test]
 fn a_blank_address_is_every_interface() {
     for text in ["--bind-address=", "--bind-address=0.0.0.0"] {
         assert!(flags(&[text]).serving.bind_address.is_unspecified());

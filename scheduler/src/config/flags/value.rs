@@ -77,6 +77,11 @@ pub(super) fn pairs(text: &str) -> Result<Pairs, Reason> {
     parse_pairs(text).map(Pairs)
 }
 
+/// A path. An empty one, which means none, is taken out by `Flags::forget_empty_paths`.
+pub(super) fn path(text: &str) -> Result<PathBuf, Reason> {
+    Ok(PathBuf::from(text))
+}
+
 /// An IP address; a blank text means all interfaces.
 pub(super) fn address(text: &str) -> Result<IpAddr, Reason> {
     match text.trim() {
