@@ -75,6 +75,11 @@ impl Engine {
         Ok(Self { stop, synced, thread })
     }
 
+    /// The flag behind [`Engine::is_synced`], for health checks.
+    pub(super) fn synced(&self) -> Arc<AtomicBool> {
+        self.synced.clone()
+    }
+
     /// Whether everything that was stored at the start is known: ready to work.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Relaxed)

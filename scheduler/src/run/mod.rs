@@ -24,6 +24,7 @@ mod extender;
 mod informers;
 mod input;
 mod planning;
+mod process;
 mod recorder;
 mod stored;
 #[cfg(test)]
@@ -41,5 +42,6 @@ pub use extender::{
 };
 pub use input::{Effect, Evicting, Eviction, EvictionStep, Input, Observation, PlanResult};
 pub use planning::Planning;
+pub use process::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
 pub use recorder::Recorder;
 pub use stored::{Followed, Stored};

@@ -1,5 +1,7 @@
 //! The whole engine against the small API server: watches, planning, binding, events and statuses over real sockets.
 
+mod whole;
+
 use std::sync::Arc;
 use std::time::Duration;
 
