@@ -35,6 +35,8 @@ pub(crate) use document::{Node, parse as parse_document};
 pub use features::{Feature, Features, Stage};
 pub(crate) use file::{system_text, unreadable};
 pub use names::component;
+#[cfg(test)]
+pub(crate) use names::group_version;
 pub use settle::{Configuration, Settled, ignored_flags, settle};
 pub use source::check_source;
 

@@ -56,6 +56,13 @@ impl Leadership {
         }
     }
 
+    /// Whether this process led, its time ended more than `tolerance` before `now`, and it has not stopped leading:
+    /// the contender is stuck.
+    pub fn is_overdue(&self, now: Instant, tolerance: Duration) -> bool {
+        let until = self.until.as_ref().and_then(|until| *until.borrow());
+        until.is_some_and(|until| now > until + tolerance)
+    }
+
     /// Waits until this process leads. `false`: it never will, because the contender is gone.
     pub async fn acquired(&mut self) -> bool {
         match &mut self.until {

@@ -54,6 +54,12 @@ impl Metrics {
         metrics::set_global_recorder(Arc::clone(&self.recorder)).map_err(|_| InstallError)
     }
 
+    /// Counts what `work` counts here, in a test that must not change the recorder of the process.
+    #[cfg(test)]
+    pub(crate) fn count_into<R>(&self, work: impl FnOnce() -> R) -> R {
+        metrics::with_local_recorder(&*self.recorder, work)
+    }
+
     /// The text of `/metrics`.
     pub fn render(&self) -> String {
         let mut text = String::new();

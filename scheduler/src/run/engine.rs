@@ -48,6 +48,8 @@ pub struct EngineOptions {
     pub observer: Observer,
     /// Whether this process may work.
     pub leadership: Leadership,
+    /// Whether the cluster is followed only once this process leads: a standby then holds nothing in memory.
+    pub waits_for_leadership: bool,
     /// The executor's settings.
     pub executor: ExecutorOptions,
     /// Told how many pods wait in which queue, at most once a second.
@@ -111,7 +113,21 @@ struct Loop<P: Planning> {
     synced: Arc<AtomicBool>,
     report: Box<dyn FnMut(&crate::queue::Queue) + Send>,
     reported: Instant,
+    waiting: Option<Waiting>,
     informers: tokio::task::JoinSet<()>,
+}
+
+/// What informers are made of that do not follow the cluster yet.
+struct Waiting {
+    client: Client,
+    sender: mpsc::Sender<Input>,
+}
+
+impl Waiting {
+    /// Follows the cluster; a runtime must be entered.
+    fn follow(self) -> tokio::task::JoinSet<()> {
+        follow_all(&self.client, &self.sender)
+    }
 }
 
 impl<P: Planning> Loop<P> {
@@ -122,9 +138,14 @@ impl<P: Planning> Loop<P> {
         stop: CancellationToken,
         synced: Arc<AtomicBool>,
     ) -> Self {
-        let EngineOptions { client, recorder, observer, leadership, executor, report } = options;
+        let EngineOptions { client, recorder, observer, leadership, waits_for_leadership, executor, report } =
+            options;
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-        let informers = follow_all(&client, &sender);
+        let waiting = Waiting { client: client.clone(), sender: sender.clone() };
+        let (waiting, informers) = match waits_for_leadership {
+            true => (Some(waiting), tokio::task::JoinSet::new()),
+            false => (None, waiting.follow()),
+        };
         let binder = Binder::new(client.clone(), leadership.clone());
         let effects = Effects::new(runtime.clone(), client, binder, recorder, observer, sender);
         let now = Instant::now();
@@ -139,6 +160,7 @@ impl<P: Planning> Loop<P> {
             synced,
             report,
             reported: now,
+            waiting,
             informers,
         }
     }
@@ -150,6 +172,10 @@ impl<P: Planning> Loop<P> {
             self.executor.tick(self.now());
             self.report();
             let leads = self.leadership.holds(Instant::now());
+            if leads && let Some(waiting) = self.waiting.take() {
+                let _runtime = self.runtime.enter();
+                self.informers = waiting.follow();
+            }
             let may_plan = leads && self.executor.is_synced() && self.executor.has_room();
             let planned = may_plan && {
                 let seed = rand::rng().random();

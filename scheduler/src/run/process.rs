@@ -53,6 +53,8 @@ pub struct ProcessOptions {
     pub max_in_unschedulable: Duration,
     /// The election; `None` for `--leader-elect=false`.
     pub election: Option<ElectionOptions>,
+    /// Whether the cluster is followed only once this process leads.
+    pub waits_for_leadership: bool,
     /// Takes figures for the metrics.
     pub observer: Observer,
     /// Told of the queue about once a second, for the metrics.
@@ -111,11 +113,19 @@ impl Readiness {
         self.synced.load(Ordering::Relaxed)
     }
 
+    /// Whether this process led until long ago and has not ended: it is stuck.
+    pub fn is_overdue(&self) -> bool {
+        self.leadership.is_overdue(tokio::time::Instant::now(), OVERDUE_MAX)
+    }
+
     /// Whether this process works now.
     pub fn leads(&self) -> bool {
         self.leadership.holds(tokio::time::Instant::now())
     }
 }
+
+/// How long after its lease a leader that is still there counts as stuck: as in the reference.
+const OVERDUE_MAX: Duration = Duration::from_secs(20);
 
 /// A running scheduler.
 pub struct Process {
@@ -152,6 +162,7 @@ impl Process {
             recorder,
             observer: options.observer,
             leadership: leadership.clone(),
+            waits_for_leadership: options.waits_for_leadership,
             executor,
             report: options.report,
         };

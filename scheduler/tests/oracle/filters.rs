@@ -8,32 +8,32 @@ use orch_scheduler::api::meta::v1::LabelSelector;
 
 /// Everything there is.
 #[derive(Clone, Default)]
-pub struct State {
+pub(crate) struct State {
     /// Nodes by name.
-    pub nodes: BTreeMap<String, v1::Node>,
+    pub(crate) nodes: BTreeMap<String, v1::Node>,
     /// Pods on nodes, by uid.
-    pub pods: BTreeMap<String, v1::Pod>,
+    pub(crate) pods: BTreeMap<String, v1::Pod>,
     /// Labels of namespaces.
-    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// The labels of an object.
-pub fn labels(meta: &Option<orch_scheduler::api::meta::v1::ObjectMeta>) -> &BTreeMap<String, String> {
+pub(crate) fn labels(meta: &Option<orch_scheduler::api::meta::v1::ObjectMeta>) -> &BTreeMap<String, String> {
     &meta.as_ref().unwrap().labels
 }
 
 /// The namespace of a pod.
-pub fn namespace(pod: &v1::Pod) -> &str {
+pub(crate) fn namespace(pod: &v1::Pod) -> &str {
     &pod.metadata.as_ref().unwrap().namespace
 }
 
 /// The spec of a pod.
-pub fn spec(pod: &v1::Pod) -> &v1::PodSpec {
+pub(crate) fn spec(pod: &v1::Pod) -> &v1::PodSpec {
     pod.spec.as_ref().unwrap()
 }
 
 /// Amount of a resource in millis.
-pub fn millis(text: &str) -> i64 {
+pub(crate) fn millis(text: &str) -> i64 {
     for (suffix, factor) in [("Mi", 1000 << 20), ("m", 1)] {
         if let Some(number) = text.strip_suffix(suffix) {
             return number.parse::<i64>().unwrap() * factor;
@@ -43,7 +43,7 @@ pub fn millis(text: &str) -> i64 {
 }
 
 /// What a pod requests of a resource, in millis; `missing` for containers without a request.
-pub fn request(pod: &v1::Pod, name: &str, missing: i64) -> i64 {
+pub(crate) fn request(pod: &v1::Pod, name: &str, missing: i64) -> i64 {
     let of = |container: &v1::Container| {
         let requests = &container.resources.as_ref().unwrap().requests;
         requests.get(name).map_or(missing, |amount| millis(&amount.string))
@@ -62,13 +62,13 @@ pub fn request(pod: &v1::Pod, name: &str, missing: i64) -> i64 {
 }
 
 /// What a node has of a resource, in millis.
-pub fn allocatable(node: &v1::Node, name: &str) -> i64 {
+pub(crate) fn allocatable(node: &v1::Node, name: &str) -> i64 {
     node.status.as_ref().unwrap().allocatable.get(name).map_or(0, |amount| millis(&amount.string))
 }
 
 impl State {
     /// The pods on a node.
-    pub fn on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a v1::Pod> {
+    pub(crate) fn on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a v1::Pod> {
         self.pods.values().filter(move |pod| spec(pod).node_name == node)
     }
 
@@ -77,7 +77,7 @@ impl State {
     }
 
     /// The reasons of the first filter that refuses a node; empty if it fits.
-    pub fn reasons(&self, pod: &v1::Pod, name: &str) -> Vec<String> {
+    pub(crate) fn reasons(&self, pod: &v1::Pod, name: &str) -> Vec<String> {
         let node = &self.nodes[name];
         let refuse = |refuses: bool, reason: &str| if refuses { vec![reason.to_owned()] } else { Vec::new() };
         let filters: [&dyn Fn() -> Vec<String>; 7] = [
@@ -134,7 +134,12 @@ impl State {
     }
 
     /// Pods that a constraint counts on a node.
-    pub fn counted_pods(&self, pod: &v1::Pod, constraint: &v1::TopologySpreadConstraint, node: &str) -> i64 {
+    pub(crate) fn counted_pods(
+        &self,
+        pod: &v1::Pod,
+        constraint: &v1::TopologySpreadConstraint,
+        node: &str,
+    ) -> i64 {
         let counted = self.on(node).filter(|other| {
             namespace(other) == namespace(pod)
                 && other.metadata.as_ref().unwrap().deletion_timestamp.is_none()
@@ -171,7 +176,7 @@ impl State {
     }
 
     /// Whether a term of `holder` selects `other`.
-    pub fn selects(&self, holder: &v1::Pod, term: &v1::PodAffinityTerm, other: &v1::Pod) -> bool {
+    pub(crate) fn selects(&self, holder: &v1::Pod, term: &v1::PodAffinityTerm, other: &v1::Pod) -> bool {
         let empty = BTreeMap::new();
         let of_namespace = self.namespaces.get(namespace(other)).unwrap_or(&empty);
         let default = term.namespaces.is_empty() && term.namespace_selector.is_none();
@@ -182,7 +187,7 @@ impl State {
     }
 
     /// The value of a label of the node that a pod is on.
-    pub fn domain_of(&self, pod: &v1::Pod, key: &str) -> Option<&String> {
+    pub(crate) fn domain_of(&self, pod: &v1::Pod, key: &str) -> Option<&String> {
         labels(&self.nodes.get(&spec(pod).node_name)?.metadata).get(key)
     }
 
@@ -225,7 +230,7 @@ impl State {
 }
 
 /// Required terms of affinity and of anti-affinity.
-pub fn required(pod: &v1::Pod) -> (Vec<&v1::PodAffinityTerm>, Vec<&v1::PodAffinityTerm>) {
+pub(crate) fn required(pod: &v1::Pod) -> (Vec<&v1::PodAffinityTerm>, Vec<&v1::PodAffinityTerm>) {
     let affinity = spec(pod).affinity.as_ref();
     let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
     let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
@@ -262,7 +267,7 @@ fn unschedulable(pod: &v1::Pod, node: &v1::Node) -> bool {
 }
 
 /// Whether a pod tolerates a taint.
-pub fn tolerated(pod: &v1::Pod, taint: &v1::Taint) -> bool {
+pub(crate) fn tolerated(pod: &v1::Pod, taint: &v1::Taint) -> bool {
     spec(pod).tolerations.iter().any(|toleration| {
         (toleration.effect.is_empty() || toleration.effect == taint.effect)
             && (toleration.key.is_empty() || toleration.key == taint.key)
@@ -276,7 +281,7 @@ fn tolerates(pod: &v1::Pod, node: &v1::Node) -> bool {
 }
 
 /// Whether a term of a node selector matches.
-pub fn node_term(term: &v1::NodeSelectorTerm, node: &v1::Node) -> bool {
+pub(crate) fn node_term(term: &v1::NodeSelectorTerm, node: &v1::Node) -> bool {
     term.match_expressions.iter().all(|expression| {
         let value = labels(&node.metadata).get(&expression.key);
         let number = value.and_then(|value| value.parse::<i64>().ok());
@@ -298,13 +303,17 @@ fn required_node(pod: &v1::Pod, node: &v1::Node) -> bool {
 }
 
 /// Whether the policies of a constraint let a node in.
-pub fn lets_in(pod: &v1::Pod, node: &v1::Node, constraint: &v1::TopologySpreadConstraint) -> bool {
+pub(crate) fn lets_in(pod: &v1::Pod, node: &v1::Node, constraint: &v1::TopologySpreadConstraint) -> bool {
     (constraint.node_affinity_policy.as_deref() == Some("Ignore") || required_node(pod, node))
         && (constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates(pod, node))
 }
 
 /// Whether a constraint of `pod` selects `other`.
-pub fn constraint_selects(pod: &v1::Pod, constraint: &v1::TopologySpreadConstraint, other: &v1::Pod) -> bool {
+pub(crate) fn constraint_selects(
+    pod: &v1::Pod,
+    constraint: &v1::TopologySpreadConstraint,
+    other: &v1::Pod,
+) -> bool {
     let (own, others) = (labels(&pod.metadata), labels(&other.metadata));
     constraint.label_selector.as_ref().is_some_and(|selector| matches(selector, others))
         && constraint

@@ -9,7 +9,7 @@ use super::world::hostname;
 
 impl State {
     /// The weighted sum of all scores, for each of the nodes that passed.
-    pub fn totals(&self, pod: &v1::Pod, feasible: &[String]) -> Vec<i64> {
+    pub(crate) fn totals(&self, pod: &v1::Pod, feasible: &[String]) -> Vec<i64> {
         let taints: Vec<i64> = feasible.iter().map(|name| self.preferring_taints(pod, name)).collect();
         let preferred: Vec<i64> = feasible.iter().map(|name| self.preferred_nodes(pod, name)).collect();
         let spread = self.spread(pod, feasible);

@@ -8,16 +8,16 @@ use orch_scheduler::api::meta::v1::{LabelSelector, LabelSelectorRequirement, Obj
 use orch_scheduler::api::resource::Quantity;
 
 /// Numbers by seed.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// A sequence of its own for each seed.
-    pub fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
     /// Below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -25,23 +25,23 @@ impl Random {
     }
 
     /// True once in `of` times.
-    pub fn once_in(&mut self, of: usize) -> bool {
+    pub(crate) fn once_in(&mut self, of: usize) -> bool {
         self.below(of) == 0
     }
 
     /// One of them.
-    pub fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
         of[self.below(of.len())]
     }
 }
 
 /// The label of host names.
-pub fn hostname() -> String {
+pub(crate) fn hostname() -> String {
     ORCH.label("hostname")
 }
 
 /// The label of zones.
-pub fn zone() -> String {
+pub(crate) fn zone() -> String {
     format!("topology.{}", ORCH.label("zone"))
 }
 
@@ -54,7 +54,7 @@ fn amounts<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, Quant
 }
 
 /// A node.
-pub fn node(random: &mut Random, name: &str) -> v1::Node {
+pub(crate) fn node(random: &mut Random, name: &str) -> v1::Node {
     let mut labels = map([("disk", random.pick(&["ssd", "hdd"])), ("rank", random.pick(&["1", "2", "x"]))]);
     if !random.once_in(6) {
         labels.insert(hostname(), name.to_owned());
@@ -242,7 +242,7 @@ fn container(random: &mut Random) -> v1::Container {
 }
 
 /// A pod that waits.
-pub fn pod(random: &mut Random, name: &str) -> v1::Pod {
+pub(crate) fn pod(random: &mut Random, name: &str) -> v1::Pod {
     let mut labels = map([("app", random.pick(&["a", "b", "c"]))]);
     if random.once_in(2) {
         labels.insert("tier".to_owned(), random.pick(&["x", "y"]).to_owned());

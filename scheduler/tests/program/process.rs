@@ -88,6 +88,14 @@ impl Running {
         }
     }
 
+    /// Waits for a log line with `text`, unless one has come.
+    pub(crate) fn wait_until_said(&mut self, text: &str) {
+        if !self.said(text) {
+            let line = self.wait_for(text);
+            self.seen.push(line);
+        }
+    }
+
     /// Whether a log line with `text` has come so far.
     pub(crate) fn said(&self, text: &str) -> bool {
         self.seen.iter().any(|line| line.contains(text))

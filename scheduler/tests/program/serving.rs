@@ -24,10 +24,13 @@ async fn recorded_answers_are_given() {
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
             "--log-flush-frequency=0".to_owned(),
+            // The small API server of this test answers in JSON.
+            "--orch-api-content-type=application/json".to_owned(),
         ];
         let flags = recorded["flags"].as_array().unwrap().iter().filter_map(Value::as_str);
         arguments.extend(flags.map(|flag| flag.replace("DIR", &folder)));
-        let running = start(&arguments);
+        let mut running = start(&arguments);
+        running.wait_until_said("INFO all objects are known");
         for record in recorded["responses"].as_array().unwrap() {
             for credentials in record["credentials"].as_array().unwrap().iter().filter_map(Value::as_str) {
                 compared += 1;

@@ -20,7 +20,7 @@ fn resource(kind: &str, api_version: &str) -> &'static ResourceType {
 }
 
 /// Decodes an object from its JSON.
-pub fn decode<M: prost::Message + Default>(object: &Value) -> M {
+pub(crate) fn decode<M: prost::Message + Default>(object: &Value) -> M {
     let text = |name: &str| object[name].as_str().unwrap();
     let type_id = resource(text("kind"), text("apiVersion")).type_id;
     let json = serde_json::to_vec(object).unwrap();
@@ -32,14 +32,14 @@ pub fn decode<M: prost::Message + Default>(object: &Value) -> M {
 }
 
 /// What admission knows of a case.
-pub struct Admitted {
+pub(crate) struct Admitted {
     priorities: Map<String, Value>,
     runtimes: Map<String, Value>,
 }
 
 impl Admitted {
     /// Reads the classes of a case.
-    pub fn new(case: &Value) -> Admitted {
+    pub(crate) fn new(case: &Value) -> Admitted {
         let of_kind = |kind: &str| {
             let objects = case["objects"].as_array().unwrap().iter().map(|entry| &entry["object"]);
             let objects = objects.filter(|object| object["kind"] == kind);
@@ -51,7 +51,7 @@ impl Admitted {
     }
 
     /// Puts the nodes, namespaces and objects of a case into the cluster.
-    pub fn apply_objects(&self, case: &Value, cluster: &mut Cluster) {
+    pub(crate) fn apply_objects(&self, case: &Value, cluster: &mut Cluster) {
         for node in case["nodes"].as_array().unwrap() {
             let object = json!({
                 "apiVersion": "v1", "kind": "Node",
@@ -76,7 +76,7 @@ impl Admitted {
     }
 
     /// A pod as the API server would store it.
-    pub fn pod(&self, pod: &Value) -> orch_scheduler::api::core::v1::Pod {
+    pub(crate) fn pod(&self, pod: &Value) -> orch_scheduler::api::core::v1::Pod {
         let mut spec = pod["spec"].clone();
         self.admit_priority(&mut spec);
         self.admit_runtime(&mut spec);

@@ -26,6 +26,7 @@ fn start(api: &FakeApi, leadership: Leadership) -> Engine {
         recorder,
         observer: Arc::new(|_| ()),
         leadership,
+        waits_for_leadership: false,
         executor,
         report: Box::new(|_| ()),
     };

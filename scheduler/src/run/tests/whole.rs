@@ -33,6 +33,7 @@ fn options(api: &FakeApi, host: &str) -> ProcessOptions {
                 retry_period: Duration::from_millis(200),
             },
         }),
+        waits_for_leadership: false,
         observer: Arc::new(|_| ()),
         report: Box::new(|_| ()),
     }

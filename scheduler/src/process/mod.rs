@@ -1,7 +1,17 @@
 //! The process from its flags to its end: the order in which parts are checked, started and stopped.
 //!
 //! Owns that order, which is the reference's: flags, configuration, port, profiles, then work. Whatever can be wrong shows
-//! before anything is called started. Logic is in the parts.
+//! before anything is called started. Logic is in the parts: `connection`, `profiles`, `arguments` and
+//! `extenders` turn the configuration into what the scheduler proper takes, `work` runs that, `figures` are its metrics.
+
+mod arguments;
+mod connection;
+mod extenders;
+mod figures;
+mod profiles;
+#[cfg(test)]
+mod testing;
+mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +27,13 @@ use crate::config::{
     Configuration, Features, check_election, check_flags, check_lock, check_source, ignored_flags, settle,
 };
 use crate::logging::Verbosity;
-use crate::metrics::resources::PodResources;
 use crate::metrics::{Metrics, Policy};
 use crate::serve::{Bound, Check, Checks, Content, Health, Pages};
 
+use work::Running;
+
 /// How long the port is served after a signal, while `/readyz` already says no.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(15);
-
-/// What the part that schedules tells the port of its state.
-struct Work {
-    /// Whether its view of the cluster is complete.
-    synced: Check,
-    /// What pods ask for.
-    pods: Option<Arc<dyn PodResources>>,
-}
 
 /// How a process ended that was not told to go.
 #[derive(Debug, thiserror::Error)]
@@ -65,18 +68,21 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
-    // Nothing schedules in this process yet: it watches nothing, and so nothing is out of step.
-    let work = Work { synced: Arc::new(|| Ok(())), pods: None };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let running = work::start(&configuration, flags.configuration.master.as_deref(), host)?;
+    if is_elected {
+        running.follow_leadership(configuration.election.resource_name.clone());
+    }
     let document = configuration.to_document();
-    let pages = Pages { brand, configuration: document, flags: shown, started, pods: work.pods };
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: None };
     let content = Content {
-        health: health(&stopping, work.synced),
+        health: health(&stopping, &running),
         metrics,
         pages,
         profiling: configuration.profiling,
         verbosity,
     };
-    serve(bound, content, stopping).await?;
+    serve(bound, content, stopping, running).await?;
     // As in the reference: only with leader election is it an orderly end to be told to go.
     match is_elected {
         true => Ok(()),
@@ -100,8 +106,13 @@ async fn prepare(flags: &Flags, brand: &'static Brand) -> Result<Prepared, Failu
     Ok(Prepared { bound, configuration, is_elected })
 }
 
-/// Serves the port until the process is told to stop.
-async fn serve(bound: Option<Bound>, content: Content, stopping: CancellationToken) -> Result<(), Failure> {
+/// Serves the port until the process is told to stop, or its work ends.
+async fn serve(
+    bound: Option<Bound>,
+    content: Content,
+    stopping: CancellationToken,
+    mut running: Running,
+) -> Result<(), Failure> {
     let serving = match bound {
         Some(bound) => {
             let address = bound.address().map_err(Failure::new)?;
@@ -111,8 +122,12 @@ async fn serve(bound: Option<Bound>, content: Content, stopping: CancellationTok
         None => None,
     };
     tracing::info!("started");
-    told_to_stop().await?;
+    tokio::select! {
+        told = told_to_stop() => told?,
+        ended = running.ended() => return ended,
+    }
     stopping.cancel();
+    running.stop().await?;
     let Some(serving) = serving else { return Ok(()) };
     match tokio::time::timeout(SHUTDOWN_MAX, serving).await {
         Ok(Ok(served)) => served.map_err(Failure::new),
@@ -146,18 +161,22 @@ fn write(configuration: &Configuration, path: &PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-fn health(stopping: &CancellationToken, synced: Check) -> Health {
+fn health(stopping: &CancellationToken, running: &Running) -> Health {
     let ping: Check = Arc::new(|| Ok(()));
     let stopping = stopping.clone();
     let shutdown: Check = Arc::new(move || match stopping.is_cancelled() {
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    let alive = Checks::default().with("ping", ping);
+    let (mut alive, mut ready) = (Checks::default().with("ping", ping), Checks::default());
+    if let Some(elected) = running.elected() {
+        alive = alive.with("leaderElection", elected.clone());
+        ready = ready.with("leaderElection", elected);
+    }
     Health {
         healthz: alive.clone(),
         livez: alive,
-        readyz: Checks::default().with("shutdown", shutdown).with("sched-handler-sync", synced),
+        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", running.synced()),
     }
 }
 
