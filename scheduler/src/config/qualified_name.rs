@@ -87,7 +87,7 @@ fn names_and_domains_have_forms() {
     for (name, count) in [("", 2), ("/x", 1), ("x/", 2), ("a/b/c", 1), ("-a", 1), ("Example.com/x", 1)] {
         assert_eq!(faults(name).len(), count, "{name}: {:?}", faults(name));
     }
-    assert!(is_extended_resource("example.com/gpu", "orch.io"));
-    assert!(!is_extended_resource("cpu", "orch.io"));
-    assert!(!is_extended_resource("x.orch.io/gpu", "orch.io"));
+    assert!(is_extended_resource("example.com/gpu", "home.test"));
+    assert!(!is_extended_resource("cpu", "home.test"));
+    assert!(!is_extended_resource("x.home.test/gpu", "home.test"));
 }
