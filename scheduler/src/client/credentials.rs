@@ -1,0 +1,241 @@
+//! The `Authorization` header and the client certificate that are in force.
+//!
+//! Owns how credentials are renewed while the process runs: files are read again after [`FILE_AGE_MAX`], programs are
+//! asked again when what they printed runs out or the server answered 401. One caller renews while the others wait.
+//! Connections that stand keep the certificate of their handshake; new ones take the newest.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
+use super::exec::{ExecError, ExecPlugin};
+use super::secret::Secret;
+use super::tls::CurrentCertificate;
+
+/// How long the content of a file is believed: tokens of service accounts are replaced when a fifth of their life, at
+/// least two minutes, is left.
+const FILE_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Why there are no credentials now.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What was read cannot stand in a header.
+    #[error("the token of {0} cannot be sent in a header")]
+    Header(String),
+    /// A program failed.
+    #[error("no credentials from the configured program")]
+    Exec(#[from] ExecError),
+    /// A certificate that cannot be used.
+    #[error("no client certificate")]
+    Certificate(#[from] ConfigError),
+}
+
+/// The credentials of a client.
+pub(super) struct Credentials {
+    bearer: Bearer,
+    certificate: Option<Certificate>,
+    presented: Arc<CurrentCertificate>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    authorization: Option<HeaderValue>,
+    // When the header and the certificate were read; `None` before the first time.
+    read: Option<Instant>,
+    // When what a program printed runs out.
+    expires: Option<SystemTime>,
+}
+
+impl Credentials {
+    pub(super) fn new(config: &Config, presented: Arc<CurrentCertificate>) -> Self {
+        let (bearer, certificate) = (config.bearer.clone(), config.certificate.clone());
+        Self { bearer, certificate, presented, held: Mutex::default() }
+    }
+
+    /// The `Authorization` header of a request that is sent at `now`; `None` for none.
+    pub(super) async fn authorization(&self, now: Instant) -> Result<Option<HeaderValue>, CredentialError> {
+        let mut held = self.held.lock().await;
+        if self.is_due(&held, now) {
+            self.renew(&mut held, now).await?;
+        }
+        Ok(held.authorization.clone())
+    }
+
+    /// Called after an answer 401 to a request that was sent with `refused`. Returns whether there may be better
+    /// credentials now, so that the request is worth another try.
+    pub(super) async fn refuse(&self, refused: Option<&HeaderValue>) -> bool {
+        if !matches!(self.bearer, Bearer::Exec(_) | Bearer::File(_)) {
+            return false;
+        }
+        let mut held = self.held.lock().await;
+        if held.authorization.as_ref() != refused {
+            return true;
+        }
+        // A program is asked again; a file that still has the same token would only be refused again.
+        let before = held.authorization.take();
+        held.read = None;
+        match self.renew(&mut held, Instant::now()).await {
+            Ok(()) => held.authorization != before,
+            Err(error) => {
+                tracing::warn!(error = %error, "credentials were refused and cannot be renewed");
+                false
+            }
+        }
+    }
+
+    fn is_due(&self, held: &Held, now: Instant) -> bool {
+        let Some(read) = held.read else { return true };
+        if held.expires.is_some_and(|expires| expires <= SystemTime::now()) {
+            return true;
+        }
+        let is_file = |pem: &Pem| matches!(pem, Pem::File(_));
+        let reads_files = matches!(self.bearer, Bearer::File(_))
+            || self.certificate.as_ref().is_some_and(|pair| is_file(&pair.chain) || is_file(&pair.key));
+        reads_files && now.duration_since(read) >= FILE_AGE_MAX
+    }
+
+    async fn renew(&self, held: &mut Held, now: Instant) -> Result<(), CredentialError> {
+        if let Some(pair) = &self.certificate {
+            let (chain, key) = (content(&pair.chain)?, content(&pair.key)?);
+            self.presented.replace(&chain, &key)?;
+        }
+        held.authorization = match &self.bearer {
+            Bearer::None => None,
+            Bearer::Token(token) => Some(header("Bearer", token.expose(), "the configuration")?),
+            Bearer::File(path) => {
+                let token = read(path)?;
+                Some(header("Bearer", token.expose().trim(), &path.display().to_string())?)
+            }
+            Bearer::Basic { username, password } => {
+                let pair = STANDARD.encode(format!("{username}:{}", password.expose()));
+                Some(header("Basic", &pair, "the configuration")?)
+            }
+            Bearer::Exec(plugin) => self.run(plugin, held).await?,
+        };
+        held.read = Some(now);
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        plugin: &ExecPlugin,
+        held: &mut Held,
+    ) -> Result<Option<HeaderValue>, CredentialError> {
+        let printed = plugin.run().await?;
+        if let Some((chain, key)) = &printed.certificate {
+            self.presented.replace(chain, key)?;
+        }
+        held.expires = printed.expires;
+        printed.token.map(|token| header("Bearer", token.expose(), &plugin.command)).transpose()
+    }
+}
+
+fn header(scheme: &str, value: &str, source: &str) -> Result<HeaderValue, CredentialError> {
+    let mut header = HeaderValue::try_from(format!("{scheme} {value}"))
+        .map_err(|_| CredentialError::Header(source.to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn content(pem: &Pem) -> Result<Secret, CredentialError> {
+    match pem {
+        Pem::Inline(text) => Ok(text.clone()),
+        Pem::File(path) => read(path),
+    }
+}
+
+fn read(path: &Path) -> Result<Secret, CredentialError> {
+    let text = std::fs::read_to_string(path);
+    text.map(Secret::new).map_err(|source| CredentialError::File { path: path.display().to_string(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::endpoint::Endpoint;
+
+    fn credentials(bearer: Bearer) -> Credentials {
+        let mut config = Config::new(Endpoint::parse_list("https://a").unwrap());
+        config.bearer = bearer;
+        Credentials::new(&config, Arc::default())
+    }
+
+    async fn sent(credentials: &Credentials, now: Instant) -> Option<String> {
+        let header = credentials.authorization(now).await.unwrap();
+        header.map(|header| header.to_str().unwrap().to_owned())
+    }
+
+    #[tokio::test]
+    async fn tokens_and_passwords_become_headers() {
+        let now = Instant::now();
+        assert_eq!(sent(&credentials(Bearer::None), now).await, None);
+        let token = credentials(Bearer::Token(Secret::new("abc")));
+        assert_eq!(sent(&token, now).await.as_deref(), Some("Bearer abc"));
+        assert!(!token.refuse(None).await, "a fixed token does not get better");
+        let basic = Bearer::Basic { username: "u".to_owned(), password: Secret::new("p") };
+        assert_eq!(sent(&credentials(basic), now).await.as_deref(), Some("Basic dTpw"));
+        let bad = credentials(Bearer::Token(Secret::new("a\nb"))).authorization(now).await.unwrap_err();
+        assert_eq!(bad.to_string(), "the token of the configuration cannot be sent in a header");
+    }
+
+    #[tokio::test]
+    async fn a_token_file_is_read_again_after_a_minute_or_a_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "one\n").unwrap();
+        let credentials = credentials(Bearer::File(path.clone()));
+        let start = Instant::now();
+        assert_eq!(sent(&credentials, start).await.as_deref(), Some("Bearer one"));
+        std::fs::write(&path, "two\n").unwrap();
+        assert_eq!(sent(&credentials, start + Duration::from_secs(59)).await.as_deref(), Some("Bearer one"));
+        assert_eq!(sent(&credentials, start + Duration::from_secs(60)).await.as_deref(), Some("Bearer two"));
+        let refused = HeaderValue::from_static("Bearer two");
+        assert!(!credentials.refuse(Some(&refused)).await, "the file has not changed");
+        std::fs::write(&path, "three").unwrap();
+        assert!(credentials.refuse(Some(&refused)).await);
+        assert!(credentials.refuse(Some(&refused)).await, "another caller has renewed it already");
+        assert_eq!(sent(&credentials, start).await.as_deref(), Some("Bearer three"));
+    }
+
+    #[tokio::test]
+    async fn a_program_is_asked_again_only_when_its_answer_runs_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let counter = folder.path().join("calls");
+        let script = format!(
+            r#"echo x >> {0}; n=$(wc -l < {0}); echo "{{\"apiVersion\":\"client.authentication.x/v1\",\"kind\":\"ExecCredential\",
+            \"status\":{{\"token\":\"t$n\"$EXPIRES}}}}""#,
+            counter.display()
+        );
+        let plugin = |expires: &str| {
+            let text = serde_json::json!({
+                "apiVersion": "client.authentication.x/v1", "command": "sh", "args": ["-c", script],
+                "env": [{ "name": "EXPIRES", "value": expires }],
+            });
+            Bearer::Exec(serde_json::from_value(text).unwrap())
+        };
+        let lasting = credentials(plugin(""));
+        assert_eq!(sent(&lasting, Instant::now()).await.as_deref(), Some("Bearer t1"));
+        assert_eq!(sent(&lasting, Instant::now()).await.as_deref(), Some("Bearer t1"));
+        assert!(lasting.refuse(Some(&HeaderValue::from_static("Bearer t1"))).await);
+        assert_eq!(sent(&lasting, Instant::now()).await.as_deref(), Some("Bearer t2"));
+        let expired = credentials(plugin(r#","expirationTimestamp":"2001-01-01T00:00:00Z""#));
+        assert_eq!(sent(&expired, Instant::now()).await.as_deref(), Some("Bearer t3"));
+        assert_eq!(sent(&expired, Instant::now()).await.as_deref(), Some("Bearer t4"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Follows all objects of one kind: a list, then a watch that resumes.
+//!
+//! ```text
+//!   list ──(pages)──> upserts, then deletes of what is gone, then Synced
+//!     ^                                     │
+//!     │ 410 Gone                            v
+//!     └──────────────── watch from the last version <──┐
+//!                          │ ended, broke, refused      │ pause (none after an orderly end)
+//!                          └────────────────────────────┘
+//! ```
+//!
+//! Owns which changes the receiver is told: after any failure, those that lead from what it was last told to what is
+//! stored now. It keeps keys and versions, not objects. The channel is bounded: a receiver that is slow slows the
+//! watch down, and the server ends a watch that falls too far behind, which leads to a new list.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use smol_str::SmolStr;
+use tokio::sync::mpsc;
+
+use super::backoff::Backoff;
+use super::error::{Error, Reason, chain};
+use super::kind::{Listed, ObjectKey};
+use super::request::{Client, ListQuery};
+use super::watch::{WatchEvent, WatchStream};
+
+/// Objects of a page: a few megabytes of pods, and 50 requests for a hundred thousand.
+const PAGE_OBJECTS_MAX: u32 = 2_000;
+
+/// Pauses after failures.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_LAST: Duration = Duration::from_secs(30);
+
+/// A watch that lived this long was a success, whatever ended it.
+const WATCH_GOOD: Duration = Duration::from_secs(5);
+
+/// How long watches are asked to stay open: a random time in this range, so that they do not end all at once.
+const WATCH_SECONDS: std::ops::Range<u32> = 300..600;
+
+/// A change of what is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<T> {
+    /// The object was created or changed: this is its state. Another UID than before means that it was deleted and
+    /// created again in the meantime.
+    Upsert(Box<T>),
+    /// The object is gone, or left the selection.
+    Delete(ObjectKey),
+    /// Everything that was stored when the list began has been told. Told after each list.
+    Synced,
+}
+
+/// Follows the objects of one kind.
+pub struct Reflector<T> {
+    client: Client,
+    query: ListQuery,
+    // The objects that the receiver knows, by the version that it was told.
+    known: HashMap<ObjectKey, SmolStr>,
+    backoff: Backoff,
+    object: std::marker::PhantomData<T>,
+}
+
+/// The receiver is gone.
+struct Closed;
+
+/// Whoever is told the changes.
+struct Receiver<T, E> {
+    sender: mpsc::Sender<E>,
+    wrap: fn(Change<T>) -> E,
+}
+
+impl<T, E> Receiver<T, E> {
+    async fn tell(&self, change: Change<T>) -> Result<(), Closed> {
+        self.sender.send((self.wrap)(change)).await.map_err(|_| Closed)
+    }
+}
+
+/// Why a watch is over.
+enum WatchEnd {
+    /// The server ended it in order.
+    Ended,
+    /// The history from the last version on is gone.
+    Expired,
+    /// It broke.
+    Failed(Error),
+}
+
+impl<T: Listed> Reflector<T> {
+    /// A reflector of what `query` covers.
+    pub fn new(client: Client, query: ListQuery) -> Self {
+        let backoff = Backoff::new(PAUSE_FIRST, PAUSE_LAST);
+        Self { client, query, known: HashMap::new(), backoff, object: std::marker::PhantomData }
+    }
+
+    /// Follows until the receiver is gone. `wrap` makes of a change what the channel carries.
+    pub async fn run<E>(mut self, sender: mpsc::Sender<E>, wrap: fn(Change<T>) -> E) {
+        let receiver = Receiver { sender, wrap };
+        loop {
+            let version = match self.list(&receiver).await {
+                Ok(Ok(version)) => version,
+                Ok(Err(error)) => {
+                    self.pause(&receiver, "list", &error).await;
+                    if receiver.sender.is_closed() {
+                        return;
+                    }
+                    continue;
+                }
+                Err(Closed) => return,
+            };
+            if self.follow(version, &receiver).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the difference between what is stored and what the receiver knows. Returns the version of the list.
+    async fn list<E>(&mut self, receiver: &Receiver<T, E>) -> Result<Result<String, Error>, Closed> {
+        let mut gone: HashMap<ObjectKey, SmolStr> = self.known.clone();
+        let mut token = String::new();
+        loop {
+            let page = match self.client.list::<T>(&self.query, PAGE_OBJECTS_MAX, &token).await {
+                Ok(page) => page,
+                Err(error) => {
+                    // A server that does not know the kind has no objects of it. It may learn it by an upgrade.
+                    if error.is(Reason::NotFound) && self.known.is_empty() {
+                        receiver.tell(Change::Synced).await?;
+                    }
+                    return Ok(Err(error));
+                }
+            };
+            for object in page.items {
+                gone.remove(&object.key());
+                self.upsert(object, receiver).await?;
+            }
+            if page.continue_token.is_empty() {
+                for key in gone.into_keys() {
+                    self.delete(key, receiver).await?;
+                }
+                receiver.tell(Change::Synced).await?;
+                return Ok(Ok(page.resource_version));
+            }
+            token = page.continue_token;
+        }
+    }
+
+    /// Watches from `version` on until a new list is needed.
+    async fn follow<E>(&mut self, mut version: String, receiver: &Receiver<T, E>) -> Result<(), Closed> {
+        loop {
+            let opened = Instant::now();
+            let seconds = rand::rng().random_range(WATCH_SECONDS);
+            let end = match self.client.watch::<T>(&self.query, &version, seconds).await {
+                Ok(mut stream) => {
+                    tokio::select! {
+                        end = self.consume(&mut stream, &mut version, receiver) => end?,
+                        () = receiver.sender.closed() => return Err(Closed),
+                    }
+                }
+                Err(error) if error.is(Reason::Expired) => WatchEnd::Expired,
+                Err(error) => WatchEnd::Failed(error),
+            };
+            let is_good = opened.elapsed() >= WATCH_GOOD;
+            if is_good {
+                self.backoff.reset();
+            }
+            match end {
+                WatchEnd::Expired => {
+                    tracing::info!(kind = T::KIND.kind, version, "the history is gone, listing anew");
+                    return Ok(());
+                }
+                WatchEnd::Ended if is_good => {}
+                WatchEnd::Ended => {
+                    let pause = self.backoff.random_pause();
+                    tokio::time::sleep(pause).await;
+                }
+                WatchEnd::Failed(error) => self.pause(receiver, "watch", &error).await,
+            }
+            if receiver.sender.is_closed() {
+                return Err(Closed);
+            }
+        }
+    }
+
+    async fn consume<E>(
+        &mut self,
+        stream: &mut WatchStream<T>,
+        version: &mut String,
+        receiver: &Receiver<T, E>,
+    ) -> Result<WatchEnd, Closed> {
+        loop {
+            let event = match stream.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(WatchEnd::Ended),
+                Err(error) if error.is(Reason::Expired) => return Ok(WatchEnd::Expired),
+                Err(error) => return Ok(WatchEnd::Failed(error)),
+            };
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    object.resource_version().clone_into(version);
+                    self.upsert(object, receiver).await?;
+                }
+                WatchEvent::Deleted(object) => {
+                    object.resource_version().clone_into(version);
+                    self.delete(object.key(), receiver).await?;
+                }
+                WatchEvent::Bookmark(told) => *version = told,
+            }
+        }
+    }
+
+    /// Tells an object, unless the receiver has this version of it: lists repeat what watches have told.
+    async fn upsert<E>(&mut self, object: T, receiver: &Receiver<T, E>) -> Result<(), Closed> {
+        let version = SmolStr::from(object.resource_version());
+        let before = self.known.insert(object.key(), version.clone());
+        if before == Some(version) {
+            return Ok(());
+        }
+        receiver.tell(Change::Upsert(Box::new(object))).await
+    }
+
+    async fn delete<E>(&mut self, key: ObjectKey, receiver: &Receiver<T, E>) -> Result<(), Closed> {
+        match self.known.remove(&key) {
+            Some(_) => receiver.tell(Change::Delete(key)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn pause<E>(&mut self, receiver: &Receiver<T, E>, verb: &str, error: &Error) {
+        let pause = self.backoff.random_pause();
+        tracing::warn!(
+            kind = T::KIND.kind,
+            verb,
+            error = chain(error),
+            ?pause,
+            "cannot follow, trying again"
+        );
+        if matches!(error, Error::Lost { .. } | Error::Timeout { .. }) {
+            self.client.leave_server();
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = receiver.sender.closed() => {}
+        }
+    }
+}

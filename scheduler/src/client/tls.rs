@@ -1,0 +1,145 @@
+//! The TLS side of a client: whom it accepts, and the certificate that it presents.
+//!
+//! Owns the configuration of rustls. The client certificate is looked up at each handshake, because programs and files
+//! renew it while the process runs. Versions and ciphers are the library's defaults: TLS 1.2 and 1.3.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use rustls::client::ResolvesClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::config::{Config, ConfigError, Pem, Trust};
+use super::secret::Secret;
+
+/// The client certificate that the next handshake presents.
+#[derive(Debug, Default)]
+pub(super) struct CurrentCertificate(ArcSwapOption<CertifiedKey>);
+
+impl CurrentCertificate {
+    /// Presents `chain` with `key`, both in PEM, from the next handshake on.
+    pub(super) fn replace(&self, chain: &Secret, key: &Secret) -> Result<(), ConfigError> {
+        let invalid =
+            |problem: &str| ConfigError::Invalid { field: "client-certificate", problem: problem.to_owned() };
+        let chain = certificates(chain.expose()).ok_or_else(|| invalid("it holds no certificate in PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
+        let key = key.map_err(|_| invalid("its key is no private key in PEM"))?;
+        let certified = CertifiedKey::from_der(chain, key, &provider());
+        let certified =
+            certified.map_err(|source| ConfigError::Tls { what: "client certificate", source })?;
+        self.0.store(Some(Arc::new(certified)));
+        Ok(())
+    }
+}
+
+impl ResolvesClientCert for CurrentCertificate {
+    fn resolve(&self, _hints: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.load_full()
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// The configuration of connections that `config` asks for.
+///
+/// # Errors
+/// Where the certificate authority cannot be read or used.
+pub(super) fn client_config(
+    config: &Config,
+    presented: Arc<CurrentCertificate>,
+) -> Result<ClientConfig, ConfigError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|source| ConfigError::Tls { what: "TLS library", source })?;
+    let builder = match &config.trust {
+        Trust::Authority(pem) => builder.with_root_certificates(roots(pem)?),
+        Trust::System => builder.with_root_certificates(system_roots()),
+        Trust::Anyone => {
+            let verifier = TrustAnyone(Arc::new(provider()));
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        }
+    };
+    Ok(builder.with_client_cert_resolver(presented))
+}
+
+fn provider() -> CryptoProvider {
+    rustls::crypto::ring::default_provider()
+}
+
+fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()?;
+    (!found.is_empty()).then_some(found)
+}
+
+fn roots(pem: &Pem) -> Result<RootCertStore, ConfigError> {
+    let text = match pem {
+        Pem::Inline(text) => text.clone(),
+        Pem::File(path) => match std::fs::read_to_string(path) {
+            Ok(text) => Secret::new(text),
+            Err(source) => return Err(ConfigError::File { path: path.clone(), source }),
+        },
+    };
+    let found = certificates(text.expose()).ok_or_else(|| ConfigError::Invalid {
+        field: "certificate-authority",
+        problem: "it holds no certificate in PEM".to_owned(),
+    })?;
+    let mut store = RootCertStore::empty();
+    for certificate in found {
+        let added = store.add(certificate);
+        added.map_err(|source| ConfigError::Tls { what: "certificate authority", source })?;
+    }
+    Ok(store)
+}
+
+/// The machine's list. What of it cannot be read is left out: a handshake that needs it says so.
+fn system_roots() -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    store
+}
+
+/// Accepts every certificate, but still checks that the server holds its key.
+#[derive(Debug)]
+struct TrustAnyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

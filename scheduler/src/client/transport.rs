@@ -1,0 +1,332 @@
+//! Connections to the API servers, and which server is in use.
+//!
+//! Owns the HTTP client, the choice of an address, the limit of requests a second, and the rule of which failures are
+//! sent again. One HTTP/2 connection an address carries all requests; it is pinged while watches are open, so that a
+//! server that vanished is noticed within [`PING_INTERVAL`] and [`PING_TIMEOUT`]. All requests go to one address, and
+//! to the next in the list after that one failed, so that a client sees one server's order of events while it can.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::config::{Config, ConfigError, Impersonation};
+use super::credentials::Credentials;
+use super::endpoint::Endpoint;
+use super::error::{ApiStatus, Error};
+use super::rate::TokenBucket;
+use super::tls::{CurrentCertificate, client_config};
+
+/// How often an idle connection with open watches is pinged.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long the answer to a ping may take.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection to one address may take to stand; then the next address is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes that a stream and a connection may have under way: a page of a list is some megabytes.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+
+/// Attempts of one request that had no effect. With three addresses each is asked three times.
+const ATTEMPTS_MAX: u32 = 9;
+
+/// The longest wait that a server may impose with `Retry-After`; longer ones are cut to this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
+
+/// Pause before a request is sent again once every address has failed.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
+
+/// Bytes of an answer that is no watch. A page of 2,000 large objects is far below.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// A request as the API's verbs make it.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) path: String,
+    pub(super) body: Bytes,
+    pub(super) content_type: Option<HeaderValue>,
+    pub(super) accept: HeaderValue,
+}
+
+impl Call {
+    /// Verb and path for errors. Queries are left out: continue tokens are long, and selectors may tell names.
+    pub(super) fn described(&self) -> String {
+        format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
+    }
+
+    fn is_read(&self) -> bool {
+        self.method == Method::GET
+    }
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) code: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Bytes,
+}
+
+/// Sends requests to whichever server answers.
+pub(super) struct Transport {
+    http: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    endpoints: Vec<Endpoint>,
+    // Invariant: current < endpoints.len()
+    current: AtomicUsize,
+    credentials: Credentials,
+    bucket: Option<TokenBucket>,
+    user_agent: HeaderValue,
+    impersonation: Vec<(&'static str, HeaderValue)>,
+    timeout: Duration,
+}
+
+impl Transport {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let presented = Arc::<CurrentCertificate>::default();
+        let tls = client_config(config, presented.clone())?;
+        let header = |field, text: &str| {
+            HeaderValue::try_from(text)
+                .map_err(|_| ConfigError::Invalid { field, problem: "not a valid header".to_owned() })
+        };
+        Ok(Self {
+            http: http_client(tls, config)?,
+            endpoints: config.endpoints.clone(),
+            current: AtomicUsize::new(0),
+            credentials: Credentials::new(config, presented),
+            bucket: TokenBucket::new(config.qps, config.burst, Instant::now()),
+            user_agent: header("user-agent", &config.user_agent)?,
+            impersonation: impersonation(&config.impersonation, header)?,
+            timeout: config.request_timeout,
+        })
+    }
+
+    /// Sends `call` and reads the answer. Refusals are answers, too.
+    pub(super) async fn send(&self, call: &Call) -> Result<Answer, Error> {
+        let outcome = tokio::time::timeout(self.timeout, self.attempt(call, true)).await;
+        let opened = outcome.map_err(|_| self.late(call))??;
+        match opened {
+            Opened::Answer(answer) => Ok(answer),
+            // `attempt` reads whole answers when asked to.
+            Opened::Stream(_) => {
+                Err(Error::Lost { what: call.described(), problem: "unread answer".to_owned() })
+            }
+        }
+    }
+
+    /// Sends `call` and returns its stream as soon as the server has accepted it.
+    pub(super) async fn open(&self, call: &Call) -> Result<Opened, Error> {
+        let outcome = tokio::time::timeout(self.timeout, self.attempt(call, false)).await;
+        outcome.map_err(|_| self.late(call))?
+    }
+
+    fn late(&self, call: &Call) -> Error {
+        // A server that does not answer within the timeout is left for the next one.
+        self.leave(self.current.load(Ordering::Relaxed));
+        Error::Timeout { what: call.described(), after: self.timeout }
+    }
+
+    async fn attempt(&self, call: &Call, is_whole: bool) -> Result<Opened, Error> {
+        let mut attempts = 0;
+        let mut is_refreshed = false;
+        loop {
+            attempts += 1;
+            if let Some(bucket) = &self.bucket {
+                bucket.take().await;
+            }
+            let used = self.current.load(Ordering::Relaxed);
+            let authorization = self.credentials.authorization(Instant::now()).await?;
+            let request = self.request(call, used, authorization.as_ref())?;
+            let outcome = match self.http.request(request).await {
+                Ok(response) => self.receive(call, response, is_whole).await,
+                Err(source) if source.is_connect() => Err(Error::Connect { what: call.described(), source }),
+                Err(error) => {
+                    Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) })
+                }
+            };
+            if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
+                && !is_refreshed
+                && self.credentials.refuse(authorization.as_ref()).await
+            {
+                is_refreshed = true;
+                continue;
+            }
+            match verdict(call, &outcome) {
+                Verdict::Done => return outcome,
+                _ if attempts >= ATTEMPTS_MAX => return outcome,
+                Verdict::Wait(pause) => tokio::time::sleep(pause).await,
+                Verdict::Next => {
+                    self.leave(used);
+                    if usize::try_from(attempts).is_ok_and(|count| count % self.endpoints.len() == 0) {
+                        tokio::time::sleep(ROUND_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Turns to the next address, unless another request has done so already.
+    fn leave(&self, used: usize) {
+        let next = (used + 1) % self.endpoints.len();
+        let moved = self.current.compare_exchange(used, next, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_ok() && next != used {
+            let (from, to) = (&self.endpoints[used], &self.endpoints[next]);
+            tracing::warn!(%from, %to, "an API server does not answer, using the next");
+        }
+    }
+
+    /// Turns to the next address because a stream of the present one broke.
+    pub(super) fn leave_current(&self) {
+        self.leave(self.current.load(Ordering::Relaxed));
+    }
+
+    fn request(
+        &self,
+        call: &Call,
+        endpoint: usize,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Request<Full<Bytes>>, Error> {
+        let unfit =
+            |error: http::Error| Error::Request { what: call.described(), problem: error.to_string() };
+        let uri = self.endpoints[endpoint].uri(&call.path).map_err(unfit)?;
+        let mut request = Request::builder().method(call.method.clone()).uri(uri);
+        request = request.header(USER_AGENT, &self.user_agent).header(ACCEPT, &call.accept);
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        if let Some(content_type) = &call.content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        for (name, value) in &self.impersonation {
+            request = request.header(*name, value);
+        }
+        request.body(Full::new(call.body.clone())).map_err(unfit)
+    }
+
+    async fn receive(
+        &self,
+        call: &Call,
+        response: Response<Incoming>,
+        is_whole: bool,
+    ) -> Result<Opened, Error> {
+        let code = response.status().as_u16();
+        if !is_whole && code == 200 {
+            return Ok(Opened::Stream(response.into_body()));
+        }
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body =
+            body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
+        Ok(Opened::Answer(Answer { code, retry_after, body: body.to_bytes() }))
+    }
+}
+
+/// What became of a request.
+pub(super) enum Opened {
+    /// The server refused it, or the answer was wanted whole.
+    Answer(Answer),
+    /// The stream of a watch.
+    Stream(Incoming),
+}
+
+/// What to do after an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The outcome stands.
+    Done,
+    /// The server wants to be asked later.
+    Wait(Duration),
+    /// Another server may know better.
+    Next,
+}
+
+fn verdict(call: &Call, outcome: &Result<Opened, Error>) -> Verdict {
+    match outcome {
+        Ok(Opened::Stream(_)) => Verdict::Done,
+        Ok(Opened::Answer(answer)) => match (answer.code, answer.retry_after) {
+            (429 | 503, Some(pause)) => Verdict::Wait(pause.min(RETRY_AFTER_MAX)),
+            (502..=504, None) if call.is_read() => Verdict::Next,
+            _ => Verdict::Done,
+        },
+        Err(Error::Connect { .. }) => Verdict::Next,
+        Err(Error::Lost { .. }) if call.is_read() => Verdict::Next,
+        Err(_) => Verdict::Done,
+    }
+}
+
+impl Answer {
+    /// The refusal that this answer is, with the `Status` of its body.
+    pub(super) fn into_error(self, what: String, codec: &super::codec::Codec) -> Error {
+        let status = ApiStatus::new(self.code, codec.decode_status(self.body), self.retry_after);
+        Error::Api { what, status: Box::new(status) }
+    }
+}
+
+fn http_client(
+    tls: rustls::ClientConfig,
+    config: &Config,
+) -> Result<HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>, ConfigError> {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(PING_INTERVAL));
+    tcp.enforce_http(false);
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let builder = match &config.tls_server_name {
+        None => builder,
+        Some(name) => {
+            let name =
+                rustls::pki_types::ServerName::try_from(name.clone()).map_err(|_| ConfigError::Invalid {
+                    field: "tls-server-name",
+                    problem: "not a DNS name or an address".to_owned(),
+                })?;
+            builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
+        }
+    };
+    let connector = builder.enable_all_versions().wrap_connector(tcp);
+    let mut http = HttpClient::builder(TokioExecutor::new());
+    http.pool_timer(TokioTimer::new()).timer(TokioTimer::new());
+    http.http2_keep_alive_interval(PING_INTERVAL).http2_keep_alive_timeout(PING_TIMEOUT);
+    http.http2_initial_stream_window_size(STREAM_WINDOW_BYTES);
+    http.http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    // A request that a closing connection never took is sent again by the verdict, which knows what is safe.
+    http.retry_canceled_requests(true);
+    Ok(http.build(connector))
+}
+
+fn impersonation(
+    impersonation: &Impersonation,
+    header: impl Fn(&'static str, &str) -> Result<HeaderValue, ConfigError>,
+) -> Result<Vec<(&'static str, HeaderValue)>, ConfigError> {
+    if impersonation.user.is_empty() {
+        if impersonation.uid.is_empty() && impersonation.groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        return Err(ConfigError::Invalid {
+            field: "as",
+            problem: "groups or a UID without a user".to_owned(),
+        });
+    }
+    let mut headers = vec![("impersonate-user", header("as", &impersonation.user)?)];
+    if !impersonation.uid.is_empty() {
+        headers.push(("impersonate-uid", header("as-uid", &impersonation.uid)?));
+    }
+    for group in &impersonation.groups {
+        headers.push(("impersonate-group", header("as-groups", group)?));
+    }
+    Ok(headers)
+}

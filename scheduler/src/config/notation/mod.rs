@@ -1,0 +1,29 @@
+//! How the reference writes and reads values of flags and of the configuration file.
+//!
+//! Owns numbers, truth values, durations and lists as they stand on the command line and in the file, with the error
+//! texts that the reference gives for bad ones: scripts and dashboards look for them. It knows no flag and no field.
+
+mod duration;
+mod list;
+mod number;
+mod quote;
+
+pub use duration::Span;
+pub use list::{parse_fields, parse_pairs};
+pub use number::{parse_bool, parse_float, parse_int, parse_unsigned};
+pub use quote::quote;
+
+/// Why a text is no value of its type. Its `Display` is the end of the message about a flag or a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Reason(pub String);
+
+impl Reason {
+    /// A reason from a text.
+    pub fn new(text: impl Into<String>) -> Reason {
+        Reason(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! The loop of one contender: attempts, pauses, the deadline, and the word to the rest of the process.
+//!
+//! Owns the rim of [`Machine`]: clock, randomness and requests. The deadline is kept even while a request hangs, since
+//! every wait is cut at the time until which this contender may work. An attempt takes at most half of the renew
+//! deadline, so that two fit into it.
+
+use std::time::Duration;
+
+use rand::Rng;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::core::v1::ObjectReference;
+
+use super::lease::{Lock, LockError};
+use super::machine::{Attempt, JITTER, Machine, Monotonic, Written};
+use super::record::{Record, WallTime};
+
+/// Told of each change of leadership: the lock, and what happened, for an event.
+pub type Announce = Box<dyn Fn(ObjectReference, String) + Send + Sync>;
+
+/// A name for a contender on the machine `host`, which no other contender has, not even the next one on that machine.
+pub fn identity(host: &str) -> String {
+    let unique: u128 = rand::rng().random();
+    format!("{host}_{unique:032x}")
+}
+
+/// How a contender's time ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It led and could not renew in time: the process must end, as another may be about to lead.
+    Lost,
+    /// It was told to stop, and let the lock go if it had it.
+    Stopped,
+}
+
+/// Whether this process may work. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    // `None`: there is no election.
+    until: Option<watch::Receiver<Option<Instant>>>,
+}
+
+impl Leadership {
+    /// For `--leader-elect=false`: this process always leads.
+    pub fn always() -> Self {
+        Self { until: None }
+    }
+
+    /// Whether this process may work at `now`.
+    pub fn holds(&self, now: Instant) -> bool {
+        match &self.until {
+            None => true,
+            Some(until) => until.borrow().is_some_and(|until| now < until),
+        }
+    }
+
+    /// Whether this process led, its time ended more than `tolerance` before `now`, and it has not stopped leading:
+    /// the contender is stuck.
+    pub fn is_overdue(&self, now: Instant, tolerance: Duration) -> bool {
+        let until = self.until.as_ref().and_then(|until| *until.borrow());
+        until.is_some_and(|until| now > until + tolerance)
+    }
+
+    /// Waits until this process leads. `false`: it never will, because the contender is gone.
+    pub async fn acquired(&mut self) -> bool {
+        match &mut self.until {
+            None => true,
+            Some(until) => {
+                until.wait_for(|until| until.is_some_and(|until| Instant::now() < until)).await.is_ok()
+            }
+        }
+    }
+}
+
+/// One contender for a lock.
+pub struct Elector<L> {
+    lock: L,
+    machine: Machine,
+    origin: Instant,
+    until: watch::Sender<Option<Instant>>,
+    announce: Announce,
+    holder: String,
+}
+
+impl<L: Lock> Elector<L> {
+    /// A contender, and what it tells the rest of the process.
+    pub fn new(lock: L, machine: Machine, announce: Announce) -> (Self, Leadership) {
+        let (until, receiver) = watch::channel(None);
+        let origin = Instant::now();
+        let elector = Self { lock, machine, origin, until, announce, holder: String::new() };
+        (elector, Leadership { until: Some(receiver) })
+    }
+
+    /// Contends until leadership is lost, or until `stop`. The executor must have stopped before `stop`: the lock is
+    /// free for others right after.
+    pub async fn run(mut self, stop: CancellationToken) -> Outcome {
+        loop {
+            let patience = self.patience();
+            let attempting = self.attempt(patience);
+            tokio::select! {
+                () = attempting => {}
+                () = stop.cancelled() => return self.stop().await,
+            }
+            if self.is_lost() {
+                return self.lose();
+            }
+            let pause = self.pause();
+            let until = self.machine.leads_until().map(|until| self.origin + until.0);
+            let wake = until.map_or(pause, |until| pause.min(until));
+            tokio::select! {
+                () = sleep_until(wake) => {}
+                () = stop.cancelled() => return self.stop().await,
+            }
+            if self.is_lost() {
+                return self.lose();
+            }
+        }
+    }
+
+    fn now(&self) -> Monotonic {
+        Monotonic(self.origin.elapsed())
+    }
+
+    /// How long an attempt may take: never beyond the time until which this contender may work.
+    fn patience(&self) -> Duration {
+        let half = self.machine.timing().renew_deadline / 2;
+        match self.machine.leads_until() {
+            Some(until) => half.min(until.0.saturating_sub(self.now().0)),
+            None => half,
+        }
+    }
+
+    /// When the next attempt begins. Contenders spread theirs; a leader renews evenly.
+    fn pause(&self) -> Instant {
+        let period = self.machine.timing().retry_period;
+        let factor = match self.machine.leads_until() {
+            Some(_) => 1.0,
+            None => 1.0 + JITTER * rand::rng().random::<f64>(),
+        };
+        Instant::now() + period.mul_f64(factor)
+    }
+
+    /// One attempt: read if need be, write if that can help.
+    async fn attempt(&mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let mut attempt = self.machine.begin(self.now(), WallTime::now());
+        if attempt == Attempt::Read {
+            let read = tokio::time::timeout_at(deadline, self.lock.read()).await;
+            let found = match read {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => return report("read", &error),
+                Err(_) => return tracing::warn!("reading the lock took too long"),
+            };
+            let Some(next) = self.machine.observe(self.now(), WallTime::now(), found) else {
+                return self.tell_holder();
+            };
+            attempt = next;
+        }
+        self.write(attempt, deadline).await;
+    }
+
+    async fn write(&mut self, attempt: Attempt, deadline: Instant) {
+        let began = self.now();
+        let (record, written) = match attempt {
+            Attempt::Read => return,
+            Attempt::Create(record) => {
+                let written = tokio::time::timeout_at(deadline, self.lock.create(&record)).await;
+                (record, written)
+            }
+            Attempt::Update(version, record) => {
+                let written = tokio::time::timeout_at(deadline, self.lock.update(&version, &record)).await;
+                (record, written)
+            }
+        };
+        let outcome = match written {
+            Ok(Ok(version)) => Written::Done(version),
+            Ok(Err(error)) => {
+                report("write", &error);
+                Written::Unsure
+            }
+            Err(_) => {
+                tracing::warn!("writing the lock took too long");
+                Written::Unsure
+            }
+        };
+        let is_done = outcome != Written::Unsure;
+        self.machine.wrote(began, self.now(), record.clone(), outcome);
+        if is_done {
+            self.publish();
+            self.tell_holder();
+            self.mirror(&record).await;
+        }
+    }
+
+    /// Writes the second object. It must not cost the lease: at most a retry period.
+    async fn mirror(&self, record: &Record) {
+        let patience = self.machine.timing().retry_period;
+        if timeout(patience, self.lock.mirror(record)).await.is_err() {
+            tracing::warn!("writing the second lock object took too long");
+        }
+    }
+
+    /// Tells the process until when it may work, and the world when that is new.
+    fn publish(&mut self) {
+        let until = self.machine.leads_until().map(|until| self.origin + until.0);
+        let before = self.until.send_replace(until);
+        if before.is_none() && until.is_some() {
+            self.tell("became leader");
+        }
+    }
+
+    /// Logs a new holder once.
+    fn tell_holder(&mut self) {
+        if self.machine.holder() != self.holder {
+            self.machine.holder().clone_into(&mut self.holder);
+            tracing::info!(holder = self.holder, "new leader");
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.machine.leads_until().is_some() && !self.machine.is_leading(self.now())
+    }
+
+    fn lose(mut self) -> Outcome {
+        self.until.send_replace(None);
+        self.machine.stop();
+        tracing::error!("could not renew the lock in time, leadership is lost");
+        self.tell("stopped leading");
+        Outcome::Lost
+    }
+
+    async fn stop(mut self) -> Outcome {
+        self.until.send_replace(None);
+        let patience = self.patience();
+        if let Some(Attempt::Update(version, record)) = self.machine.release(WallTime::now()) {
+            match timeout(patience, self.lock.update(&version, &record)).await {
+                Ok(Ok(_)) => self.mirror(&record).await,
+                Ok(Err(error)) => report("release", &error),
+                Err(_) => tracing::warn!("releasing the lock took too long"),
+            }
+            self.tell("stopped leading");
+        }
+        Outcome::Stopped
+    }
+
+    fn tell(&self, what: &str) {
+        (self.announce)(self.lock.reference(), format!("{} {what}", self.machine.identity()));
+    }
+}
+
+fn report(verb: &str, error: &LockError) {
+    match error {
+        LockError::Conflict => tracing::debug!(verb, "another contender was first"),
+        LockError::Client(error) => {
+            tracing::warn!(verb, error = crate::client::chain(error), "cannot use the lock")
+        }
+    }
+}

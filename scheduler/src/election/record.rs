@@ -1,0 +1,168 @@
+//! What the lock says: who holds it, since when and for how long.
+//!
+//! Owns the two stored forms of a record: the spec of a Lease, and the JSON of the annotation that older tools read.
+
+use orch_proto::Brand;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::api::coordination::v1::LeaseSpec;
+use crate::api::meta::v1::MicroTime;
+
+/// Microseconds since 1970, by the clock on the wall. It is shown to people, and never compared with another machine's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct WallTime(pub i64);
+
+impl WallTime {
+    /// The present time.
+    pub fn now() -> Self {
+        let micros = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
+        Self(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+
+    fn micro_time(self) -> MicroTime {
+        let nanos = i32::try_from(self.0.rem_euclid(1_000_000) * 1_000);
+        let nanos = nanos.expect("a remainder of a million, times a thousand, fits");
+        MicroTime { seconds: self.0.div_euclid(1_000_000), nanos }
+    }
+
+    fn from_micro_time(time: &MicroTime) -> Self {
+        Self(time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000))
+    }
+
+    /// RFC 3339 to the second; empty for a time that has no such form.
+    fn text(self) -> String {
+        let time = OffsetDateTime::from_unix_timestamp(self.0.div_euclid(1_000_000));
+        time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+    }
+
+    fn from_text(text: &str) -> Self {
+        let time = OffsetDateTime::parse(text, &Rfc3339);
+        time.map_or(Self::default(), |time| Self(time.unix_timestamp().saturating_mul(1_000_000)))
+    }
+}
+
+/// The content of the lock.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Record {
+    /// Who holds it; empty for nobody.
+    pub holder: String,
+    /// How long others wait after they saw a renewal, in seconds.
+    pub lease_duration_seconds: i32,
+    /// When the holder took it.
+    pub acquired: WallTime,
+    /// When the holder last renewed it.
+    pub renewed: WallTime,
+    /// How often it went from one holder to another.
+    pub transitions: i32,
+}
+
+/// A record as the annotation holds it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotation {
+    holder_identity: String,
+    lease_duration_seconds: i32,
+    acquire_time: String,
+    renew_time: String,
+    leader_transitions: i32,
+}
+
+/// The name of the annotation.
+pub fn leader_annotation(brand: &Brand) -> String {
+    format!("control-plane.alpha.{}/leader", brand.label_domain)
+}
+
+impl Record {
+    /// The record that `spec` holds.
+    pub fn from_lease(spec: &LeaseSpec) -> Self {
+        let time =
+            |time: &Option<MicroTime>| time.as_ref().map(WallTime::from_micro_time).unwrap_or_default();
+        Self {
+            holder: spec.holder_identity.clone().unwrap_or_default(),
+            lease_duration_seconds: spec.lease_duration_seconds.unwrap_or_default(),
+            acquired: time(&spec.acquire_time),
+            renewed: time(&spec.renew_time),
+            transitions: spec.lease_transitions.unwrap_or_default(),
+        }
+    }
+
+    /// Puts the record into `spec`; what else the spec holds stays.
+    pub fn write_to_lease(&self, spec: &mut LeaseSpec) {
+        spec.holder_identity = Some(self.holder.clone());
+        spec.lease_duration_seconds = Some(self.lease_duration_seconds);
+        spec.acquire_time = Some(self.acquired.micro_time());
+        spec.renew_time = Some(self.renewed.micro_time());
+        spec.lease_transitions = Some(self.transitions);
+    }
+
+    /// The annotation's value.
+    pub fn to_annotation(&self) -> String {
+        let annotation = Annotation {
+            holder_identity: self.holder.clone(),
+            lease_duration_seconds: self.lease_duration_seconds,
+            acquire_time: self.acquired.text(),
+            renew_time: self.renewed.text(),
+            leader_transitions: self.transitions,
+        };
+        serde_json::to_string(&annotation).expect("texts and numbers are JSON")
+    }
+
+    /// The record of an annotation's value; `None` if it is none.
+    pub fn from_annotation(text: &str) -> Option<Self> {
+        let annotation: Annotation = serde_json::from_str(text).ok()?;
+        Some(Self {
+            holder: annotation.holder_identity,
+            lease_duration_seconds: annotation.lease_duration_seconds,
+            acquired: WallTime::from_text(&annotation.acquire_time),
+            renewed: WallTime::from_text(&annotation.renew_time),
+            transitions: annotation.leader_transitions,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            holder: "host_1".to_owned(),
+            lease_duration_seconds: 15,
+            acquired: WallTime(1_700_000_000_123_456),
+            renewed: WallTime(1_700_000_009_999_999),
+            transitions: 3,
+        }
+    }
+
+    #[test]
+    fn a_record_is_the_same_after_a_lease() {
+        let mut spec = LeaseSpec { strategy: Some("kept".to_owned()), ..LeaseSpec::default() };
+        record().write_to_lease(&mut spec);
+        assert_eq!(Record::from_lease(&spec), record());
+        assert_eq!(spec.renew_time, Some(MicroTime { seconds: 1_700_000_009, nanos: 999_999_000 }));
+        assert_eq!(spec.strategy.as_deref(), Some("kept"));
+        assert_eq!(Record::from_lease(&LeaseSpec::default()), Record::default());
+    }
+
+    #[test]
+    fn an_annotation_has_the_form_that_older_tools_read() {
+        let text = record().to_annotation();
+        assert_eq!(
+            text,
+            r#"{"holderIdentity":"host_1","leaseDurationSeconds":15,"acquireTime":"2023-11-14T22:13:20Z","#
+                .to_owned()
+                + r#""renewTime":"2023-11-14T22:13:29Z","leaderTransitions":3}"#
+        );
+        let read = Record::from_annotation(&text).unwrap();
+        assert_eq!((read.holder.as_str(), read.renewed), ("host_1", WallTime(1_700_000_009_000_000)));
+        assert_eq!(Record::from_annotation("nothing"), None);
+    }
+
+    #[test]
+    fn times_before_1970_have_a_positive_fraction() {
+        assert_eq!(WallTime(-1).micro_time(), MicroTime { seconds: -1, nanos: 999_999_000 });
+        assert_eq!(WallTime::from_micro_time(&WallTime(-1).micro_time()), WallTime(-1));
+    }
+}

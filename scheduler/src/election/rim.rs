@@ -1,0 +1,138 @@
+//! Tests of the loop and the stored locks against the small API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::elector::{Elector, Leadership, Outcome};
+use super::lease::{LeaseLock, Lock};
+use super::machine::{Machine, Timing};
+use super::record::{Record, leader_annotation};
+use super::{Annotated, AnnotatedLock};
+use crate::client::ObjectKey;
+use crate::client::testing::{FakeApi, Fault, PATIENCE, eventually};
+
+/// Short, so that take-overs take seconds.
+const TIMING: Timing = Timing {
+    lease_duration: Duration::from_secs(2),
+    renew_deadline: Duration::from_millis(1_200),
+    retry_period: Duration::from_millis(200),
+};
+
+struct Contender {
+    leadership: Leadership,
+    stop: CancellationToken,
+    running: JoinHandle<Outcome>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Contender {
+    fn start(name: &str, lock: impl Lock + 'static) -> Self {
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let (stop, hears) = (CancellationToken::new(), told.clone());
+        let announce = move |_, message| hears.lock().push(message);
+        let machine = Machine::new(name.to_owned(), TIMING);
+        let (elector, leadership) = Elector::new(lock, machine, Box::new(announce));
+        Self { leadership, running: tokio::spawn(elector.run(stop.clone())), stop, told }
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership.holds(Instant::now())
+    }
+
+    async fn stop(self) -> Outcome {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap()
+    }
+}
+
+fn lease(api: &FakeApi) -> LeaseLock {
+    LeaseLock::new(api.client(), ObjectKey::new("default", "lock"))
+}
+
+fn holder(api: &FakeApi) -> String {
+    let lease = api.store().get("leases", "default", "lock");
+    lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn one_leads_and_a_clean_stop_lets_the_next_in() {
+    let api = FakeApi::start().await;
+    let one = Contender::start("one", lease(&api));
+    eventually("the first leads", || one.leads()).await;
+    let two = Contender::start("two", lease(&api));
+    eventually("the first has renewed", || api.count("PUT") >= 2).await;
+    assert!(!two.leads() && holder(&api) == "one");
+    let told = one.told.clone();
+    assert_eq!(one.stop().await, Outcome::Stopped);
+    assert_eq!(*told.lock(), ["one became leader", "one stopped leading"]);
+    eventually("the second leads", || two.leads()).await;
+    let stored = api.store().get("leases", "default", "lock").unwrap();
+    assert_eq!(stored["spec"]["leaseTransitions"], 2, "to nobody counts, and from nobody");
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_stops_before_another_starts() {
+    let api = FakeApi::start().await;
+    let one = Contender::start("one", lease(&api));
+    eventually("the first leads", || one.leads()).await;
+    api.plant("PUT", "/leases", usize::MAX, Fault::LostBefore);
+    eventually("the first has lost", || !one.leads()).await;
+    assert_eq!(holder(&api), "one", "nobody has taken over yet");
+    let told = one.told.clone();
+    assert_eq!(tokio::time::timeout(PATIENCE, one.running).await.unwrap().unwrap(), Outcome::Lost);
+    assert_eq!(told.lock().last().unwrap(), "one stopped leading");
+}
+
+#[tokio::test]
+async fn a_leader_that_vanishes_is_replaced() {
+    let api = FakeApi::start().await;
+    let one = Contender::start("one", lease(&api));
+    eventually("the first leads", || one.leads()).await;
+    one.running.abort();
+    let two = Contender::start("two", lease(&api));
+    eventually("the second leads", || two.leads()).await;
+    assert_eq!(holder(&api), "two");
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn the_other_lock_types_write_both_objects() {
+    for (beside, plural) in [(Annotated::Endpoints, "endpoints"), (Annotated::ConfigMap, "configmaps")] {
+        let api = FakeApi::start().await;
+        let one = Contender::start("one", AnnotatedLock::new(lease(&api), beside));
+        let annotation = leader_annotation(FakeApi::brand());
+        let record = || {
+            let object = api.store().get(plural, "default", "lock")?;
+            Record::from_annotation(object["metadata"]["annotations"][&annotation].as_str()?)
+        };
+        eventually("the annotation names the leader", || {
+            record().is_some_and(|record| record.holder == "one")
+        })
+        .await;
+        assert_eq!(holder(&api), "one");
+        one.stop().await;
+        assert_eq!((record().unwrap().holder.as_str(), holder(&api).as_str()), ("", ""));
+    }
+}
+
+#[tokio::test]
+async fn a_second_object_that_cannot_be_written_does_not_cost_the_lock() {
+    let api = FakeApi::start().await;
+    api.plant("PATCH", "/configmaps", usize::MAX, Fault::Status(403, 0));
+    let one = Contender::start("one", AnnotatedLock::new(lease(&api), Annotated::ConfigMap));
+    eventually("it renews", || api.count("PUT") >= 3).await;
+    assert!(one.leads());
+    one.stop().await;
+}
+
+#[tokio::test]
+async fn without_an_election_everyone_leads() {
+    let mut always = Leadership::always();
+    assert!(always.holds(Instant::now()) && always.acquired().await);
+}

@@ -1,0 +1,32 @@
+//! The scheduler: assigns pods to nodes.
+//!
+//! Pure cores are [`objects`] (compact forms of what the API serves), [`plan`] (where a pod goes, and why not) and
+//! [`queue`] (which pod is next); they know no clock, socket or thread. The rims are [`client`] (the API server),
+//! [`run`] (assume, reserve, bind), [`election`] (who leads), [`serve`] (HTTPS), [`metrics`], [`logging`] and [`config`]
+//! (flags and file). [`process`] puts them together.
+//! It links no part of `orch-api` or `orch-raft`: it is a client like any other.
+
+pub mod client;
+pub mod config;
+pub mod election;
+pub mod logging;
+pub mod metrics;
+pub mod objects;
+pub mod plan;
+pub mod process;
+pub mod queue;
+pub mod run;
+pub mod selector;
+pub mod serve;
+pub mod version;
+
+/// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::too_many_lines,
+    reason = "generated; the comments stand in proto/schema"
+)]
+pub mod api {
+    include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+}

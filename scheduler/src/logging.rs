@@ -1,0 +1,281 @@
+//! Log lines: where they go, which there are, and when they are written.
+//!
+//! Lines go to standard error, as text, one for each event: control characters and line breaks of their texts are written
+//! escaped. `--v` raises the level of this project's crates only, since libraries print headers at their finest levels,
+//! and a header can be a bearer token. Lines wait at most `--log-flush-frequency`; warnings and errors are written at
+//! once, with what waits before them.
+
+use std::fmt::{self as text, Write as _};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::{FilterFn, filter_fn};
+use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, fmt};
+
+use crate::config::flags::{LogFlags, VmodulePattern};
+
+/// Crates whose level follows `--v`.
+const OWN: [&str; 2] = ["scheduler", "orch_scheduler"];
+/// Bytes that wait at most: more lines are written than flushed one by one.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// The verbosity of log lines. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Verbosity(Arc<std::sync::atomic::AtomicU32>);
+
+impl Verbosity {
+    /// Sets it.
+    pub fn set(&self, level: u32) {
+        self.0.store(level, std::sync::atomic::Ordering::Relaxed);
+        // What was decided for single places of the code is decided anew.
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    fn level(&self) -> u32 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Writes the lines that wait.
+#[derive(Clone, Debug)]
+pub struct Flusher(Lines);
+
+impl Flusher {
+    /// Writes them now.
+    pub fn flush(&self) {
+        self.0.0.lock().flush();
+    }
+}
+
+/// Installs the process's logger. Fails if one is installed.
+pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
+    let verbosity = Verbosity::default();
+    verbosity.set(flags.verbosity);
+    let frequency = flags.log_flush_frequency.duration();
+    let lines = Lines::new(frequency);
+    let layer = fmt::layer().with_writer(lines.clone()).with_target(flags.verbosity > 0).with_ansi(false);
+    let layer = layer.fmt_fields(one_line_fields()).with_filter(filter(verbosity.clone(), &flags.vmodule));
+    tracing_subscriber::registry().with(layer).try_init()?;
+    let flusher = Flusher(lines);
+    if !frequency.is_zero() {
+        let regular = flusher.clone();
+        // A thread and not a task: lines are written although every task is busy. It ends with the process.
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(frequency);
+                regular.flush();
+            }
+        });
+    }
+    let last = flusher.clone();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        last.flush();
+        hook(panic);
+    }));
+    Ok((verbosity, flusher))
+}
+
+fn filter(
+    verbosity: Verbosity,
+    vmodule: &[VmodulePattern],
+) -> FilterFn<impl Fn(&tracing::Metadata<'_>) -> bool + use<>> {
+    let vmodule = vmodule.to_vec();
+    filter_fn(move |metadata| {
+        let target = metadata.target();
+        let is_own = OWN.iter().any(|own| target == *own || target.starts_with(&format!("{own}::")));
+        if !is_own {
+            return *metadata.level() <= LevelFilter::WARN;
+        }
+        let by_module = vmodule.iter().find(|pattern| {
+            target.split("::").any(|module| matches(pattern.pattern.as_bytes(), module.as_bytes()))
+        });
+        let level = by_module.map_or_else(|| verbosity.level(), |pattern| pattern.level);
+        let loudest = match level {
+            0..=3 => Level::INFO,
+            4..=5 => Level::DEBUG,
+            _ => Level::TRACE,
+        };
+        *metadata.level() <= loudest
+    })
+}
+
+/// Whether `text` is of the form `pattern`, in which `*` stands for any text and `?` for one byte.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern.split_first(), text.split_first()) {
+        (None, None) => true,
+        (Some((b'*', rest)), _) => {
+            matches(rest, text) || text.split_first().is_some_and(|(_, shorter)| matches(pattern, shorter))
+        }
+        (Some((first, rest)), Some((byte, shorter))) => {
+            (*first == b'?' || first == byte) && matches(rest, shorter)
+        }
+        _ => false,
+    }
+}
+
+/// Lines on their way to standard error.
+#[derive(Clone, Debug)]
+struct Lines(Arc<Mutex<Waiting>>);
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: Vec<u8>,
+    waits: bool,
+}
+
+impl Lines {
+    fn new(frequency: Duration) -> Lines {
+        Lines(Arc::new(Mutex::new(Waiting { bytes: Vec::new(), waits: !frequency.is_zero() })))
+    }
+}
+
+impl Waiting {
+    fn flush(&mut self) {
+        // Standard error may be closed; lines then have no other destination.
+        let _ = io::stderr().write_all(&self.bytes);
+        self.bytes.clear();
+    }
+}
+
+/// One line under way.
+struct Line {
+    lines: Lines,
+    is_urgent: bool,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.lines.0.lock();
+        waiting.bytes.extend_from_slice(bytes);
+        if self.is_urgent || !waiting.waits || waiting.bytes.len() > WAITING_BYTES_MAX {
+            waiting.flush();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Lines {
+    type Writer = Line;
+
+    fn make_writer(&'w self) -> Line {
+        Line { lines: self.clone(), is_urgent: true }
+    }
+
+    fn make_writer_for(&'w self, metadata: &tracing::Metadata<'_>) -> Line {
+        Line { lines: self.clone(), is_urgent: *metadata.level() <= Level::WARN }
+    }
+}
+
+/// Fields as `name=value`, the message without a name, in one line.
+fn one_line_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    let fields = debug_fn(|writer, field, value| {
+        let mut line = OneLine(writer);
+        match field.name() {
+            "message" => write!(line, "{value:?}"),
+            name => write!(line, "{name}={value:?}"),
+        }
+    });
+    fields.delimited(" ")
+}
+
+/// Writes text without control characters and without characters that break a line or change its direction.
+struct OneLine<W>(W);
+
+impl<W: text::Write> text::Write for OneLine<W> {
+    fn write_str(&mut self, text: &str) -> text::Result {
+        for char in text.chars() {
+            match char {
+                '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                    write!(self.0, "{}", char.escape_default())?
+                }
+                char if char.is_control() => write!(self.0, "{}", char.escape_default())?,
+                char => self.0.write_char(char)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(verbosity: u32, vmodule: &str, target: &'static str, level: Level) -> bool {
+        let arguments: Vec<std::ffi::OsString> =
+            vec!["scheduler".into(), format!("--vmodule={vmodule}").into()];
+        let flags = crate::config::flags::parse(arguments).unwrap().flags.logs;
+        let state = Verbosity::default();
+        state.set(verbosity);
+        let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&lines);
+        let count = tracing_subscriber::fmt::layer().with_writer(move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            io::sink()
+        });
+        let layer = count.with_filter(filter(state, &flags.vmodule));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            // Targets and levels of events are constants.
+            match (target, level) {
+                ("orch_scheduler::queue", Level::DEBUG) => {
+                    tracing::debug!(target: "orch_scheduler::queue", "x")
+                }
+                ("orch_scheduler::serve::tls", Level::DEBUG) => {
+                    tracing::debug!(target: "orch_scheduler::serve::tls", "x")
+                }
+                ("h2::codec", Level::INFO) => tracing::info!(target: "h2::codec", "x"),
+                _ => unreachable!("not a case of the test"),
+            }
+        });
+        lines.load(std::sync::atomic::Ordering::Relaxed) > 0
+    }
+
+    #[test]
+    fn verbosity_and_patterns_choose_lines() {
+        for (verbosity, vmodule, target, level, expected) in [
+            (0, "", "orch_scheduler::queue", Level::DEBUG, false),
+            (4, "", "orch_scheduler::queue", Level::DEBUG, true),
+            (0, "queue=4", "orch_scheduler::queue", Level::DEBUG, true),
+            (0, "que?e=4", "orch_scheduler::queue", Level::DEBUG, true),
+            (0, "queue=4", "orch_scheduler::serve::tls", Level::DEBUG, false),
+            (0, "ser*=4", "orch_scheduler::serve::tls", Level::DEBUG, true),
+            (10, "", "h2::codec", Level::INFO, false),
+        ] {
+            assert_eq!(shown(verbosity, vmodule, target, level), expected, "{verbosity} {vmodule} {target}");
+        }
+    }
+
+    #[test]
+    fn lines_wait_unless_they_are_urgent_or_nothing_waits() {
+        let waiting = |frequency: u64, is_urgent: bool| {
+            let lines = Lines::new(Duration::from_secs(frequency));
+            Line { lines: lines.clone(), is_urgent }.write_all(b"").unwrap();
+            lines.0.lock().bytes.extend_from_slice(b"\n");
+            Line { lines: lines.clone(), is_urgent }.write_all(b"\n").unwrap();
+            lines.0.lock().bytes.len()
+        };
+        assert_eq!(waiting(5, false), 2);
+        assert_eq!(waiting(5, true), 0);
+        assert_eq!(waiting(0, false), 0);
+    }
+
+    #[test]
+    fn no_text_breaks_or_forges_a_line() {
+        let mut written = String::new();
+        write!(OneLine(&mut written), "a\n2026 INFO forged\r\u{1b}[2K\u{202e}").unwrap();
+        assert_eq!(written, r"a\n2026 INFO forged\r\u{1b}[2K\u{202e}");
+    }
+}

@@ -1,0 +1,73 @@
+//! The `scheduler` program: parses the command line, runs the process, and sets the exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use orch_scheduler::config::flags::{CommandLine, FlagError, VersionRequest, command, parse};
+use orch_scheduler::config::{Features, check_logging_format};
+use orch_scheduler::{logging, process, version};
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Printed) => ExitCode::FAILURE,
+    }
+}
+
+/// A fault that has been told.
+struct Printed;
+
+fn start() -> Result<(), Printed> {
+    let line = parse(std::env::args_os().collect()).map_err(|error| refuse(&error))?;
+    let configuration = &line.flags.configuration;
+    if configuration.help {
+        return print(&command(line.brand).render_long_help());
+    }
+    let features = Features::parse(&line.flags.features.feature_gates);
+    if features.is_ok() && configuration.version != VersionRequest::No {
+        return match configuration.version {
+            VersionRequest::Raw => print(&version::raw()),
+            _ => print(&version::short(line.brand.product)),
+        };
+    }
+    check_logging_format(&line.flags).map_err(|fault| tell(&fault))?;
+    let (verbosity, flusher) =
+        logging::start(&line.flags.logs).map_err(|error| tell(&format!("Error: {error}")))?;
+    let ended = features.map_err(process::Failure).and_then(|features| work(line, features, verbosity));
+    let told = ended.map_err(|failure| {
+        tracing::error!(err = %failure, "command failed");
+        Printed
+    });
+    flusher.flush();
+    told
+}
+
+fn work(
+    line: CommandLine,
+    features: Features,
+    verbosity: logging::Verbosity,
+) -> Result<(), process::Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| process::Failure(error.to_string()))?;
+    runtime.block_on(process::run(line, features, verbosity))
+}
+
+fn print(text: &dyn std::fmt::Display) -> Result<(), Printed> {
+    writeln!(io::stdout(), "{text}").map_err(|error| tell(&format!("Error: {error}")))
+}
+
+/// Tells a fault that precedes log lines.
+fn tell(text: &str) -> Printed {
+    // Standard error may be closed; the fault then has no other destination than the exit code.
+    let _ = writeln!(io::stderr(), "{text}");
+    Printed
+}
+
+/// Tells what is wrong with the command line, and for flags the usage.
+fn refuse(error: &FlagError) -> Printed {
+    tell(&format!("Error: {error}"));
+    if matches!(error, FlagError::Usage(_)) {
+        tell("Usage:\n  scheduler [flags]\n\n`scheduler --help` explains each flag.");
+    }
+    Printed
+}

@@ -1,0 +1,240 @@
+//! Pods.
+//!
+//! Owns the compiled form in three layers, so that pods of one template share what they have in common: [`LocalShape`]
+//! is all that a single node is asked about, [`Shape`] adds what depends on other pods, volumes and claims, and [`Pod`]
+//! the identity. Layers are shared by [`Shapes`].
+
+use std::hash::Hash;
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+
+use crate::api::core::v1;
+use crate::api::meta::v1::{ObjectMeta, Time};
+
+use super::affinity::PodTerms;
+use super::images::normalized;
+use super::intern::{Interner, Symbol};
+use super::labels::Labels;
+use super::node_selector::{PreferredTerm, RequiredNodes, compile_preferred};
+use super::ports::{self, HostPort};
+use super::requests::Requests;
+use super::spread::Spreads;
+use super::taints::Toleration;
+use super::volumes::Volumes;
+
+/// What a pod asks of a single node. Pods with equal ones share the results of filters and scores.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LocalShape {
+    /// Requests.
+    pub requests: Requests,
+    /// Ports of the node.
+    pub ports: Box<[HostPort]>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Node selector and required node affinity.
+    pub nodes: RequiredNodes,
+    /// Preferred node affinity.
+    pub preferred_nodes: Vec<PreferredTerm>,
+    /// Images of containers and init containers, in normal form.
+    pub images: Vec<Symbol>,
+    /// How many containers and init containers there are.
+    pub containers: usize,
+}
+
+/// Everything but the identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// What a single node is asked about.
+    pub local: Arc<LocalShape>,
+    /// Namespace.
+    pub namespace: Symbol,
+    /// Labels.
+    pub labels: Labels,
+    /// Affinity and anti-affinity between pods.
+    pub terms: PodTerms,
+    /// Spreading over topologies.
+    pub spreads: Spreads,
+    /// Volumes.
+    pub volumes: Volumes,
+    /// The controller that owns the pod: its kind, name. Default constraints of spreading follow it.
+    pub owner: Option<(Symbol, Symbol)>,
+    /// The pod's own names of claims of devices, and how they are resolved: claim's name in the pod, resource claim's
+    /// name (empty while it is not created).
+    pub device_claims: Vec<DeviceClaim>,
+}
+
+/// A claim of devices of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceClaim {
+    /// Its name in the pod.
+    pub name: String,
+    /// The ResourceClaim, once it is known.
+    pub claim: Option<String>,
+    /// Whether it is made from a template.
+    pub from_template: bool,
+}
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Uid.
+    pub uid: Arc<str>,
+    /// `spec.nodeName`; empty while it is not assigned.
+    pub node_name: Symbol,
+    /// `status.nominatedNodeName`; empty if there is none.
+    pub nominated_node: Symbol,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether it is being deleted because a scheduler evicted it.
+    pub preempted: bool,
+    /// Whether it has ended.
+    pub finished: bool,
+    /// Names of its scheduling gates.
+    pub gates: Vec<String>,
+    /// `status.startTime`.
+    pub start_time: Option<(i64, i32)>,
+    /// Everything else.
+    pub shape: Arc<Shape>,
+}
+
+/// Shapes that are in use.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    locals: Shared<LocalShape>,
+    shapes: Shared<Shape>,
+}
+
+impl Shapes {
+    /// Compiles a pod.
+    pub fn compile(&mut self, interner: &mut Interner, pod: &v1::Pod) -> Pod {
+        let (no_meta, no_spec, no_status) = Default::default();
+        let meta: &ObjectMeta = pod.metadata.as_ref().unwrap_or(&no_meta);
+        let spec: &v1::PodSpec = pod.spec.as_ref().unwrap_or(&no_spec);
+        let status: &v1::PodStatus = pod.status.as_ref().unwrap_or(&no_status);
+        let local = self.locals.share(compile_local(interner, pod, spec));
+        let shape = self.shapes.share(compile_shape(interner, local, meta, spec, status));
+        let namespace = Arc::clone(interner.text(shape.namespace));
+        Pod {
+            namespace,
+            name: Arc::from(&*meta.name),
+            uid: Arc::from(&*meta.uid),
+            node_name: interner.intern(&spec.node_name),
+            nominated_node: interner.intern(&status.nominated_node_name),
+            priority: spec.priority.unwrap_or(0),
+            never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+            terminating: meta.deletion_timestamp.is_some(),
+            preempted: meta.deletion_timestamp.is_some() && was_preempted(status),
+            finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+            gates: spec.scheduling_gates.iter().map(|gate| gate.name.clone()).collect(),
+            start_time: status.start_time.as_ref().map(|Time { seconds, nanos }| (*seconds, *nanos)),
+            shape,
+        }
+    }
+}
+
+fn was_preempted(status: &v1::PodStatus) -> bool {
+    status.conditions.iter().any(|condition| {
+        condition.r#type == "DisruptionTarget"
+            && condition.status == "True"
+            && condition.reason == "PreemptionByScheduler"
+    })
+}
+
+fn compile_local(interner: &mut Interner, pod: &v1::Pod, spec: &v1::PodSpec) -> LocalShape {
+    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = node_affinity
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let preferred = node_affinity
+        .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
+    let containers = spec.init_containers.iter().chain(&spec.containers);
+    LocalShape {
+        requests: Requests::compile(interner, pod),
+        ports: ports::compile(interner, spec),
+        tolerations: spec.tolerations.iter().filter_map(|t| Toleration::compile(interner, t)).collect(),
+        nodes: RequiredNodes::compile(interner, &spec.node_selector, required),
+        preferred_nodes: compile_preferred(interner, preferred),
+        images: containers.map(|container| interner.intern(&normalized(&container.image))).collect(),
+        containers: spec.init_containers.len() + spec.containers.len(),
+    }
+}
+
+fn compile_shape(
+    interner: &mut Interner,
+    local: Arc<LocalShape>,
+    meta: &ObjectMeta,
+    spec: &v1::PodSpec,
+    status: &v1::PodStatus,
+) -> Shape {
+    let namespace = interner.intern(&meta.namespace);
+    let labels = Labels::compile(interner, &meta.labels);
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+    Shape {
+        local,
+        namespace,
+        terms: PodTerms::compile(interner, namespace, spec.affinity.as_ref()),
+        spreads: Spreads::compile(interner, &labels, &spec.topology_spread_constraints),
+        labels,
+        volumes: Volumes::compile(&meta.name, &spec.volumes),
+        owner: owner.map(|owner| (interner.intern(&owner.kind), interner.intern(&owner.name))),
+        device_claims: device_claims(spec, status),
+    }
+}
+
+fn device_claims(spec: &v1::PodSpec, status: &v1::PodStatus) -> Vec<DeviceClaim> {
+    let from_status = |name: &str| {
+        let entry = status.resource_claim_statuses.iter().find(|entry| entry.name == name)?;
+        entry.resource_claim_name.clone()
+    };
+    let claims = spec.resource_claims.iter().map(|claim| DeviceClaim {
+        name: claim.name.clone(),
+        claim: claim.resource_claim_name.clone().or_else(|| from_status(&claim.name)),
+        from_template: claim.resource_claim_name.is_none(),
+    });
+    claims.collect()
+}
+
+/// Equal values stand once, for as long as somebody holds them.
+#[derive(Debug)]
+struct Shared<T> {
+    values: HashMap<u64, Vec<Weak<T>>>,
+    hasher: hashbrown::DefaultHashBuilder,
+    sweep_at: usize,
+}
+
+/// Dead entries are swept out when the table has doubled since the last time, from this size on.
+const SWEEP_MIN: usize = 1024;
+
+impl<T> Default for Shared<T> {
+    fn default() -> Shared<T> {
+        Shared { values: HashMap::new(), hasher: Default::default(), sweep_at: SWEEP_MIN }
+    }
+}
+
+impl<T: Hash + Eq> Shared<T> {
+    fn share(&mut self, value: T) -> Arc<T> {
+        use std::hash::BuildHasher;
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|_, same| {
+                same.retain(|weak| weak.strong_count() > 0);
+                !same.is_empty()
+            });
+            self.sweep_at = (self.values.len() * 2).max(SWEEP_MIN);
+        }
+        let same = self.values.entry(self.hasher.hash_one(&value)).or_default();
+        if let Some(found) = same.iter().filter_map(Weak::upgrade).find(|found| **found == value) {
+            return found;
+        }
+        let shared = Arc::new(value);
+        same.push(Arc::downgrade(&shared));
+        shared
+    }
+}

@@ -1,0 +1,85 @@
+//! Services and controllers, as far as pods are spread by them without constraints of their own.
+//!
+//! Owns their selectors by namespace, and the selector that the default constraints of a pod use.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use crate::objects::intern::{Interner, Symbol};
+use crate::objects::labels::Selector;
+use crate::objects::pod::Shape;
+
+/// Kinds of controllers whose selectors count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the API")]
+pub enum Controller {
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
+}
+
+impl Controller {
+    fn named(kind: &str) -> Option<Controller> {
+        Some(match kind {
+            "ReplicationController" => Controller::ReplicationController,
+            "ReplicaSet" => Controller::ReplicaSet,
+            "StatefulSet" => Controller::StatefulSet,
+            _ => return None,
+        })
+    }
+}
+
+/// The selectors.
+#[derive(Debug, Default)]
+pub struct Workloads {
+    services: HashMap<Symbol, BTreeMap<String, Selector>>,
+    controllers: HashMap<(Controller, Symbol, Symbol), Selector>,
+}
+
+impl Workloads {
+    /// Sets the selector of a service; `None` if it is gone or has no selector.
+    pub(super) fn set_service(&mut self, namespace: Symbol, name: &str, selector: Option<Selector>) {
+        let services = self.services.entry(namespace).or_default();
+        match selector {
+            Some(selector) => services.insert(name.to_owned(), selector),
+            None => services.remove(name),
+        };
+        if services.is_empty() {
+            self.services.remove(&namespace);
+        }
+    }
+
+    /// Sets the selector of a controller; `None` if it is gone.
+    pub(super) fn set_controller(
+        &mut self,
+        controller: Controller,
+        namespace: Symbol,
+        name: Symbol,
+        selector: Option<Selector>,
+    ) {
+        match selector {
+            Some(selector) => self.controllers.insert((controller, namespace, name), selector),
+            None => self.controllers.remove(&(controller, namespace, name)),
+        };
+    }
+
+    /// What the services and the controller of a pod select together; empty if there are none.
+    pub fn selector_for(&self, shape: &Shape, texts: &Interner) -> Selector {
+        let mut selector = Selector::default();
+        for service in self.services.get(&shape.namespace).into_iter().flatten().map(|(_, selector)| selector)
+        {
+            if service.matches(&shape.labels, texts) {
+                selector.require_all(service);
+            }
+        }
+        let controller = shape.owner.and_then(|(kind, name)| {
+            let controller = Controller::named(texts.text(kind))?;
+            self.controllers.get(&(controller, shape.namespace, name))
+        });
+        if let Some(controller) = controller {
+            selector.require_all(controller);
+        }
+        selector
+    }
+}

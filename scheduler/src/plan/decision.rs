@@ -1,0 +1,144 @@
+//! What the planner answers: a node with what must be written before binding, or the reasons why there is none.
+//!
+//! Owns the types of the answer only; they are plain data that the executor carries out.
+
+use std::sync::Arc;
+
+use crate::api::resource::v1::AllocationResult;
+
+use super::profile::{Plugin, PluginSet};
+
+/// The answer to "where does this pod go?".
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Assume the pod on this node, write what `before_binding` says, bind.
+    Bind(Placement),
+    /// No node takes the pod now. It goes to the unschedulable set with the plugins that refused it.
+    Unschedulable(Refusal),
+    /// Planning itself failed (reason `SchedulerError`): try again after backoff.
+    Failed(Failure),
+}
+
+/// A node for the pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placement {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// Nodes that were filtered.
+    pub evaluated: usize,
+    /// Nodes that passed every filter.
+    pub feasible: usize,
+    /// Persistent volumes and claims to write before binding (`PreBind` of VolumeBinding).
+    pub volumes: VolumeWrites,
+    /// Resource claims to write before binding (`PreBind` of DynamicResources); empty for pods without claims.
+    pub claims: Vec<ClaimWrite>,
+}
+
+/// Writes of VolumeBinding before a pod is bound. Empty for pods without unbound claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeWrites {
+    /// Persistent volumes whose `spec.claimRef` is set to a claim, with the annotation `bound-by-controller: yes`.
+    pub bind: Vec<BindVolume>,
+    /// Claims that get the annotation `volume.<brand>/selected-node` with the node's name.
+    pub provision: Vec<ClaimName>,
+}
+
+impl VolumeWrites {
+    /// Whether nothing has to be written.
+    pub fn is_empty(&self) -> bool {
+        self.bind.is_empty() && self.provision.is_empty()
+    }
+}
+
+/// A persistent volume that is to be bound to a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindVolume {
+    /// Name of the persistent volume.
+    pub volume: String,
+    /// The claim.
+    pub claim: ClaimName,
+}
+
+/// A resource claim that is reserved for the pod before it is bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimWrite {
+    /// The claim.
+    pub claim: ClaimName,
+    /// What is written to `status.allocation`, with the finalizer; `None` if it is allocated already and only
+    /// `status.reservedFor` gains the pod.
+    pub allocation: Option<AllocationResult>,
+}
+
+/// Identity of a claim (a PersistentVolumeClaim, or a ResourceClaim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClaimName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Why no node takes the pod, and whom it may push aside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The message of the `PodScheduled` condition and of the `FailedScheduling` event.
+    pub message: String,
+    /// Plugins that refused the pod on some node; their queueing hints wake it up.
+    pub plugins: PluginSet,
+    /// Plugins that wait for something outside of the scheduler: once it happens, the pod skips its backoff.
+    pub pending: PluginSet,
+    /// What preemption found.
+    pub preemption: Option<Preemption>,
+    /// The pod's `status.nominatedNodeName` is cleared: preemption looked and found no node.
+    pub clear_nomination: bool,
+    /// A claim whose allocation helps nobody and is to be given up (`PostFilter` of DynamicResources): its reservation
+    /// for this pod and its allocation are removed from its status.
+    pub deallocate: Option<ClaimName>,
+}
+
+/// A node that fits once the victims are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// The node to nominate.
+    pub node: Arc<str>,
+    /// Pods to evict, the most important first.
+    pub victims: Vec<PodName>,
+    /// Pods nominated to the same node with a lower priority: their nomination is cleared.
+    pub superseded: Vec<PodName>,
+    /// Victims whose eviction breaks a disruption budget.
+    pub budget_violations: usize,
+}
+
+/// Identity of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: Arc<str>,
+}
+
+/// An error in planning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The plugin that failed, where one did.
+    pub plugin: Option<Plugin>,
+    /// What happened.
+    pub message: String,
+}
+
+/// Whether a pod may enter the active queue (`PreEnqueue`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Admitted,
+    /// `plugin` holds it back.
+    Held {
+        /// Which plugin.
+        plugin: Plugin,
+        /// Why.
+        message: String,
+    },
+}

@@ -1,0 +1,223 @@
+//! Filters and scores that look at one node alone, and their results for each shape of pods.
+//!
+//! Owns the columns of results: a plan brings up to date only the nodes that changed since the last plan for a pod of
+//! the same shape, and reads the rest. Never looks at other nodes' pods.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::objects::pod::LocalShape;
+use crate::objects::taints::{Effect, tolerated};
+
+use super::cluster::Cluster;
+use super::cluster::nodes::{Load, NodeId, Slot};
+use super::preempt::Attempts;
+use super::profile::Plugin;
+use super::resource_scores as scores;
+use super::rules::{Rules, is_local};
+use super::verdict::{Resolvable, Verdict, fit};
+
+/// The node is one of those that the pod requires.
+pub(super) const REQUIRED: u8 = 1;
+/// The pod tolerates the taints that keep pods off the node.
+pub(super) const TOLERATED: u8 = 2;
+
+/// What one plugin that looks at one node alone says.
+pub(super) fn check(
+    plugin: Plugin,
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> Verdict {
+    let refuse = |reasons| Verdict::refused(plugin, Resolvable::No, reasons);
+    let texts = cluster.texts();
+    let node = &slot.node;
+    match plugin {
+        Plugin::NodeUnschedulable
+            if node.unschedulable && !tolerated(&local.tolerations, &rules.unschedulable) =>
+        {
+            refuse(1)
+        }
+        Plugin::TaintToleration if !tolerates_node(local, slot) => refuse(1),
+        Plugin::NodeAffinity => {
+            let added = rules.added_nodes.as_ref();
+            if added.is_some_and(|added| !added.matches(node.name, &node.labels, texts)) {
+                refuse(2)
+            } else if !local.nodes.matches(node.name, &node.labels, texts) {
+                refuse(1)
+            } else {
+                Verdict::FITS
+            }
+        }
+        Plugin::NodePorts => {
+            let taken = |port| load.ports.iter().any(|other| other.conflicts(port));
+            if local.ports.iter().any(taken) {
+                Verdict::refused(plugin, Resolvable::Yes, 1)
+            } else {
+                Verdict::FITS
+            }
+        }
+        Plugin::NodeResourcesFit => check_fit(rules, cluster, local, slot, load),
+        _ => Verdict::FITS,
+    }
+}
+
+fn tolerates_node(local: &LocalShape, slot: &Slot) -> bool {
+    slot.node.taints.iter().all(|taint| !taint.effect.is_hard() || tolerated(&local.tolerations, taint))
+}
+
+fn check_fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> Verdict {
+    let (allocatable, used, asked) = (&slot.node.allocatable, &load.requested, &local.requests.total);
+    let mut reasons = 0;
+    let mut resolvable = Resolvable::Yes;
+    if load.pods + 1 > slot.node.pods_max {
+        reasons |= fit::PODS;
+    }
+    let mut compare = |bit: u64, asked: i64, allocatable: i64, used: i64| {
+        if asked > 0 && asked > allocatable - used {
+            reasons |= bit;
+            if asked > allocatable {
+                resolvable = Resolvable::No;
+            }
+        }
+    };
+    compare(fit::CPU, asked.cpu_milli, allocatable.cpu_milli, used.cpu_milli);
+    compare(fit::MEMORY, asked.memory, allocatable.memory, used.memory);
+    compare(fit::EPHEMERAL, asked.ephemeral_storage, allocatable.ephemeral_storage, used.ephemeral_storage);
+    for (at, (name, amount)) in asked.scalars.iter().enumerate() {
+        if rules.counts_resource(*name, cluster.texts()) {
+            let bit = 1 << (fit::SCALARS_SHIFT + at.min(fit::SCALARS_MAX - 1));
+            compare(bit, *amount, allocatable.scalar(*name), used.scalar(*name));
+        }
+    }
+    match reasons {
+        0 => Verdict::FITS,
+        reasons => Verdict::refused(Plugin::NodeResourcesFit, resolvable, reasons),
+    }
+}
+
+/// What the plugins that look at one node alone say, the first that refuses.
+pub(super) fn check_all(
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> Verdict {
+    let plugins = rules.profile.enabled.filter.iter().filter(|plugin| is_local(**plugin));
+    plugins
+        .map(|plugin| check(*plugin, rules, cluster, local, slot, load))
+        .find(|verdict| !verdict.fits())
+        .unwrap_or(Verdict::FITS)
+}
+
+/// Results for one shape, by node.
+#[derive(Debug)]
+pub(super) struct LocalTable {
+    /// The shape.
+    pub(super) local: Arc<LocalShape>,
+    /// What filters say.
+    pub(super) verdicts: Vec<Verdict>,
+    /// Scores that need no comparison with other nodes, weighted and summed.
+    pub(super) fixed: Vec<i32>,
+    /// How many taints that only prefer are not tolerated.
+    pub(super) taints: Vec<u16>,
+    /// Weights of preferred terms that match, summed.
+    pub(super) preferred: Vec<i32>,
+    /// [`REQUIRED`] and [`TOLERATED`].
+    pub(super) flags: Vec<u8>,
+    /// Whether any node has an untolerated taint that only prefers.
+    pub(super) has_taints: bool,
+    /// Changes whenever nodes changed for it.
+    pub(super) position: u64,
+    images_version: u64,
+    /// What preemption came to on nodes that did not change since.
+    pub(super) attempts: RefCell<Attempts>,
+    /// When a plan last used it.
+    pub(super) used: u64,
+}
+
+impl LocalTable {
+    /// A table without results; [`LocalTable::update`] fills it.
+    pub(super) fn new(local: Arc<LocalShape>) -> LocalTable {
+        LocalTable {
+            local,
+            verdicts: Vec::new(),
+            fixed: Vec::new(),
+            taints: Vec::new(),
+            preferred: Vec::new(),
+            flags: Vec::new(),
+            has_taints: false,
+            position: 0,
+            images_version: 0,
+            attempts: RefCell::default(),
+            used: 0,
+        }
+    }
+
+    /// Brings the results up to date with the nodes that changed.
+    pub(super) fn update(&mut self, rules: &Rules, cluster: &Cluster) {
+        let nodes = cluster.nodes();
+        let is_new = self.verdicts.is_empty();
+        let columns = nodes.columns();
+        self.verdicts.resize(columns, Verdict::ABSENT);
+        self.fixed.resize(columns, 0);
+        self.taints.resize(columns, 0);
+        self.preferred.resize(columns, 0);
+        self.flags.resize(columns, 0);
+        let images_changed = self.images_version != cluster.images_version()
+            && self.local.images.iter().any(|image| cluster.nodes_with_image(*image) > 0);
+        self.images_version = cluster.images_version();
+        let changed = nodes.journal().since(self.position).filter(|_| !is_new && !images_changed);
+        match changed {
+            Some(changed) => changed.for_each(|node| self.evaluate(rules, cluster, node)),
+            None => (0..columns).for_each(|index| self.evaluate(rules, cluster, NodeId::of(index))),
+        }
+        self.position = nodes.journal().position();
+    }
+
+    fn evaluate(&mut self, rules: &Rules, cluster: &Cluster, node: NodeId) {
+        let index = node.index();
+        self.attempts.get_mut().forget(node);
+        let Some(slot) = cluster.nodes().slot(node) else {
+            self.verdicts[index] = Verdict::ABSENT;
+            self.flags[index] = 0;
+            return;
+        };
+        let local = &*self.local;
+        let texts = cluster.texts();
+        self.verdicts[index] = check_all(rules, cluster, local, slot, &slot.load);
+        self.fixed[index] = fixed_score(rules, cluster, local, slot);
+        let preferred = local.preferred_nodes.iter().chain(&rules.added_preferred);
+        let preferred = preferred.filter(|p| p.term.matches(slot.node.name, &slot.node.labels, texts));
+        self.preferred[index] = i32::try_from(preferred.map(|p| p.weight).sum::<i64>()).unwrap_or(i32::MAX);
+        self.taints[index] = untolerated_preferences(local, slot);
+        self.has_taints |= self.taints[index] > 0;
+        let required = local.nodes.matches(slot.node.name, &slot.node.labels, texts);
+        self.flags[index] =
+            if required { REQUIRED } else { 0 } | if tolerates_node(local, slot) { TOLERATED } else { 0 };
+    }
+}
+
+fn fixed_score(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i32 {
+    let mut sum = 0;
+    for weighted in &rules.profile.enabled.score {
+        let score = match weighted.plugin {
+            Plugin::NodeResourcesFit => scores::fit(rules, local, slot, &slot.load),
+            Plugin::NodeResourcesBalancedAllocation => scores::balanced(rules, local, slot, &slot.load),
+            Plugin::ImageLocality => scores::images(cluster, local, slot),
+            _ => 0,
+        };
+        sum += score * weighted.weight;
+    }
+    i32::try_from(sum).unwrap_or(i32::MAX)
+}
+
+/// How many taints of the kind that only prefers the pod does not tolerate.
+pub(super) fn untolerated_preferences(local: &LocalShape, slot: &Slot) -> u16 {
+    let soft = slot.node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+    let untolerated = soft.filter(|taint| !tolerated(&local.tolerations, taint)).count();
+    u16::try_from(untolerated).unwrap_or(u16::MAX)
+}

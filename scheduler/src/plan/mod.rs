@@ -1,0 +1,48 @@
+//! The planner: where a pod goes, and why not.
+//!
+//! Owns the snapshot of the cluster, the plugins, and the answer. Knows no clock, socket, thread or randomness: the
+//! seed of a tie-break is an argument, and what has to be written before binding is part of the answer.
+//!
+//! The interface, as the executor uses it (one thread owns all of it; every type is `Send`):
+//!
+//! ```text
+//! let mut cluster = Cluster::new(brand);                     // the snapshot
+//! cluster.apply(Change::Upsert(Object::Node(&node)));        // any event of any kind it reads, in any order
+//! cluster.apply(Change::Delete(Object::Pod(&pod)));          // a delete needs metadata only
+//! let pod: Arc<Pod> = cluster.compile(&api_pod);             // compact form; once per pod, when it is queued
+//! let mut planner = Planner::new(profile);                   // one per profile: its memory of shapes
+//! planner.admit(&cluster, &pod) -> Admission                 // PreEnqueue
+//! planner.plan(&cluster, &pod, seed, &mut NoExtenders) -> Decision
+//! cluster.assume(&pod, "node")?; cluster.forget(uid);        // assumed pods count until the API confirms them
+//! cluster.nominate(&pod, "node"); cluster.withdraw(uid);     // after preemption
+//! ```
+//!
+//! `Cluster::apply` takes pods that are assigned to a node (others are remembered only through
+//! `Cluster::nominate`); finished pods (`Succeeded`, `Failed`) leave their node. An assumed pod that the API confirms
+//! replaces the assumption. The answers are [`decision::Decision`].
+
+mod affinity;
+pub mod cluster;
+pub mod decision;
+pub mod devices;
+pub mod extenders;
+mod local;
+mod message;
+mod planner;
+pub mod preempt;
+pub mod profile;
+mod resource_scores;
+mod rules;
+mod score;
+mod spread;
+#[cfg(test)]
+mod tests;
+mod trial;
+pub mod verdict;
+mod volumes;
+
+pub use cluster::{Change, Cluster, Object};
+pub use decision::Decision;
+pub use extenders::{Extenders, NoExtenders};
+pub use planner::Planner;
+pub use profile::Profile;

@@ -1,0 +1,303 @@
+//! DefaultPreemption: whom a pod pushes aside, and where.
+//!
+//! Owns the choice of victims on a node and the choice among nodes. On each node where pods of lower priority are in
+//! the way, all of them leave as a trial; if the pod fits then, they come back one by one, those whose eviction would
+//! break a disruption budget first, then the important ones, and who does not fit back in is a victim.
+
+use std::sync::Arc;
+
+use crate::objects::pod::Pod;
+
+use super::cluster::Cluster;
+use super::cluster::nodes::NodeId;
+use super::decision::{PodName, Preemption};
+use super::extenders::Extenders;
+use super::message::{NO_VICTIMS, NOT_HELPFUL, Reasons};
+use super::trial::{Context, Trial};
+use super::verdict::Verdict;
+
+/// A node that fits once the victims are gone.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeId,
+    /// The victims, the most important first.
+    pub victims: Vec<Arc<Pod>>,
+    /// Those of them whose eviction breaks a budget.
+    pub violations: usize,
+}
+
+/// What preemption came to.
+pub(super) enum Outcome {
+    /// A node, and victims.
+    Found(Preemption),
+    /// Nothing; why.
+    Nothing(String),
+    /// The pod may not preempt, or not now; why. Its nomination stays.
+    NotEligible(&'static str),
+    /// An extender failed.
+    Failed(String),
+}
+
+/// Looks for the node where the least harm is done.
+pub(super) fn preempt(
+    trial: &mut Trial<'_>,
+    verdicts: &[Verdict],
+    seed: u64,
+    extenders: &mut dyn Extenders,
+) -> Outcome {
+    let Context { cluster, pod, .. } = trial.context();
+    if let Some(reason) = ineligible(trial.context(), verdicts) {
+        return Outcome::NotEligible(reason);
+    }
+    let all = cluster.nodes().len();
+    let potential: Vec<NodeId> = (0..verdicts.len())
+        .filter(|index| !verdicts[*index].fits() && verdicts[*index].is_resolvable())
+        .map(NodeId::of)
+        .collect();
+    let mut reasons = Reasons::default();
+    reasons.add(NOT_HELPFUL.into(), all - potential.len());
+    let candidates = dry_run(trial, &potential, seed, &mut reasons);
+    if candidates.is_empty() {
+        return Outcome::Nothing(reasons.message(all));
+    }
+    let candidates = match extenders.preempt(cluster, pod, &candidates) {
+        Ok(None) => candidates,
+        Ok(Some(changed)) => changed.into_iter().map(Arc::new).collect(),
+        Err(error) => return Outcome::Failed(error),
+    };
+    match candidates.into_iter().reduce(less_harm) {
+        Some(best) => Outcome::Found(answer(trial.context(), &best)),
+        None => Outcome::Nothing(Reasons::default().message(all)),
+    }
+}
+
+/// Why the pod may not preempt.
+fn ineligible(context: Context<'_>, verdicts: &[Verdict]) -> Option<&'static str> {
+    let Context { cluster, pod, .. } = context;
+    if pod.never_preempts {
+        return Some("not eligible due to preemptionPolicy=Never.");
+    }
+    let node = cluster.nodes().find(pod.nominated_node)?;
+    if !verdicts[node.index()].is_resolvable() {
+        return None;
+    }
+    let slot = cluster.nodes().slot(node)?;
+    let leaving = slot.pods.iter().any(|other| other.preempted && other.priority < pod.priority);
+    leaving.then_some("not eligible due to a terminating pod on the nominated node.")
+}
+
+/// Tries nodes until enough candidates are found, beginning anywhere.
+fn dry_run(
+    trial: &mut Trial<'_>,
+    potential: &[NodeId],
+    seed: u64,
+    reasons: &mut Reasons,
+) -> Vec<Arc<Candidate>> {
+    let Context { cluster, pod, table, .. } = trial.context();
+    let wanted = candidates_wanted(trial.context(), potential.len());
+    let offset = usize::try_from(seed % (potential.len().max(1) as u64)).unwrap_or(0);
+    let is_kept = trial.is_local() && cluster.nominations().is_empty();
+    let mut kept = table.attempts.borrow_mut();
+    if is_kept {
+        kept.prepare(pod.priority, cluster);
+    }
+    let mut candidates: Vec<Arc<Candidate>> = Vec::new();
+    let mut has_harmless = false;
+    let mut useless: Vec<(Useless, usize)> = Vec::new();
+    for at in 0..potential.len() {
+        let node = potential[(at + offset) % potential.len()];
+        let attempt = match kept.of(node).filter(|_| is_kept) {
+            Some(attempt) => attempt.clone(),
+            None => {
+                let attempt = victims_on(trial, node).map(Arc::new);
+                if is_kept {
+                    kept.keep(node, attempt.clone());
+                }
+                attempt
+            }
+        };
+        match attempt {
+            Ok(candidate) => {
+                has_harmless |= candidate.violations == 0;
+                candidates.push(candidate);
+                if has_harmless && candidates.len() >= wanted {
+                    break;
+                }
+            }
+            Err(why) => match useless.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, count)) => *count += 1,
+                None => useless.push((why, 1)),
+            },
+        }
+    }
+    for (why, count) in useless {
+        for text in why.texts(trial.context()) {
+            reasons.add(text, count);
+        }
+    }
+    candidates
+}
+
+/// Why no victims on a node help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Useless {
+    /// No pod has a lower priority.
+    NoVictims,
+    /// Even without all of them the node is refused.
+    Refused(Verdict),
+}
+
+impl Useless {
+    fn texts(self, context: Context<'_>) -> Vec<String> {
+        match self {
+            Useless::NoVictims => vec![NO_VICTIMS.into()],
+            Useless::Refused(verdict) => {
+                verdict.texts(&context.pod.shape.local, context.cluster.texts(), &[])
+            }
+        }
+    }
+}
+
+type Attempt = Result<Arc<Candidate>, Useless>;
+
+/// What preemption came to on each node, for pods of one shape and priority. Only for pods that look at no other node;
+/// a node's entry goes when the node changes.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    priority: i32,
+    budgets_version: u64,
+    of_node: Vec<Option<Attempt>>,
+}
+
+impl Attempts {
+    fn prepare(&mut self, priority: i32, cluster: &Cluster) {
+        if (self.priority, self.budgets_version) != (priority, cluster.budgets_version()) {
+            self.of_node.clear();
+        }
+        self.priority = priority;
+        self.budgets_version = cluster.budgets_version();
+        self.of_node.resize(cluster.nodes().columns(), None);
+    }
+
+    fn of(&self, node: NodeId) -> Option<&Attempt> {
+        self.of_node.get(node.index())?.as_ref()
+    }
+
+    fn keep(&mut self, node: NodeId, attempt: Attempt) {
+        self.of_node[node.index()] = Some(attempt);
+    }
+
+    /// A node changed.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        if let Some(entry) = self.of_node.get_mut(node.index()) {
+            *entry = None;
+        }
+    }
+}
+
+fn candidates_wanted(context: Context<'_>, potential: usize) -> usize {
+    let arguments = &context.rules.profile.arguments;
+    let percentage = usize::try_from(arguments.min_candidate_nodes_percentage).unwrap_or(0);
+    let absolute = usize::try_from(arguments.min_candidate_nodes_absolute).unwrap_or(0);
+    (potential * percentage / 100).max(absolute).min(potential)
+}
+
+/// The victims on a node, or the reasons why none help.
+fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless> {
+    let Context { cluster, pod, .. } = trial.context();
+    let slot = cluster.nodes().slot(node).expect("only nodes that exist were refused");
+    let mut gone: Vec<Arc<Pod>> =
+        slot.pods.iter().filter(|other| other.priority < pod.priority).cloned().collect();
+    if gone.is_empty() {
+        return Err(Useless::NoVictims);
+    }
+    let mut load = slot.load.clone();
+    for other in &gone {
+        load.remove(other);
+        trial.adjust(other, node, -1);
+    }
+    let verdict = trial.check(node, slot, Some(&load), &gone);
+    if !verdict.fits() {
+        gone.iter().for_each(|other| trial.adjust(other, node, 1));
+        return Err(Useless::Refused(verdict));
+    }
+    gone.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| started(a).cmp(&started(b))));
+    let (violating, harmless) = split_by_budget(trial.context(), &gone);
+    let mut violations = 0;
+    for (others, breaks_budget) in [(violating, true), (harmless, false)] {
+        for other in others {
+            load.add(&other);
+            trial.adjust(&other, node, 1);
+            let without: Vec<Arc<Pod>> =
+                gone.iter().filter(|pod| !Arc::ptr_eq(pod, &other)).cloned().collect();
+            if trial.check(node, slot, Some(&load), &without).fits() {
+                gone = without;
+            } else {
+                load.remove(&other);
+                trial.adjust(&other, node, -1);
+                violations += usize::from(breaks_budget);
+            }
+        }
+    }
+    gone.iter().for_each(|other| trial.adjust(other, node, 1));
+    Ok(Candidate { node, victims: gone, violations })
+}
+
+/// Pods that did not start yet count as the youngest.
+fn started(pod: &Pod) -> (i64, i32) {
+    pod.start_time.unwrap_or((i64::MAX, 0))
+}
+
+type Pods = Vec<Arc<Pod>>;
+
+/// Pods whose eviction would break a budget, if all before them are evicted, and the others.
+fn split_by_budget(context: Context<'_>, pods: &[Arc<Pod>]) -> (Pods, Pods) {
+    let cluster = context.cluster;
+    let budgets: Vec<_> = cluster.budgets().values().collect();
+    let mut allowed: Vec<i32> = budgets.iter().map(|budget| budget.allowed).collect();
+    pods.iter().cloned().partition(|pod| {
+        let mut breaks = false;
+        for (budget, allowed) in budgets.iter().zip(&mut allowed) {
+            if budget.covers(pod, cluster.texts()) {
+                *allowed -= 1;
+                breaks |= *allowed < 0;
+            }
+        }
+        breaks
+    })
+}
+
+/// The candidate that does less harm; the first of equal ones.
+fn less_harm(a: Arc<Candidate>, b: Arc<Candidate>) -> Arc<Candidate> {
+    if harm(&b) < harm(&a) { b } else { a }
+}
+
+/// Broken budgets, then the highest priority of a victim, then all priorities, then the number of victims, then how
+/// early the first of the most important ones started: the later the better.
+fn harm(candidate: &Candidate) -> (usize, i32, i64, usize, std::cmp::Reverse<(i64, i32)>) {
+    let victims = &candidate.victims;
+    let highest = victims.first().map_or(i32::MIN, |pod| pod.priority);
+    let shifted = |pod: &Arc<Pod>| i64::from(pod.priority) + i64::from(i32::MAX) + 1;
+    let important = victims.iter().filter(|pod| pod.priority == highest);
+    let earliest = important.map(|pod| started(pod)).min().unwrap_or((i64::MAX, 0));
+    let sum = victims.iter().map(shifted).sum();
+    (candidate.violations, highest, sum, victims.len(), std::cmp::Reverse(earliest))
+}
+
+fn answer(context: Context<'_>, candidate: &Candidate) -> Preemption {
+    let Context { cluster, pod, .. } = context;
+    let node = cluster.node_name(candidate.node);
+    let slot = cluster.nodes().slot(candidate.node).expect("candidates are nodes that exist");
+    let nominated = cluster.nominations().on(slot.node.name).iter();
+    Preemption {
+        node,
+        victims: candidate.victims.iter().map(|pod| name_of(pod)).collect(),
+        superseded: nominated.filter(|other| other.priority < pod.priority).map(|pod| name_of(pod)).collect(),
+        budget_violations: candidate.violations,
+    }
+}
+
+fn name_of(pod: &Pod) -> PodName {
+    PodName { namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name), uid: Arc::clone(&pod.uid) }
+}

@@ -1,0 +1,363 @@
+//! A profile: which plugins run at which extension point, their weights and arguments.
+//!
+//! Plain data without a file format; the configuration of the process fills it in. [`Profile::default`] is the
+//! default configuration of the reference.
+
+use crate::api::core::v1;
+
+/// The plugins, by the names of the configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are those of the configuration file, where they are described")]
+pub enum Plugin {
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+    DynamicResources,
+    DefaultPreemption,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+    NodeDeclaredFeatures,
+}
+
+/// Where plugins are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the configuration file, where they are described")]
+pub enum Point {
+    PreEnqueue,
+    QueueSort,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    Reserve,
+    Permit,
+    PreBind,
+    Bind,
+    PostBind,
+}
+
+use Plugin as P;
+
+impl Plugin {
+    /// Every plugin, in the order of the default configuration.
+    pub const ALL: [Plugin; 20] = [
+        P::SchedulingGates,
+        P::PrioritySort,
+        P::NodeUnschedulable,
+        P::NodeName,
+        P::TaintToleration,
+        P::NodeAffinity,
+        P::NodePorts,
+        P::NodeResourcesFit,
+        P::VolumeRestrictions,
+        P::NodeVolumeLimits,
+        P::VolumeBinding,
+        P::VolumeZone,
+        P::PodTopologySpread,
+        P::InterPodAffinity,
+        P::DynamicResources,
+        P::DefaultPreemption,
+        P::NodeResourcesBalancedAllocation,
+        P::ImageLocality,
+        P::DefaultBinder,
+        P::NodeDeclaredFeatures,
+    ];
+
+    /// Its name in the configuration file.
+    pub fn name(self) -> &'static str {
+        match self {
+            P::SchedulingGates => "SchedulingGates",
+            P::PrioritySort => "PrioritySort",
+            P::NodeUnschedulable => "NodeUnschedulable",
+            P::NodeName => "NodeName",
+            P::TaintToleration => "TaintToleration",
+            P::NodeAffinity => "NodeAffinity",
+            P::NodePorts => "NodePorts",
+            P::NodeResourcesFit => "NodeResourcesFit",
+            P::VolumeRestrictions => "VolumeRestrictions",
+            P::NodeVolumeLimits => "NodeVolumeLimits",
+            P::VolumeBinding => "VolumeBinding",
+            P::VolumeZone => "VolumeZone",
+            P::PodTopologySpread => "PodTopologySpread",
+            P::InterPodAffinity => "InterPodAffinity",
+            P::DynamicResources => "DynamicResources",
+            P::DefaultPreemption => "DefaultPreemption",
+            P::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
+            P::ImageLocality => "ImageLocality",
+            P::DefaultBinder => "DefaultBinder",
+            P::NodeDeclaredFeatures => "NodeDeclaredFeatures",
+        }
+    }
+
+    /// The plugin of a name in the configuration file.
+    pub fn named(name: &str) -> Option<Plugin> {
+        Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
+    }
+
+    /// The extension points at which it does something; `multiPoint` enables it at all of them.
+    pub fn points(self) -> &'static [Point] {
+        use Point::{
+            Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+        };
+        match self {
+            P::SchedulingGates => &[PreEnqueue],
+            P::PrioritySort => &[QueueSort],
+            P::NodeUnschedulable | P::NodeName => &[Filter],
+            P::TaintToleration => &[Filter, PreScore, Score],
+            P::NodeAffinity | P::NodeResourcesFit | P::PodTopologySpread | P::InterPodAffinity => {
+                &[PreFilter, Filter, PreScore, Score]
+            }
+            P::NodePorts | P::VolumeRestrictions | P::NodeVolumeLimits | P::VolumeZone => {
+                &[PreFilter, Filter]
+            }
+            P::VolumeBinding => &[PreFilter, Filter, Reserve, PreBind, PreScore, Score],
+            P::DynamicResources => &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+            P::DefaultPreemption => &[PreEnqueue, PostFilter],
+            P::NodeResourcesBalancedAllocation => &[PreScore, Score],
+            P::ImageLocality => &[Score],
+            P::DefaultBinder => &[Bind],
+            P::NodeDeclaredFeatures => &[PreFilter, Filter],
+        }
+    }
+}
+
+/// A set of plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PluginSet(u32);
+
+impl PluginSet {
+    /// No plugin.
+    pub const EMPTY: PluginSet = PluginSet(0);
+
+    /// Adds a plugin.
+    pub fn insert(&mut self, plugin: Plugin) {
+        self.0 |= 1 << plugin as u32;
+    }
+
+    /// Whether `plugin` is in the set.
+    pub fn contains(self, plugin: Plugin) -> bool {
+        self.0 & (1 << plugin as u32) != 0
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Its plugins in the order of [`Plugin::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Plugin> {
+        Plugin::ALL.into_iter().filter(move |plugin| self.contains(*plugin))
+    }
+}
+
+impl FromIterator<Plugin> for PluginSet {
+    fn from_iter<I: IntoIterator<Item = Plugin>>(plugins: I) -> PluginSet {
+        let mut set = PluginSet::EMPTY;
+        plugins.into_iter().for_each(|plugin| set.insert(plugin));
+        set
+    }
+}
+
+/// A plugin that scores, and how much its score counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weighted {
+    /// The plugin.
+    pub plugin: Plugin,
+    /// Its weight; at least 1.
+    pub weight: i64,
+}
+
+/// The plugins of each extension point, in the order in which they are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "one list per extension point, under its name")]
+pub struct Enabled {
+    pub pre_enqueue: Vec<Plugin>,
+    pub queue_sort: Vec<Plugin>,
+    pub pre_filter: Vec<Plugin>,
+    pub filter: Vec<Plugin>,
+    pub post_filter: Vec<Plugin>,
+    pub pre_score: Vec<Plugin>,
+    pub score: Vec<Weighted>,
+    pub reserve: Vec<Plugin>,
+    pub permit: Vec<Plugin>,
+    pub pre_bind: Vec<Plugin>,
+    pub bind: Vec<Plugin>,
+    pub post_bind: Vec<Plugin>,
+}
+
+impl Enabled {
+    /// Every plugin at every point where it does something: what `multiPoint` means. A weight of 0 is 1.
+    pub fn multi_point(plugins: &[Weighted]) -> Enabled {
+        let mut enabled = Enabled::default();
+        for weighted in plugins {
+            for point in weighted.plugin.points() {
+                match enabled.at(*point) {
+                    Some(list) => list.push(weighted.plugin),
+                    None => enabled
+                        .score
+                        .push(Weighted { plugin: weighted.plugin, weight: weighted.weight.max(1) }),
+                }
+            }
+        }
+        enabled
+    }
+
+    /// The list of an extension point; `None` for [`Point::Score`], whose entries have weights.
+    pub fn at(&mut self, point: Point) -> Option<&mut Vec<Plugin>> {
+        Some(match point {
+            Point::PreEnqueue => &mut self.pre_enqueue,
+            Point::QueueSort => &mut self.queue_sort,
+            Point::PreFilter => &mut self.pre_filter,
+            Point::Filter => &mut self.filter,
+            Point::PostFilter => &mut self.post_filter,
+            Point::PreScore => &mut self.pre_score,
+            Point::Score => return None,
+            Point::Reserve => &mut self.reserve,
+            Point::Permit => &mut self.permit,
+            Point::PreBind => &mut self.pre_bind,
+            Point::Bind => &mut self.bind,
+            Point::PostBind => &mut self.post_bind,
+        })
+    }
+}
+
+/// How NodeResourcesFit scores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Prefers nodes with much room.
+    LeastAllocated,
+    /// Prefers nodes that are nearly full.
+    MostAllocated,
+    /// A broken line from utilisation (0 to 100) to score (0 to 10), by ascending utilisation.
+    RequestedToCapacityRatio(Vec<ShapePoint>),
+}
+
+/// A point of the line of `requestedToCapacityRatio`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapePoint {
+    /// Percent.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// A resource that is scored, and its weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceWeight {
+    /// Name of the resource.
+    pub name: String,
+    /// 1 to 100.
+    pub weight: i64,
+}
+
+/// Which constraints PodTopologySpread gives to pods that have none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SpreadDefaults {
+    /// Those of the system: over host names (skew 3) and zones (skew 5), both `ScheduleAnyway`.
+    System,
+    /// Those of the configuration file; may be empty.
+    List(Vec<v1::TopologySpreadConstraint>),
+}
+
+/// The arguments of the plugins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arguments {
+    /// DefaultPreemption: percentage of nodes to try at least.
+    pub min_candidate_nodes_percentage: i32,
+    /// DefaultPreemption: number of nodes to try at least.
+    pub min_candidate_nodes_absolute: i32,
+    /// InterPodAffinity: what a required affinity term of a pod on a node adds to the score of others that match it.
+    pub hard_pod_affinity_weight: i32,
+    /// InterPodAffinity: leave out preferred terms of pods on nodes if the new pod has no terms.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+    /// NodeAffinity: an affinity that every pod of the profile has in addition.
+    pub added_affinity: Option<v1::NodeAffinity>,
+    /// NodeResourcesBalancedAllocation: the resources that are balanced.
+    pub balanced_resources: Vec<ResourceWeight>,
+    /// NodeResourcesFit: how it scores.
+    pub fit_strategy: Strategy,
+    /// NodeResourcesFit: the resources that are scored.
+    pub fit_resources: Vec<ResourceWeight>,
+    /// NodeResourcesFit: extended resources that are not looked at.
+    pub ignored_resources: Vec<String>,
+    /// NodeResourcesFit: domains of extended resources that are not looked at.
+    pub ignored_resource_groups: Vec<String>,
+    /// PodTopologySpread: constraints of pods that have none.
+    pub spread_defaults: SpreadDefaults,
+    /// VolumeBinding: how long the executor waits for volumes to be bound, in seconds.
+    pub bind_timeout_seconds: i64,
+    /// DynamicResources: how long the allocation of one node may take, in milliseconds; 0 is no limit.
+    pub filter_timeout_ms: u64,
+}
+
+impl Default for Arguments {
+    fn default() -> Arguments {
+        let cpu_and_memory =
+            || ["cpu", "memory"].map(|name| ResourceWeight { name: name.into(), weight: 1 }).to_vec();
+        Arguments {
+            min_candidate_nodes_percentage: 10,
+            min_candidate_nodes_absolute: 100,
+            hard_pod_affinity_weight: 1,
+            ignore_preferred_terms_of_existing_pods: false,
+            added_affinity: None,
+            balanced_resources: cpu_and_memory(),
+            fit_strategy: Strategy::LeastAllocated,
+            fit_resources: cpu_and_memory(),
+            ignored_resources: Vec::new(),
+            ignored_resource_groups: Vec::new(),
+            spread_defaults: SpreadDefaults::System,
+            bind_timeout_seconds: 600,
+            filter_timeout_ms: 10_000,
+        }
+    }
+}
+
+/// A profile of the configuration file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Pods with this `spec.schedulerName` are planned with it.
+    pub scheduler_name: String,
+    /// Its plugins.
+    pub enabled: Enabled,
+    /// Their arguments.
+    pub arguments: Arguments,
+    /// How many of the nodes are filtered until enough fit, in percent. 0 and 100 are all: no sample is ever taken
+    /// unless one is asked for.
+    pub percentage_of_nodes_to_score: i32,
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        let plugins = Plugin::ALL.map(|plugin| Weighted { plugin, weight: default_weight(plugin) });
+        Profile {
+            scheduler_name: "default-scheduler".into(),
+            enabled: Enabled::multi_point(&plugins),
+            arguments: Arguments::default(),
+            percentage_of_nodes_to_score: 0,
+        }
+    }
+}
+
+/// Weights of the default configuration.
+pub fn default_weight(plugin: Plugin) -> i64 {
+    match plugin {
+        P::TaintToleration => 3,
+        P::NodeAffinity | P::PodTopologySpread | P::InterPodAffinity | P::DynamicResources => 2,
+        P::NodeResourcesFit | P::NodeResourcesBalancedAllocation | P::ImageLocality => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,139 @@
+//! Scores of one node by its resources and images: NodeResourcesFit, NodeResourcesBalancedAllocation, ImageLocality.
+//!
+//! Owns the arithmetic; scores are 0 to 100.
+
+use crate::objects::pod::LocalShape;
+
+use super::cluster::Cluster;
+use super::cluster::nodes::{Load, Slot};
+use super::profile::{ShapePoint, Strategy};
+use super::rules::{ResourceKey, Rules};
+
+/// The best score.
+pub(super) const SCORE_MAX: i64 = 100;
+const MEBIBYTE: i64 = 1 << 20;
+/// Images below this size in all are not worth a preference.
+const IMAGES_MIN: i64 = 23 * MEBIBYTE;
+/// The size per container from which on more does not matter.
+const IMAGES_MAX: i64 = 1000 * MEBIBYTE;
+
+/// NodeResourcesFit.
+pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+    let strategy = rules.fit_strategy();
+    let (mut sum, mut weights) = (0, 0);
+    for (key, weight) in &rules.fit_resources {
+        let allocatable = key.of(&slot.node.allocatable);
+        let request = scored_request(*key, local);
+        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+            continue;
+        }
+        let requested = scored_load(*key, load) + request;
+        let score = match strategy {
+            Strategy::LeastAllocated if requested > allocatable => 0,
+            Strategy::LeastAllocated => (allocatable - requested) * SCORE_MAX / allocatable,
+            Strategy::MostAllocated => requested.min(allocatable) * SCORE_MAX / allocatable,
+            Strategy::RequestedToCapacityRatio(shape) => ratio_score(shape, requested, allocatable),
+        };
+        if matches!(strategy, Strategy::RequestedToCapacityRatio(_)) && score <= 0 {
+            continue;
+        }
+        sum += score * weight;
+        weights += weight;
+    }
+    match strategy {
+        _ if weights == 0 => 0,
+        Strategy::RequestedToCapacityRatio(_) => (2 * sum + weights) / (2 * weights),
+        Strategy::LeastAllocated | Strategy::MostAllocated => sum / weights,
+    }
+}
+
+fn scored_request(key: ResourceKey, local: &LocalShape) -> i64 {
+    match key {
+        ResourceKey::Cpu => local.requests.scored_cpu_milli,
+        ResourceKey::Memory => local.requests.scored_memory,
+        key => key.of(&local.requests.total),
+    }
+}
+
+fn scored_load(key: ResourceKey, load: &Load) -> i64 {
+    match key {
+        ResourceKey::Cpu => load.scored_cpu_milli,
+        ResourceKey::Memory => load.scored_memory,
+        key => key.of(&load.requested),
+    }
+}
+
+/// The broken line at the utilisation in percent; more than all is as bad as all.
+fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
+    let utilization = if requested > allocatable { 100 } else { requested * 100 / allocatable };
+    let at = |score: i64| score * SCORE_MAX / 10;
+    let Some(next) = shape.iter().position(|point| utilization <= point.utilization) else {
+        return shape.last().map_or(0, |point| at(point.score));
+    };
+    let upper = shape[next];
+    let Some(lower) = next.checked_sub(1).map(|previous| shape[previous]) else { return at(upper.score) };
+    let (rise, run) = (at(upper.score) - at(lower.score), upper.utilization - lower.utilization);
+    at(lower.score) + rise * (utilization - lower.utilization) / run
+}
+
+/// NodeResourcesBalancedAllocation: 100 less the standard deviation of the fractions that are in use. Pods without
+/// requests of these resources are not scored.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
+pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+    let requests = &local.requests.total;
+    if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
+        return 0;
+    }
+    let mut fractions = [0f64; BALANCED_INLINE];
+    let mut more = Vec::new();
+    let mut len = 0;
+    for key in &rules.balanced_resources {
+        let allocatable = key.of(&slot.node.allocatable);
+        let request = key.of(requests);
+        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+            continue;
+        }
+        let fraction = ((key.of(&load.requested) + request) as f64 / allocatable as f64).min(1.0);
+        match fractions.get_mut(len) {
+            Some(place) => *place = fraction,
+            None => more.push(fraction),
+        }
+        len += 1;
+    }
+    let all = || fractions[..len.min(BALANCED_INLINE)].iter().chain(&more);
+    let deviation = match len {
+        0 | 1 => 0.0,
+        2 => ((fractions[0] - fractions[1]) / 2.0).abs(),
+        len => {
+            let mean = all().sum::<f64>() / len as f64;
+            (all().map(|fraction| (fraction - mean) * (fraction - mean)).sum::<f64>() / len as f64).sqrt()
+        }
+    };
+    ((1.0 - deviation) * SCORE_MAX as f64) as i64
+}
+
+/// Fractions that are kept without an allocation.
+const BALANCED_INLINE: usize = 4;
+
+/// ImageLocality: prefers nodes that hold large images of the pod, less so if few nodes do.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "sizes scaled by a fraction"
+)]
+pub(super) fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 {
+    let held = &slot.node.images;
+    if held.is_empty() || local.containers == 0 {
+        return 0;
+    }
+    let total = cluster.nodes().len() as f64;
+    let mut sum = 0;
+    for image in &local.images {
+        if let Ok(at) = held.binary_search_by_key(image, |(name, _)| *name) {
+            let spread = cluster.nodes_with_image(*image) as f64 / total;
+            sum += (held[at].1 as f64 * spread) as i64;
+        }
+    }
+    let max = IMAGES_MAX * i64::try_from(local.containers).unwrap_or(i64::MAX / IMAGES_MAX);
+    SCORE_MAX * (sum.clamp(IMAGES_MIN, max) - IMAGES_MIN) / (max - IMAGES_MIN)
+}

@@ -1,0 +1,3 @@
+//! Tests of the snapshot's indexes.
+
+mod indexes;

@@ -1,0 +1,241 @@
+//! A pod against nodes, as they are or as they would be with some pods gone and others come.
+//!
+//! Owns what the filters prepared for one plan, and asks them about single nodes. Trials change only what they
+//! prepared for themselves; each change is taken back.
+
+use std::sync::Arc;
+
+use crate::objects::intern::Symbol;
+use crate::objects::pod::Pod;
+
+use super::affinity::AffinityFilter;
+use super::cluster::nodes::{Load, NodeId, Slot};
+use super::cluster::selections::Selections;
+use super::cluster::topology::Topologies;
+use super::cluster::{Cluster, Memo};
+use super::local::{self, LocalTable};
+use super::profile::{Plugin, PluginSet};
+use super::rules::{Rules, is_local};
+use super::spread::{Constraints, SpreadFilter};
+use super::verdict::Verdict;
+use super::volumes::{self, PodsOn, VolumeState};
+
+/// What does not change during a plan.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    /// The profile.
+    pub(super) rules: &'a Rules,
+    /// The snapshot.
+    pub(super) cluster: &'a Cluster,
+    /// Topologies that were prepared.
+    pub(super) topologies: &'a Topologies,
+    /// Counters that were prepared.
+    pub(super) selections: &'a Selections,
+    /// The pod.
+    pub(super) pod: &'a Arc<Pod>,
+    /// Results of filters that look at one node alone.
+    pub(super) table: &'a LocalTable,
+}
+
+/// A plugin refused the pod before any node was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RefusedPod {
+    /// The plugin.
+    pub(super) plugin: Plugin,
+    /// Why.
+    pub(super) message: String,
+    /// Plugins that had prepared before it.
+    pub(super) prepared: PluginSet,
+}
+
+/// The prepared filters.
+pub(super) struct Trial<'a> {
+    context: Context<'a>,
+    spread: Option<SpreadFilter<'a>>,
+    affinity: Option<AffinityFilter>,
+    volumes: Option<VolumeState<'a>>,
+    /// The only nodes that the pod names; sorted.
+    pub(super) named: Option<Vec<Symbol>>,
+    filters: Vec<Plugin>,
+}
+
+/// What is asked of the filters before the context is fixed, because it makes indexes.
+pub(super) struct Prepared {
+    affinity: Option<AffinityFilter>,
+}
+
+impl Prepared {
+    /// Makes the indexes that the filters need.
+    pub(super) fn new(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Prepared {
+        let filters = rules.filters.contains(Plugin::InterPodAffinity);
+        let is_needed = filters
+            && (!pod.shape.terms.is_empty()
+                || !cluster.terms().is_empty()
+                || !cluster.nominations().is_empty());
+        Prepared { affinity: is_needed.then(|| AffinityFilter::prepare(cluster, memo, pod)).flatten() }
+    }
+}
+
+impl<'a> Trial<'a> {
+    /// Runs what comes before the nodes (PreFilter), in the order of the profile.
+    pub(super) fn new(
+        context: Context<'a>,
+        constraints: &'a Constraints,
+        prepared: Prepared,
+    ) -> Result<Trial<'a>, RefusedPod> {
+        let Context { rules, cluster, pod, .. } = context;
+        let mut trial = Trial {
+            context,
+            spread: None,
+            affinity: prepared.affinity,
+            volumes: None,
+            named: None,
+            filters: rules.profile.enabled.filter.clone(),
+        };
+        let mut done = PluginSet::EMPTY;
+        let mut volumes = VolumeState::default();
+        let has_volumes = !pod.shape.volumes.is_empty();
+        for plugin in &rules.profile.enabled.pre_filter {
+            match plugin {
+                Plugin::NodeAffinity => {
+                    trial.named = pod.shape.local.nodes.named();
+                    if trial.named.as_ref().is_some_and(Vec::is_empty) {
+                        let message = "pod affinity terms conflict".to_owned();
+                        return Err(RefusedPod { plugin: *plugin, message, prepared: done });
+                    }
+                }
+                Plugin::PodTopologySpread if constraints.has_hard() => {
+                    let Context { topologies, selections, table, .. } = context;
+                    trial.spread =
+                        Some(SpreadFilter::new(constraints, cluster, topologies, selections, table));
+                }
+                Plugin::VolumeRestrictions
+                | Plugin::NodeVolumeLimits
+                | Plugin::VolumeBinding
+                | Plugin::VolumeZone
+                    if has_volumes =>
+                {
+                    volumes::prepare(*plugin, rules, cluster, pod, &mut volumes).map_err(|refused| {
+                        RefusedPod { plugin: *plugin, message: refused.message, prepared: done }
+                    })?;
+                }
+                _ => {}
+            }
+            done.insert(*plugin);
+        }
+        trial.volumes = has_volumes.then_some(volumes);
+        Ok(trial)
+    }
+
+    /// Whether what the filters say of a node depends on that node alone.
+    pub(super) fn is_local(&self) -> bool {
+        self.spread.is_none()
+            && self.affinity.is_none()
+            && self.volumes.is_none()
+            && self.named.is_none()
+            && self.context.rules.locals_first
+    }
+
+    /// The context.
+    pub(super) fn context(&self) -> Context<'a> {
+        self.context
+    }
+
+    /// What the filters say of a node as it is, and with the pods that are nominated to it.
+    pub(super) fn check_node(&mut self, node: NodeId) -> Verdict {
+        let slot = match self.context.cluster.nodes().slot(node) {
+            Some(slot) => slot,
+            None => return Verdict::ABSENT,
+        };
+        if self.named.as_ref().is_some_and(|named| named.binary_search(&slot.node.name).is_err()) {
+            return Verdict::NOT_SELECTED;
+        }
+        self.check(node, slot, None, &[])
+    }
+
+    /// What the filters say of a node without some of its pods; `load` is what is left of its load. Everything that
+    /// the filters count was adjusted before.
+    pub(super) fn check(
+        &mut self,
+        node: NodeId,
+        slot: &Slot,
+        load: Option<&Load>,
+        without: &[Arc<Pod>],
+    ) -> Verdict {
+        let nominated = self.nominated(slot);
+        if !nominated.is_empty() {
+            let mut crowded = load.unwrap_or(&slot.load).clone();
+            nominated.iter().for_each(|pod| crowded.add(pod));
+            nominated.iter().for_each(|pod| self.adjust(pod, node, 1));
+            let pods = PodsOn { pods: &slot.pods, without, with: &nominated };
+            let verdict = self.ask(node, slot, Some(&crowded), pods);
+            nominated.iter().for_each(|pod| self.adjust(pod, node, -1));
+            if !verdict.fits() {
+                return verdict;
+            }
+        }
+        self.ask(node, slot, load, PodsOn { pods: &slot.pods, without, with: &[] })
+    }
+
+    /// Pods nominated to a node that the pod has to leave room for.
+    fn nominated(&self, slot: &Slot) -> Vec<Arc<Pod>> {
+        let Context { cluster, pod, .. } = self.context;
+        if cluster.nominations().is_empty() {
+            return Vec::new();
+        }
+        let on_node = cluster.nominations().on(slot.node.name).iter();
+        on_node.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).cloned().collect()
+    }
+
+    fn ask(&self, node: NodeId, slot: &Slot, load: Option<&Load>, pods: PodsOn<'_>) -> Verdict {
+        let Context { rules, cluster, topologies, pod, table, .. } = self.context;
+        if rules.locals_first {
+            let verdict = match load {
+                None => table.verdicts[node.index()],
+                Some(load) => local::check_all(rules, cluster, &pod.shape.local, slot, load),
+            };
+            if !verdict.fits() {
+                return verdict;
+            }
+        }
+        for plugin in &self.filters {
+            let verdict = match plugin {
+                plugin if is_local(*plugin) => {
+                    if rules.locals_first {
+                        continue;
+                    }
+                    let load = load.unwrap_or(&slot.load);
+                    local::check(*plugin, rules, cluster, &pod.shape.local, slot, load)
+                }
+                Plugin::PodTopologySpread => {
+                    self.spread.as_ref().map_or(Verdict::FITS, |spread| spread.check(topologies, node))
+                }
+                Plugin::InterPodAffinity => {
+                    self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
+                }
+                plugin => self
+                    .volumes
+                    .as_ref()
+                    .map_or(Verdict::FITS, |volumes| volumes.check(*plugin, rules, cluster, pod, node, pods)),
+            };
+            if !verdict.fits() {
+                return verdict;
+            }
+        }
+        Verdict::FITS
+    }
+
+    /// A pod comes to a node (1) or leaves it (-1).
+    pub(super) fn adjust(&mut self, other: &Pod, node: NodeId, by: i64) {
+        let Context { cluster, topologies, selections, pod, .. } = self.context;
+        if let Some(spread) = &mut self.spread {
+            spread.adjust(cluster, topologies, selections, other, node, by);
+        }
+        if let Some(affinity) = &mut self.affinity {
+            affinity.adjust(cluster, topologies, selections, pod, (other, node, by));
+        }
+        if let Some(volumes) = &mut self.volumes {
+            volumes.adjust(pod, other, by);
+        }
+    }
+}

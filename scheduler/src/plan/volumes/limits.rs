@@ -1,0 +1,80 @@
+//! NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
+//!
+//! A volume that is in use on the node already takes no more room. Volumes that are not made yet count by their claim.
+
+use crate::objects::pod::Pod;
+
+use super::super::cluster::Cluster;
+use super::super::cluster::nodes::Slot;
+use super::super::profile::Plugin;
+use super::super::verdict::{Resolvable, Verdict};
+use super::{PodsOn, claim_name};
+
+/// A volume of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attachable {
+    driver: String,
+    /// The handle; of a volume that is not made yet, its claim.
+    handle: String,
+}
+
+/// The volumes of CSI drivers that a pod uses, each once.
+pub(super) fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
+    let storage = cluster.storage();
+    let mut found: Vec<Attachable> = Vec::new();
+    for volume in &pod.shape.volumes.claims {
+        let name = claim_name(pod, &volume.claim);
+        let Some(claim) = storage.claims.get(&name) else { continue };
+        let bound = storage.volumes.get(&claim.volume).filter(|_| !claim.volume.is_empty());
+        let attachable = match bound {
+            Some(volume) => {
+                let Some((driver, handle)) = &volume.csi else { continue };
+                Attachable { driver: driver.clone(), handle: handle.clone() }
+            }
+            None => {
+                let Some(class) = storage.classes.get(&claim.class) else { continue };
+                let handle = format!("{}/{}", name.namespace, name.name);
+                Attachable { driver: class.provisioner.clone(), handle }
+            }
+        };
+        if !found.contains(&attachable) {
+            found.push(attachable);
+        }
+    }
+    found
+}
+
+/// Whether a node can attach the volumes in addition to those of its pods.
+pub(super) fn check(cluster: &Cluster, wanted: &[Attachable], slot: &Slot, pods: PodsOn<'_>) -> Verdict {
+    if wanted.is_empty() {
+        return Verdict::FITS;
+    }
+    let storage = cluster.storage();
+    let Some(drivers) = storage.node_drivers.get(&slot.node.name) else { return Verdict::FITS };
+    if drivers.limits.iter().all(|(_, limit)| limit.is_none()) {
+        return Verdict::FITS;
+    }
+    let mut attached: Vec<Attachable> = Vec::new();
+    for pod in pods.iter().filter(|pod| !pod.shape.volumes.claims.is_empty()) {
+        attached.extend(attachable_of(cluster, pod));
+    }
+    let here = storage.attachments.values().filter(|attachment| attachment.node == slot.node.name);
+    for attachment in here {
+        let csi = storage.volumes.get(&attachment.volume).and_then(|volume| volume.csi.as_ref());
+        if let Some((_, handle)) = csi {
+            attached.push(Attachable { driver: attachment.driver.clone(), handle: handle.clone() });
+        }
+    }
+    attached.sort_unstable_by(|a, b| (&a.driver, &a.handle).cmp(&(&b.driver, &b.handle)));
+    attached.dedup();
+    for (driver, limit) in &drivers.limits {
+        let Some(limit) = limit else { continue };
+        let of_driver = |attachable: &&Attachable| attachable.driver == *driver;
+        let new = wanted.iter().filter(of_driver).filter(|volume| !attached.contains(volume)).count();
+        let used = attached.iter().filter(of_driver).count();
+        if new > 0 && i64::try_from(used + new).is_ok_and(|total| total > i64::from(*limit)) {
+            return Verdict::refused(Plugin::NodeVolumeLimits, Resolvable::Yes, 1);
+        }
+    }
+    Verdict::FITS
+}

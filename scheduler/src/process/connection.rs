@@ -1,0 +1,120 @@
+//! The connection to the API server: which file, address or account leads to it.
+//!
+//! Owns the order of the sources, which is the reference's: the client configuration file, `--master`, the account of
+//! the pod around this process, a variable of the environment. It opens no connection.
+
+use std::path::Path;
+
+use orch_proto::Brand;
+
+use crate::client::{Config, ConfigError, ContentType, Endpoint, chain, in_cluster};
+use crate::config::types::ClientConnection;
+
+/// The configuration of clients. `environment` looks a variable up; `root` is `/` but in tests.
+pub(super) fn config(
+    connection: &ClientConnection,
+    master: Option<&str>,
+    brand: &Brand,
+    root: &Path,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<Config, String> {
+    let content_type: ContentType =
+        connection.content_type.parse().map_err(|error| format!("clientConnection.contentType: {error}"))?;
+    let burst = u32::try_from(connection.burst)
+        .map_err(|_| format!("clientConnection.burst: {} is negative", connection.burst))?;
+    let config = source(connection, master, brand, root, environment).map_err(|error| chain(&error))?;
+    Ok(config.with_limits(content_type, connection.qps, burst))
+}
+
+fn source(
+    connection: &ClientConnection,
+    master: Option<&str>,
+    brand: &Brand,
+    root: &Path,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<Config, ConfigError> {
+    let master = master.filter(|master| !master.is_empty());
+    match (connection.client_config.as_str(), master) {
+        ("", Some(master)) => Ok(Config::new(Endpoint::parse_list(master)?)),
+        ("", None) => match in_cluster(brand, root, &environment) {
+            Err(ConfigError::NotInCluster(reason)) => {
+                let variable = format!("{}_MASTER", brand.name.to_uppercase());
+                match environment(&variable).filter(|value| !value.is_empty()) {
+                    Some(address) => Ok(Config::new(Endpoint::parse_list(&address)?)),
+                    None => Err(ConfigError::NotInCluster(reason)),
+                }
+            }
+            other => other,
+        },
+        (path, None) => crate::client::from_file(Path::new(path), None),
+        (path, Some(master)) => crate::client::from_file(Path::new(path), None)?.with_master(master),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+
+    const FILE: &str = "current-context: a\ncontexts:\n- name: a\n  context: {cluster: c}\nclusters:\n- name: c\n  \
+                        cluster: {server: \"http://127.0.0.1:1\"}\n";
+
+    fn addresses(file: &str, master: Option<&str>, variables: &[(&str, &str)]) -> Result<String, String> {
+        let connection = ClientConnection {
+            client_config: file.to_owned(),
+            content_type: "application/json".to_owned(),
+            qps: 5.0,
+            burst: 7,
+            ..ClientConnection::default()
+        };
+        let environment = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let config = config(&connection, master, &ORCH, Path::new("/nonexistent"), environment)?;
+        assert_eq!((config.content_type, config.qps, config.burst), (ContentType::Json, 5.0, 7));
+        Ok(config.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn the_first_source_that_is_given_decides() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.conf");
+        std::fs::write(&file, FILE).unwrap();
+        let file = file.to_str().unwrap();
+        let variable = [("ORCH_MASTER", "http://127.0.0.1:3")];
+        for (file, master, variables, expected) in [
+            (file, None, &variable[..], "http://127.0.0.1:1"),
+            (file, Some(""), &[], "http://127.0.0.1:1"),
+            (
+                file,
+                Some("http://127.0.0.1:2,http://127.0.0.1:4"),
+                &[],
+                "http://127.0.0.1:2 http://127.0.0.1:4",
+            ),
+            ("", Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
+            ("", None, &variable, "http://127.0.0.1:3"),
+        ] {
+            assert_eq!(addresses(file, master, variables).as_deref(), Ok(expected), "{file} {master:?}");
+        }
+        let error = addresses("", None, &[]).unwrap_err();
+        assert_eq!(error, "not in a cluster: ORCH_SERVICE_HOST is not set");
+        assert!(addresses("/nonexistent/a.conf", None, &[]).unwrap_err().contains("/nonexistent/a.conf"));
+    }
+
+    #[test]
+    fn limits_and_forms_that_no_client_has_are_refused() {
+        let with = |content_type: &str, burst| {
+            let connection = ClientConnection {
+                content_type: content_type.to_owned(),
+                burst,
+                ..ClientConnection::default()
+            };
+            config(&connection, Some("http://127.0.0.1:2"), &ORCH, Path::new("/nonexistent"), |_| None)
+        };
+        assert!(with("text/plain", 1).unwrap_err().starts_with("clientConnection.contentType: "));
+        assert_eq!(with("", -1).unwrap_err(), "clientConnection.burst: -1 is negative");
+        assert_eq!(with(ORCH.protobuf_media_type, 1).unwrap().content_type, ContentType::Protobuf);
+    }
+}

@@ -1,0 +1,200 @@
+//! The process from its flags to its end: the order in which parts are checked, started and stopped.
+//!
+//! Owns that order, which is the reference's: flags, configuration, port, profiles, then work. Whatever can be wrong shows
+//! before anything is called started. Logic is in the parts: `connection`, `profiles`, `arguments` and
+//! `extenders` turn the configuration into what the scheduler proper takes, `work` runs that, `figures` are its metrics.
+
+mod arguments;
+mod connection;
+mod extenders;
+mod figures;
+mod profiles;
+#[cfg(test)]
+mod testing;
+mod work;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orch_proto::Brand;
+use time::OffsetDateTime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::flags::{CommandLine, Flags};
+use crate::config::{
+    Configuration, Features, check_election, check_flags, check_lock, check_source, ignored_flags, settle,
+};
+use crate::logging::Verbosity;
+use crate::metrics::{Metrics, Policy};
+use crate::serve::{Bound, Check, Checks, Content, Health, Pages};
+
+use work::Running;
+
+/// How long the port is served after a signal, while `/readyz` already says no.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(15);
+
+/// How a process ended that was not told to go.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+impl Failure {
+    fn new(error: impl std::fmt::Display) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// What the flags lead to: everything is checked, and the port is open.
+struct Prepared {
+    bound: Option<Bound>,
+    configuration: Configuration,
+    is_elected: bool,
+}
+
+/// Runs the process to its end.
+pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) -> Result<(), Failure> {
+    let started = (OffsetDateTime::now_utc(), Instant::now());
+    let CommandLine { brand, flags, shown } = line;
+    notice(&flags, &features, brand);
+    let Prepared { bound, configuration, is_elected } = prepare(&flags, brand).await?;
+    if let Some(path) = &flags.configuration.write_config_to {
+        return write(&configuration, path);
+    }
+    if is_elected {
+        check_election(&configuration.election).map_err(Failure)?;
+    }
+    let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
+    metrics.install().map_err(Failure::new)?;
+    let stopping = CancellationToken::new();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let running = work::start(&configuration, flags.configuration.master.as_deref(), host)?;
+    if is_elected {
+        running.follow_leadership(configuration.election.resource_name.clone());
+    }
+    let document = configuration.to_document();
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: None };
+    let content = Content {
+        health: health(&stopping, &running),
+        metrics,
+        pages,
+        profiling: configuration.profiling,
+        verbosity,
+    };
+    serve(bound, content, stopping, running).await?;
+    // As in the reference: only with leader election is it an orderly end to be told to go.
+    match is_elected {
+        true => Ok(()),
+        false => Err(Failure("finished without leader elect".to_owned())),
+    }
+}
+
+/// Checks the flags and the configuration, and opens the port.
+async fn prepare(flags: &Flags, brand: &'static Brand) -> Result<Prepared, Failure> {
+    check_flags(flags).map_err(Failure)?;
+    let settled = settle(flags, brand).map_err(Failure)?;
+    let environment = |name: &str| std::env::var(name).ok();
+    let master = flags.configuration.master.as_deref();
+    check_source(&settled, master, brand, environment).map_err(Failure)?;
+    let bound = Bound::open(flags, brand).await.map_err(Failure::new)?;
+    let is_elected = settled.election().leader_elect == Some(true);
+    if is_elected {
+        check_lock(settled.election()).map_err(Failure)?;
+    }
+    let configuration = settled.complete().map_err(Failure)?;
+    Ok(Prepared { bound, configuration, is_elected })
+}
+
+/// Serves the port until the process is told to stop, or its work ends.
+async fn serve(
+    bound: Option<Bound>,
+    content: Content,
+    stopping: CancellationToken,
+    mut running: Running,
+) -> Result<(), Failure> {
+    let serving = match bound {
+        Some(bound) => {
+            let address = bound.address().map_err(Failure::new)?;
+            tracing::info!(%address, "serving securely");
+            Some(tokio::spawn(bound.serve(content, stopping.clone())))
+        }
+        None => None,
+    };
+    tracing::info!("started");
+    tokio::select! {
+        told = told_to_stop() => told?,
+        ended = running.ended() => return ended,
+    }
+    stopping.cancel();
+    running.stop().await?;
+    let Some(serving) = serving else { return Ok(()) };
+    match tokio::time::timeout(SHUTDOWN_MAX, serving).await {
+        Ok(Ok(served)) => served.map_err(Failure::new),
+        Ok(Err(error)) => Err(Failure::new(error)),
+        Err(_) => {
+            tracing::warn!("the port did not stop in time");
+            Ok(())
+        }
+    }
+}
+
+/// Says what of the command line has no effect.
+fn notice(flags: &Flags, features: &Features, brand: &Brand) {
+    for flag in ignored_flags(flags, brand) {
+        tracing::warn!(flag, "this flag is ignored, because --config is given");
+    }
+    if let Some(path) = &flags.configuration.cloud_container_registry_config {
+        tracing::warn!(
+            path = %path.display(),
+            "--cloud-container-registry-config has no effect: this process pulls no images"
+        );
+    }
+    for gate in features.unknown() {
+        tracing::warn!(gate, "this feature gate is not known, and has no effect");
+    }
+}
+
+fn write(configuration: &Configuration, path: &PathBuf) -> Result<(), Failure> {
+    configuration.write_to(path).map_err(Failure)?;
+    tracing::info!(path = %path.display(), "wrote the configuration");
+    Ok(())
+}
+
+fn health(stopping: &CancellationToken, running: &Running) -> Health {
+    let ping: Check = Arc::new(|| Ok(()));
+    let stopping = stopping.clone();
+    let shutdown: Check = Arc::new(move || match stopping.is_cancelled() {
+        true => Err("process is shutting down".to_owned()),
+        false => Ok(()),
+    });
+    let (mut alive, mut ready) = (Checks::default().with("ping", ping), Checks::default());
+    if let Some(elected) = running.elected() {
+        alive = alive.with("leaderElection", elected.clone());
+        ready = ready.with("leaderElection", elected);
+    }
+    Health {
+        healthz: alive.clone(),
+        livez: alive,
+        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", running.synced()),
+    }
+}
+
+/// Waits for the signal to stop. A second one ends the process at once.
+async fn told_to_stop() -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(1);
+    });
+    Ok(())
+}

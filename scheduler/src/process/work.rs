@@ -1,0 +1,139 @@
+//! The part of the process that schedules, from the configuration to its end.
+//!
+//! Owns the options of [`Process`], made before anything runs, so that faults of the configuration show first, and what
+//! the end of that part means to the whole.
+//!
+//! Invariant: a process that loses its lease ends, and with an error.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ObjectKey, chain};
+use crate::config::Configuration;
+use crate::config::types::LeaderElection;
+use crate::election::{Outcome, Timing};
+use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness};
+use crate::serve::Check;
+
+use super::{Failure, connection, extenders, figures, profiles};
+
+/// The part that schedules, at work.
+pub(super) struct Running {
+    readiness: Readiness,
+    is_elected: bool,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), Failure>>,
+}
+
+/// Starts everything that `configuration` asks for; `master` is the flag, `host` names this machine.
+pub(super) fn start(
+    configuration: &Configuration,
+    master: Option<&str>,
+    host: String,
+) -> Result<Running, Failure> {
+    let options = options(configuration, master, host)?;
+    let is_elected = options.election.is_some();
+    let process = Process::start(options).map_err(|error| Failure(chain(&error)))?;
+    let (readiness, stop) = (process.readiness(), CancellationToken::new());
+    let task = tokio::spawn(run(process, stop.clone()));
+    Ok(Running { readiness, is_elected, stop, task })
+}
+
+async fn run(process: Process, stop: CancellationToken) -> Result<(), Failure> {
+    match process.run(stop).await {
+        Ok(Outcome::Stopped) => Ok(()),
+        Ok(Outcome::Lost) => Err(Failure("leader election lost".to_owned())),
+        Err(error) => Err(Failure(chain(&error))),
+    }
+}
+
+fn options(
+    configuration: &Configuration,
+    master: Option<&str>,
+    host: String,
+) -> Result<ProcessOptions, Failure> {
+    let brand = configuration.brand;
+    let environment = |name: &str| std::env::var(name).ok();
+    let client = connection::config(&configuration.client, master, brand, Path::new("/"), environment)
+        .map_err(Failure)?;
+    let profiles = profiles::plan_profiles(configuration).map_err(Failure)?;
+    let names: Vec<Arc<str>> =
+        profiles.iter().map(|profile| Arc::from(profile.scheduler_name.as_str())).collect();
+    Ok(ProcessOptions {
+        client,
+        brand,
+        host,
+        profiles,
+        extenders: extenders::configs(&configuration.extenders).map_err(Failure)?,
+        initial_backoff: configuration.pod_initial_backoff,
+        max_backoff: configuration.pod_max_backoff,
+        max_in_unschedulable: configuration.pod_max_in_unschedulable,
+        election: election(&configuration.election).map_err(Failure)?,
+        waits_for_leadership: configuration.delay_cache_until_active,
+        observer: figures::observer(names.clone()),
+        report: figures::reporter(names),
+    })
+}
+
+/// The election; `None` without one.
+fn election(election: &LeaderElection) -> Result<Option<ElectionOptions>, String> {
+    if election.leader_elect != Some(true) {
+        return Ok(None);
+    }
+    let lock = match election.resource_lock.as_str() {
+        "leases" => LockKind::Leases,
+        "endpointsleases" => LockKind::EndpointsLeases,
+        "configmapsleases" => LockKind::ConfigMapsLeases,
+        other => return Err(format!("couldn't create resource lock: Invalid lock-type {other}")),
+    };
+    let timing = Timing {
+        lease_duration: election.lease_duration.duration(),
+        renew_deadline: election.renew_deadline.duration(),
+        retry_period: election.retry_period.duration(),
+    };
+    let key = ObjectKey::new(election.resource_namespace.as_str(), election.resource_name.as_str());
+    Ok(Some(ElectionOptions { lock, key, timing }))
+}
+
+impl Running {
+    /// The check that the view of the cluster is complete.
+    pub(super) fn synced(&self) -> Check {
+        let readiness = self.readiness.clone();
+        Arc::new(move || match readiness.is_synced() {
+            true => Ok(()),
+            false => Err("not every object is known yet".to_owned()),
+        })
+    }
+
+    /// The check that a leader whose lease ended is not still there; `None` without election.
+    pub(super) fn elected(&self) -> Option<Check> {
+        let readiness = self.readiness.clone();
+        let check: Check = Arc::new(move || match readiness.is_overdue() {
+            false => Ok(()),
+            true => Err("the lease ended, and this process still leads".to_owned()),
+        });
+        self.is_elected.then_some(check)
+    }
+
+    /// Waits for an end that nobody asked for.
+    pub(super) async fn ended(&mut self) -> Result<(), Failure> {
+        (&mut self.task).await.map_err(Failure::new)?
+    }
+
+    /// Writes whether this process leads into the metrics, until it ends.
+    pub(super) fn follow_leadership(&self, lock: String) {
+        figures::follow_leadership(lock, self.readiness.clone(), self.stop.clone());
+    }
+
+    /// Stops planning, waits for what is under way, and lets the lock go.
+    pub(super) async fn stop(self) -> Result<(), Failure> {
+        self.stop.cancel();
+        self.task.await.map_err(Failure::new)?
+    }
+}
+
+#[cfg(test)]
+mod tests;

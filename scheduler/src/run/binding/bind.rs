@@ -1,0 +1,120 @@
+//! The binding itself.
+//!
+//! Owns the way from an answer, or its absence, to certainty: what the server said decides where it is clear; otherwise
+//! the pod is read until it says whether it has the node.
+
+use std::time::Duration;
+
+use crate::api::core::v1::{Binding, ObjectReference, Pod};
+use crate::api::meta::v1::ObjectMeta;
+use crate::client::{Backoff, Error, Reason, chain};
+
+use super::{Binder, Job, Outcome, PodRef, Why};
+
+/// Pauses between questions whether the pod is bound.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+/// Bindings of one job that leave the pod without a node, although the server did not refuse them. Beyond, planning
+/// decides anew.
+const BINDINGS_MAX: u32 = 5;
+
+/// What is known after a binding was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// This is the outcome.
+    Outcome(Outcome),
+    /// Only the pod can say.
+    AskPod,
+}
+
+/// What is known after the answer to a binding.
+pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
+    let error = match answer {
+        Ok(()) => return Known::Outcome(Outcome::Bound),
+        Err(error) => error,
+    };
+    match error.status().map(|status| status.reason) {
+        Some(Reason::NotFound) => Known::Outcome(Outcome::NotBound(Why::Gone)),
+        // Bound already, by an earlier attempt of this job or by another scheduler; or another pod of this name.
+        Some(Reason::Conflict | Reason::AlreadyExists) => Known::AskPod,
+        _ if error.is_outcome_unknown() => Known::AskPod,
+        _ => Known::Outcome(Outcome::NotBound(Why::Refused(chain(error)))),
+    }
+}
+
+/// What the pod says about the binding of `wanted` to `node`; `None`: it has no node, the binding did not happen.
+pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<Outcome> {
+    let uid = found.metadata.as_ref().map_or("", |metadata| &metadata.uid);
+    if uid != &*wanted.uid {
+        return Some(Outcome::NotBound(Why::Gone));
+    }
+    match found.spec.as_ref().map_or("", |spec| &spec.node_name) {
+        "" => None,
+        bound if bound == node => Some(Outcome::Bound),
+        other => Some(Outcome::NotBound(Why::Taken(other.to_owned()))),
+    }
+}
+
+impl Binder {
+    pub(super) async fn bind(&self, job: &Job) -> Outcome {
+        let mut backoff = Backoff::new(PAUSE_FIRST, PAUSE_LAST);
+        for _ in 0..BINDINGS_MAX {
+            if !self.leads() {
+                return Outcome::NotBound(Why::NotLeading);
+            }
+            let answer = match &job.binder {
+                None => self.post(job).await,
+                Some(extender) => match extender.bind(&job.pod, &job.node).await {
+                    Ok(()) => Ok(()),
+                    Err(error) if error.is_outcome_unknown() => {
+                        Err(Error::Lost { what: "extender binding".to_owned(), problem: error.to_string() })
+                    }
+                    Err(error) => return Outcome::NotBound(Why::Refused(error.to_string())),
+                },
+            };
+            if let Known::Outcome(outcome) = after_binding(&answer) {
+                return outcome;
+            }
+            if let Some(outcome) = self.ask_pod(job, &mut backoff).await {
+                return outcome;
+            }
+        }
+        Outcome::NotBound(Why::Refused(format!("{BINDINGS_MAX} bindings had no effect")))
+    }
+
+    async fn post(&self, job: &Job) -> Result<(), Error> {
+        let pod = &job.pod;
+        let binding = Binding {
+            metadata: Some(ObjectMeta {
+                name: pod.name.to_string(),
+                namespace: pod.namespace.to_string(),
+                uid: pod.uid.to_string(),
+                ..ObjectMeta::default()
+            }),
+            target: Some(ObjectReference {
+                kind: "Node".to_owned(),
+                name: job.node.to_string(),
+                ..ObjectReference::default()
+            }),
+        };
+        self.client.create_subresource::<Pod, _>(&pod.namespace, &pod.name, "binding", &binding).await
+    }
+
+    /// Reads the pod until it answers. `None`: it has no node. Asks on even without leadership: the answer decides
+    /// whether the node's room is taken.
+    async fn ask_pod(&self, job: &Job, backoff: &mut Backoff) -> Option<Outcome> {
+        loop {
+            match self.client.get::<Pod>(&job.pod.namespace, &job.pod.name).await {
+                Ok(pod) => return of_pod(&job.pod, &job.node, &pod),
+                Err(error) if error.is(Reason::NotFound) => return Some(Outcome::NotBound(Why::Gone)),
+                Err(error) => {
+                    let pause = backoff.random_pause();
+                    let (namespace, name) = (&job.pod.namespace, &job.pod.name);
+                    tracing::warn!(%namespace, %name, error = chain(&error), ?pause, "cannot see whether a pod is bound");
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Resource claims before a pod is bound: finalizer, allocation, reservation; and giving them back.
+//!
+//! Owns the writes and their conditions. A claim is written with the version that was read, so that a claim which
+//! somebody else allocated in the meantime is noticed; what the planner chose is then void, and the pod planned anew.
+
+use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
+use crate::client::{Reason, chain};
+use crate::plan::decision::{ClaimName, ClaimWrite};
+
+use super::{Binder, PodRef, Why, refused};
+
+/// Pods that a claim may be reserved for; the server refuses more.
+const RESERVED_MAX: usize = 256;
+
+/// Attempts against other writers of the same claim.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// What has to be written of a claim.
+#[derive(Debug, PartialEq)]
+pub(super) enum Change {
+    /// Nothing: the pod has it already.
+    None,
+    /// The finalizer first, then look again.
+    Finalizer(Box<ResourceClaim>),
+    /// The status.
+    Status(Box<ResourceClaim>),
+}
+
+/// The next write that reserves `claim` for `pod`.
+pub(super) fn reservation(
+    mut claim: ResourceClaim,
+    pod: &PodRef,
+    write: &ClaimWrite,
+    finalizer: &str,
+) -> Result<Change, String> {
+    let name = &write.claim.name;
+    let metadata = claim.metadata.get_or_insert_default();
+    if metadata.deletion_timestamp.is_some() {
+        return Err(format!("claim {name} is being deleted"));
+    }
+    let status = claim.status.get_or_insert_default();
+    if status.reserved_for.iter().any(|holder| holder.uid == *pod.uid) {
+        return Ok(Change::None);
+    }
+    if status.reserved_for.len() >= RESERVED_MAX {
+        return Err(format!("claim {name} is reserved for {RESERVED_MAX} pods already"));
+    }
+    match (&write.allocation, &status.allocation) {
+        (None, None) => return Err(format!("claim {name} is not allocated any more")),
+        (Some(wanted), Some(found)) if wanted != found => {
+            return Err(format!("claim {name} got allocated elsewhere in the meantime"));
+        }
+        _ => {}
+    }
+    if let Some(allocation) = &write.allocation {
+        if !metadata.finalizers.iter().any(|held| held == finalizer) {
+            metadata.finalizers.push(finalizer.to_owned());
+            return Ok(Change::Finalizer(Box::new(claim)));
+        }
+        status.allocation = Some(allocation.clone());
+    }
+    status.reserved_for.push(ResourceClaimConsumerReference {
+        resource: "pods".to_owned(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        ..ResourceClaimConsumerReference::default()
+    });
+    Ok(Change::Status(Box::new(claim)))
+}
+
+/// The write that gives back what [`reservation`] wrote; `None` if the pod has nothing of it. An allocation stays while
+/// others use it, and goes with the last.
+pub(super) fn release(mut claim: ResourceClaim, uid: &str, write: &ClaimWrite) -> Option<ResourceClaim> {
+    let status = claim.status.get_or_insert_default();
+    let before = status.reserved_for.len();
+    status.reserved_for.retain(|holder| holder.uid != uid);
+    if status.reserved_for.len() == before {
+        return None;
+    }
+    if status.reserved_for.is_empty() && write.allocation.is_some() {
+        status.allocation = None;
+    }
+    Some(claim)
+}
+
+impl Binder {
+    pub(super) async fn reserve(&self, pod: &PodRef, write: &ClaimWrite) -> Result<(), Why> {
+        let finalizer = format!("resource.{}", self.client.brand().label("delete-protection"));
+        let (namespace, name) = (&write.claim.namespace, &write.claim.name);
+        let what = format!("reserving claim {name}");
+        for _ in 0..ATTEMPTS_MAX {
+            let claim = self.client.get::<ResourceClaim>(namespace, name).await;
+            let claim = claim.map_err(|error| refused(&what, &error))?;
+            let change = reservation(claim, pod, write, &finalizer).map_err(Why::Refused)?;
+            let written = match change {
+                Change::None => return Ok(()),
+                Change::Finalizer(claim) => self.client.update(&*claim, "").await,
+                Change::Status(claim) => match self.client.update(&*claim, "status").await {
+                    Ok(_) => return Ok(()),
+                    Err(error) => Err(error),
+                },
+            };
+            match written {
+                Ok(_) => {}
+                // Another writer was first, or nobody knows: look again.
+                Err(error) if error.is(Reason::Conflict) || error.is_outcome_unknown() => {}
+                Err(error) => return Err(refused(&what, &error)),
+            }
+        }
+        Err(Why::Refused(format!("{what}: {ATTEMPTS_MAX} attempts met other writers")))
+    }
+
+    /// Gives a reservation back. A failure is logged: the controller of claims gives back reservations of pods that
+    /// are gone, and the pod's next plan finds its own.
+    pub(super) async fn release(&self, pod: &PodRef, write: &ClaimWrite) {
+        let (namespace, name) = (&write.claim.namespace, &write.claim.name);
+        for _ in 0..ATTEMPTS_MAX {
+            let outcome = match self.client.get::<ResourceClaim>(namespace, name).await {
+                Ok(claim) => match release(claim, &pod.uid, write) {
+                    None => return,
+                    Some(claim) => self.client.update(&claim, "status").await,
+                },
+                Err(error) if error.is(Reason::NotFound) => return,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(_) => return,
+                Err(error) if error.is(Reason::Conflict) => {}
+                Err(error) => {
+                    tracing::warn!(%namespace, %name, error = chain(&error), "cannot give a claim back");
+                    return;
+                }
+            }
+        }
+        tracing::warn!(%namespace, %name, "cannot give a claim back: it is written all the time");
+    }
+}
+
+impl Binder {
+    /// Gives back the allocation of a claim that helps nobody, with the reservation for `pod`. It is left alone where
+    /// others use it. A failure is logged: the pod's next plan asks for it again.
+    pub async fn deallocate(&self, claim: &ClaimName, pod: &PodRef) {
+        let (namespace, name) = (&claim.namespace, &claim.name);
+        let outcome = match self.client.get::<ResourceClaim>(namespace, name).await {
+            Ok(claim) => match deallocation(claim, &pod.uid) {
+                None => return,
+                Some(claim) => self.client.update(&claim, "status").await.map(|_| ()),
+            },
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(error) if error.is(Reason::NotFound) || error.is(Reason::Conflict) => {}
+            Err(error) => {
+                tracing::warn!(%namespace, %name, error = chain(&error), "cannot deallocate a claim")
+            }
+        }
+    }
+}
+
+/// The claim without its allocation; `None` if pods other than `uid` use it, or if it has none.
+pub(super) fn deallocation(mut claim: ResourceClaim, uid: &str) -> Option<ResourceClaim> {
+    let status = claim.status.as_mut()?;
+    if status.allocation.is_none() || status.reserved_for.iter().any(|holder| holder.uid != uid) {
+        return None;
+    }
+    status.reserved_for.clear();
+    status.allocation = None;
+    Some(claim)
+}

@@ -1,0 +1,143 @@
+//! Brings a pod to its node: what must be written first, then the binding.
+//!
+//! ```text
+//!   claims (finalizer, allocation, reservation) ──> volumes (claimRef, selected node, wait) ──> bind
+//!         │ refused, timed out                            │                                     │
+//!         └──────────────> NotBound, what was reserved is given back <──────────────────────────┘
+//! ```
+//!
+//! Owns the certainty of the outcome. Between [`Outcome::Bound`] and [`Outcome::NotBound`] there is no third: while the
+//! API cannot say which it is, the job asks on, and the pod stays assumed on its node, so that its room is never given
+//! away twice. A binding is conditional on the pod's UID and on its having no node, so that sending it again can do no
+//! harm. Nothing is sent without leadership.
+
+mod bind;
+mod claims;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::{Client, Error, chain};
+use crate::election::Leadership;
+use crate::plan::decision::{ClaimWrite, VolumeWrites};
+
+use super::extender::Extender;
+
+/// A pod by all its names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID.
+    pub uid: Arc<str>,
+}
+
+/// One pod on its way to its node.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The pod.
+    pub pod: PodRef,
+    /// Index of its profile.
+    pub profile: usize,
+    /// Plans until this one.
+    pub attempts: u32,
+    /// When it could first have been planned, as time since the process began.
+    pub first_active_at: Duration,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Volumes and volume claims to write first.
+    pub volumes: VolumeWrites,
+    /// Resource claims to write first.
+    pub claims: Vec<ClaimWrite>,
+    /// How long to wait until the pod's volume claims are bound.
+    pub volume_timeout: Duration,
+    /// The extender that binds in the scheduler's place.
+    pub binder: Option<Arc<Extender>>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pod has this node.
+    Bound,
+    /// The pod does not have the node, and never will by this job.
+    NotBound(Why),
+}
+
+/// Why a pod was not bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The pod was deleted, or replaced by another of its name.
+    Gone,
+    /// Another scheduler bound it, to this node.
+    Taken(String),
+    /// The cluster changed: planning again may find another node.
+    Refused(String),
+    /// Leadership was lost before the binding was sent.
+    NotLeading,
+}
+
+/// Does jobs. Cheap to clone.
+#[derive(Clone)]
+pub struct Binder {
+    client: Client,
+    leadership: Leadership,
+}
+
+impl Binder {
+    /// A binder that works while `leadership` holds.
+    pub fn new(client: Client, leadership: Leadership) -> Self {
+        Self { client, leadership }
+    }
+
+    /// Does one job to its certain end.
+    pub async fn run(&self, job: &Job) -> Outcome {
+        let mut reserved = Vec::new();
+        let prepared = self.prepare(job, &mut reserved).await;
+        let outcome = match prepared {
+            Ok(()) => self.bind(job).await,
+            Err(why) => Outcome::NotBound(why),
+        };
+        if let Outcome::NotBound(_) = outcome
+            && self.leads()
+        {
+            for claim in reserved {
+                self.release(&job.pod, &claim).await;
+            }
+        }
+        outcome
+    }
+
+    async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+        for claim in &job.claims {
+            self.lead()?;
+            self.reserve(&job.pod, claim).await?;
+            reserved.push(claim.clone());
+        }
+        if !job.volumes.is_empty() {
+            self.lead()?;
+            self.prepare_volumes(job).await?;
+        }
+        Ok(())
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership.holds(Instant::now())
+    }
+
+    fn lead(&self) -> Result<(), Why> {
+        if self.leads() { Ok(()) } else { Err(Why::NotLeading) }
+    }
+}
+
+/// What a failed request before the binding means.
+fn refused(what: &str, error: &Error) -> Why {
+    Why::Refused(format!("{what}: {}", chain(error)))
+}

@@ -1,0 +1,138 @@
+//! Resource claims before a binding.
+
+use serde_json::{Value, json};
+
+use super::super::claims::{Change, deallocation, release, reservation};
+use super::super::{Outcome, PodRef, Why};
+use super::bench;
+use crate::api::meta::v1::ObjectMeta;
+use crate::api::resource::v1::{
+    AllocationResult, DeviceAllocationResult, ResourceClaim, ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+};
+use crate::client::testing::{FakeApi, Fault};
+use crate::plan::decision::{ClaimName, ClaimWrite};
+
+fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
+    ClaimWrite { claim: ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }, allocation }
+}
+
+fn allocation() -> AllocationResult {
+    AllocationResult { devices: Some(DeviceAllocationResult::default()), ..AllocationResult::default() }
+}
+
+fn claim(api: &FakeApi) -> Value {
+    api.store().get("resourceclaims", "default", "c").unwrap()
+}
+
+fn put_claim(api: &FakeApi) {
+    api.store().put("resourceclaims", json!({ "metadata": { "name": "c", "namespace": "default" } }));
+}
+
+#[tokio::test]
+async fn a_claim_gets_finalizer_allocation_and_reservation() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api);
+    job.claims = vec![write(Some(allocation()))];
+    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    let claim = claim(&api);
+    let finalizer = format!("resource.{}", FakeApi::brand().label("delete-protection"));
+    assert_eq!(claim["metadata"]["finalizers"], json!([finalizer]));
+    let status = &claim["status"];
+    assert!(status["allocation"].is_object());
+    assert_eq!(status["reservedFor"][0]["name"], "p");
+    assert_eq!(status["reservedFor"][0]["uid"], json!(&*job.pod.uid));
+}
+
+#[tokio::test]
+async fn another_writer_of_the_claim_is_met_by_looking_again() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api);
+    api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
+    api.plant("PUT", "/resourceclaims/c/status", 1, Fault::LostAfter);
+    job.claims = vec![write(Some(allocation()))];
+    assert_eq!(binder.run(&job).await, Outcome::Bound);
+}
+
+#[tokio::test]
+async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api);
+    api.plant("POST", "/binding", 1, Fault::Status(403, 0));
+    job.claims = vec![write(Some(allocation()))];
+    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    let status = &claim(&api)["status"];
+    assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
+}
+
+#[tokio::test]
+async fn a_claim_that_is_gone_ends_the_job() {
+    let (_api, binder, mut job) = bench().await;
+    job.claims = vec![write(None)];
+    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+}
+
+fn pod() -> PodRef {
+    PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into() }
+}
+
+fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim {
+    let holder = |uid: &&str| ResourceClaimConsumerReference {
+        uid: (*uid).to_owned(),
+        ..ResourceClaimConsumerReference::default()
+    };
+    let status = ResourceClaimStatus {
+        allocation,
+        reserved_for: uids.iter().map(holder).collect(),
+        ..ResourceClaimStatus::default()
+    };
+    ResourceClaim {
+        metadata: Some(ObjectMeta { finalizers: vec!["f".to_owned()], ..ObjectMeta::default() }),
+        status: Some(status),
+        ..ResourceClaim::default()
+    }
+}
+
+#[test]
+fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
+    let reserve = |claim, wanted| reservation(claim, &pod(), &write(wanted), "f");
+    assert_eq!(reserve(held_by(&["u"], None), None), Ok(Change::None));
+    assert!(matches!(reserve(held_by(&["v"], Some(allocation())), None), Ok(Change::Status(_))));
+    assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
+    let other = AllocationResult::default();
+    let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
+    assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
+    let many: Vec<String> = (0..256).map(|index| format!("v{index}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(reserve(held_by(&many, Some(allocation())), None).unwrap_err().contains("256 pods"));
+    let mut ending = held_by(&[], Some(allocation()));
+    ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Default::default());
+    assert!(reserve(ending, None).unwrap_err().contains("being deleted"));
+}
+
+#[test]
+fn the_finalizer_comes_before_the_allocation() {
+    let change = reservation(held_by(&[], None), &pod(), &write(Some(allocation())), "other").unwrap();
+    let Change::Finalizer(claim) = change else { panic!("{change:?}") };
+    assert_eq!(claim.metadata.unwrap().finalizers, ["f", "other"]);
+    assert_eq!(claim.status.unwrap().allocation, None);
+}
+
+#[test]
+fn a_release_keeps_an_allocation_that_others_use() {
+    assert_eq!(release(held_by(&["v"], Some(allocation())), "u", &write(Some(allocation()))), None);
+    let shared = release(held_by(&["u", "v"], Some(allocation())), "u", &write(Some(allocation()))).unwrap();
+    assert!(shared.status.unwrap().allocation.is_some());
+    let last = release(held_by(&["u"], Some(allocation())), "u", &write(Some(allocation()))).unwrap();
+    assert_eq!(last.status.unwrap().allocation, None);
+    let found = release(held_by(&["u"], Some(allocation())), "u", &write(None)).unwrap();
+    assert!(found.status.unwrap().allocation.is_some(), "the pod did not bring it");
+}
+
+#[test]
+fn only_an_unused_claim_is_deallocated() {
+    assert_eq!(deallocation(held_by(&["v"], Some(allocation())), "u"), None);
+    assert_eq!(deallocation(held_by(&[], None), "u"), None);
+    let freed = deallocation(held_by(&["u"], Some(allocation())), "u").unwrap().status.unwrap();
+    assert_eq!((freed.allocation, freed.reserved_for.len()), (None, 0));
+}

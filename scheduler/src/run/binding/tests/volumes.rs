@@ -1,0 +1,123 @@
+//! Volumes before a binding.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::volumes::{ClaimState, claim_state};
+use super::super::{Outcome, Why};
+use super::{annotation, bench};
+use crate::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus};
+use crate::api::meta::v1::{ObjectMeta, Time};
+use crate::client::testing::{FakeApi, eventually};
+use crate::plan::decision::{BindVolume, ClaimName, VolumeWrites};
+
+fn claim_name(name: &str) -> ClaimName {
+    ClaimName { namespace: "default".to_owned(), name: name.to_owned() }
+}
+
+fn put_claim(api: &FakeApi, name: &str) {
+    api.store()
+        .put("persistentvolumeclaims", json!({ "metadata": { "name": name, "namespace": "default" } }));
+}
+
+/// Plays the controller: binds the claim.
+fn bind_claim(api: &FakeApi, name: &str) {
+    let mut claim = api.store().get("persistentvolumeclaims", "default", name).unwrap();
+    claim["spec"]["volumeName"] = "v".into();
+    claim["metadata"]["annotations"][annotation("pv", "bind-completed")] = "yes".into();
+    api.store().put("persistentvolumeclaims", claim);
+}
+
+fn volume(api: &FakeApi) -> Value {
+    api.store().get("persistentvolumes", "", "v").unwrap()
+}
+
+#[tokio::test]
+async fn a_volume_is_reserved_for_its_claim_and_awaited() {
+    let (api, binder, mut job) = bench().await;
+    api.store().put("persistentvolumes", json!({ "metadata": { "name": "v" } }));
+    put_claim(&api, "c");
+    job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
+    let running = tokio::spawn(async move { binder.run(&job).await });
+    eventually("the volume is reserved", || volume(&api)["spec"]["claimRef"]["name"] == "c").await;
+    let reserved = volume(&api);
+    assert_eq!(reserved["metadata"]["annotations"][annotation("pv", "bound-by-controller")], "yes");
+    assert_eq!(reserved["spec"]["claimRef"]["kind"], "PersistentVolumeClaim");
+    assert!(reserved["spec"]["claimRef"]["uid"].is_string());
+    assert_eq!(super::node_of(&api), None, "not before the claim is bound");
+    bind_claim(&api, "c");
+    assert_eq!(running.await.unwrap(), Outcome::Bound);
+}
+
+#[tokio::test]
+async fn a_volume_of_another_claim_is_left_alone() {
+    let (api, binder, mut job) = bench().await;
+    let holder = json!({ "namespace": "default", "name": "other", "uid": "u" });
+    api.store()
+        .put("persistentvolumes", json!({ "metadata": { "name": "v" }, "spec": { "claimRef": holder } }));
+    put_claim(&api, "c");
+    job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
+    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    assert_eq!(message, "binding volumes: volume v belongs to default/other");
+    assert_eq!(volume(&api)["spec"]["claimRef"]["name"], "other");
+}
+
+#[tokio::test]
+async fn a_volume_is_made_for_the_node() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api, "c");
+    job.volumes.provision = vec![claim_name("c")];
+    let running = tokio::spawn(async move { binder.run(&job).await });
+    let selected = annotation("volume", "selected-node");
+    let claim = || api.store().get("persistentvolumeclaims", "default", "c").unwrap();
+    eventually("the node is selected", || claim()["metadata"]["annotations"][&selected] == "n").await;
+    bind_claim(&api, "c");
+    assert_eq!(running.await.unwrap(), Outcome::Bound);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_never_bound_ends_the_job() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api, "c");
+    job.volumes = VolumeWrites { bind: Vec::new(), provision: vec![claim_name("c")] };
+    job.volume_timeout = Duration::from_millis(50);
+    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    assert!(message.contains("not all claims are bound"), "{message}");
+    assert_eq!(super::node_of(&api), None);
+}
+
+#[tokio::test]
+async fn a_missing_claim_is_named() {
+    let (_api, binder, mut job) = bench().await;
+    job.volumes.provision = vec![claim_name("c")];
+    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    assert_eq!(message, "persistentvolumeclaim \"c\" not found");
+}
+
+#[test]
+fn claims_are_bound_waiting_or_lost() {
+    let claim = |annotations: &[(&str, &str)], volume: &str, phase: &str| PersistentVolumeClaim {
+        metadata: Some(ObjectMeta {
+            name: "c".to_owned(),
+            annotations: annotations
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PersistentVolumeClaimSpec { volume_name: volume.to_owned(), ..Default::default() }),
+        status: Some(PersistentVolumeClaimStatus { phase: phase.to_owned(), ..Default::default() }),
+    };
+    let state = |claim: &PersistentVolumeClaim, made| claim_state(claim, "n", made, "selected", "completed");
+    assert_eq!(state(&claim(&[("completed", "yes")], "v", ""), false), ClaimState::Bound);
+    assert_eq!(state(&claim(&[], "v", ""), false), ClaimState::Waiting);
+    assert_eq!(state(&claim(&[("completed", "yes")], "", ""), false), ClaimState::Waiting);
+    assert_eq!(state(&claim(&[("selected", "n")], "", ""), true), ClaimState::Waiting);
+    let taken_back = ClaimState::Failed("provisioning failed for PVC \"c\"".to_owned());
+    assert_eq!(state(&claim(&[], "", ""), true), taken_back);
+    assert!(matches!(state(&claim(&[], "v", "Lost"), false), ClaimState::Failed(_)));
+    let mut ending = claim(&[("completed", "yes")], "v", "");
+    ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Time::default());
+    assert!(matches!(state(&ending, false), ClaimState::Failed(_)));
+}

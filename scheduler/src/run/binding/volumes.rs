@@ -1,0 +1,164 @@
+//! Persistent volumes and their claims before a pod is bound.
+//!
+//! Owns the two writes (a volume's `claimRef`, a claim's selected node) and the wait until every claim is bound. The
+//! controller of volumes completes what is written here; when it takes a selected node back, provisioning failed there
+//! and another node must be found.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use crate::client::{Backoff, Object, PatchType, Reason};
+use crate::plan::decision::{BindVolume, ClaimName};
+
+use super::{Binder, Job, Why, refused};
+
+/// Pauses between looks at claims: provisioning takes seconds to minutes.
+const LOOK_FIRST: Duration = Duration::from_millis(200);
+const LOOK_LAST: Duration = Duration::from_secs(5);
+
+/// What a claim says about being bound.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ClaimState {
+    /// It is.
+    Bound,
+    /// Not yet.
+    Waiting,
+    /// It cannot be on this node.
+    Failed(String),
+}
+
+/// Whether `claim` is bound, for a pod that goes to `node`. `is_provisioned`: its volume is made for that node.
+pub(super) fn claim_state(
+    claim: &PersistentVolumeClaim,
+    node: &str,
+    is_provisioned: bool,
+    selected_node: &str,
+    bind_completed: &str,
+) -> ClaimState {
+    let name = claim.key();
+    let metadata = claim.metadata.as_ref();
+    let annotation =
+        |key: &str| metadata.and_then(|metadata| metadata.annotations.get(key)).map(String::as_str);
+    if metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some()) {
+        return ClaimState::Failed(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+    }
+    if claim.status.as_ref().is_some_and(|status| status.phase == "Lost") {
+        return ClaimState::Failed(format!("persistentvolumeclaim \"{name}\" lost its volume"));
+    }
+    let has_volume = claim.spec.as_ref().is_some_and(|spec| !spec.volume_name.is_empty());
+    if has_volume && annotation(bind_completed).is_some() {
+        return ClaimState::Bound;
+    }
+    if is_provisioned && annotation(selected_node) != Some(node) {
+        return ClaimState::Failed(format!("provisioning failed for PVC \"{name}\""));
+    }
+    ClaimState::Waiting
+}
+
+impl Binder {
+    pub(super) async fn prepare_volumes(&self, job: &Job) -> Result<(), Why> {
+        for bind in &job.volumes.bind {
+            self.bind_volume(bind).await?;
+        }
+        for claim in &job.volumes.provision {
+            self.select_node(claim, &job.node).await?;
+        }
+        let wait = tokio::time::timeout(job.volume_timeout, self.await_claims(job)).await;
+        wait.unwrap_or_else(|_| {
+            let seconds = job.volume_timeout.as_secs();
+            Err(Why::Refused(format!("binding volumes: not all claims are bound within {seconds} seconds")))
+        })
+    }
+
+    /// Reserves a volume for a claim.
+    async fn bind_volume(&self, bind: &BindVolume) -> Result<(), Why> {
+        let what = "binding volumes";
+        let claim = self.claim(&bind.claim).await?;
+        let claim = claim.metadata.unwrap_or_default();
+        let volume = self.client.get::<PersistentVolume>("", &bind.volume).await;
+        let mut volume = volume.map_err(|error| refused(what, &error))?;
+        let spec = volume.spec.get_or_insert_default();
+        if let Some(holder) = &spec.claim_ref {
+            let is_same = (holder.namespace.as_str(), holder.name.as_str())
+                == (claim.namespace.as_str(), claim.name.as_str())
+                && (holder.uid.is_empty() || holder.uid == claim.uid);
+            if !is_same {
+                let (volume, namespace, name) = (&bind.volume, &holder.namespace, &holder.name);
+                return Err(Why::Refused(format!("{what}: volume {volume} belongs to {namespace}/{name}")));
+            }
+            if !holder.uid.is_empty() {
+                return Ok(());
+            }
+        }
+        spec.claim_ref = Some(ObjectReference {
+            kind: PersistentVolumeClaim::KIND.kind.to_owned(),
+            api_version: self.client.api_version(&PersistentVolumeClaim::KIND),
+            namespace: claim.namespace,
+            name: claim.name,
+            uid: claim.uid,
+            resource_version: claim.resource_version,
+            ..ObjectReference::default()
+        });
+        let annotation = format!("pv.{}", self.client.brand().label("bound-by-controller"));
+        volume.metadata.get_or_insert_default().annotations.insert(annotation, "yes".to_owned());
+        // The volume's version is a condition: of two schedulers that want it, one is first.
+        self.client.update(&volume, "").await.map(|_| ()).map_err(|error| refused(what, &error))
+    }
+
+    /// Has the volume of a claim made for `node`.
+    async fn select_node(&self, claim: &ClaimName, node: &str) -> Result<(), Why> {
+        let found = self.claim(claim).await?;
+        let annotation = self.selected_node();
+        let metadata = found.metadata.unwrap_or_default();
+        if metadata.annotations.get(&annotation).is_some_and(|selected| selected == node) {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": {
+            "resourceVersion": metadata.resource_version,
+            "annotations": { annotation: node },
+        } });
+        let (namespace, name) = (&claim.namespace, &claim.name);
+        let patched =
+            self.client.patch::<PersistentVolumeClaim>(namespace, name, "", PatchType::Merge, &patch).await;
+        patched.map(|_| ()).map_err(|error| refused("selecting a node for volumes", &error))
+    }
+
+    async fn await_claims(&self, job: &Job) -> Result<(), Why> {
+        let bound = job.volumes.bind.iter().map(|bind| (&bind.claim, false));
+        let made = job.volumes.provision.iter().map(|claim| (claim, true));
+        let (selected_node, completed) = (self.selected_node(), self.bind_completed());
+        let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
+        for (claim, is_provisioned) in bound.chain(made) {
+            loop {
+                let found = self.claim(claim).await?;
+                match claim_state(&found, &job.node, is_provisioned, &selected_node, &completed) {
+                    ClaimState::Bound => break,
+                    ClaimState::Failed(problem) => return Err(Why::Refused(problem)),
+                    ClaimState::Waiting => {
+                        self.lead()?;
+                        tokio::time::sleep(backoff.random_pause()).await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, claim: &ClaimName) -> Result<PersistentVolumeClaim, Why> {
+        let found = self.client.get::<PersistentVolumeClaim>(&claim.namespace, &claim.name).await;
+        found.map_err(|error| match error.is(Reason::NotFound) {
+            true => Why::Refused(format!("persistentvolumeclaim \"{}\" not found", claim.name)),
+            false => refused("reading a persistent volume claim", &error),
+        })
+    }
+
+    fn selected_node(&self) -> String {
+        format!("volume.{}", self.client.brand().label("selected-node"))
+    }
+
+    fn bind_completed(&self) -> String {
+        format!("pv.{}", self.client.brand().label("bind-completed"))
+    }
+}

@@ -1,0 +1,321 @@
+//! The planner proper, as the executor uses it.
+//!
+//! Owns the snapshot and a planner for each profile, and lets extenders have their say. Nodes and pods of the API are
+//! kept only where an extender wants to see them whole: a hundred thousand pods take hundreds of megabytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use orch_proto::Brand;
+use tokio::runtime::Handle;
+
+use crate::api::core::v1::{Node, Pod};
+use crate::client::chain;
+use crate::objects::pod::Pod as Compiled;
+use crate::plan::cluster::nodes::NodeId;
+use crate::plan::decision::{Admission, Decision, Placement};
+use crate::plan::extenders::Rejection;
+use crate::plan::preempt::Candidate;
+use crate::plan::verdict::Resolvable;
+use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
+
+use super::extender::{Extender, Filtered};
+use super::planning::Planning;
+use super::stored::Stored;
+
+/// The planner with its snapshot and the extenders.
+pub struct ClusterPlanner {
+    cluster: Cluster,
+    planners: Vec<Planner>,
+    extenders: Vec<Arc<Extender>>,
+    runtime: Handle,
+    whole: Whole,
+}
+
+/// Objects of the API that extenders want to see whole.
+#[derive(Default)]
+struct Whole {
+    // `None`: nobody wants them.
+    nodes: Option<HashMap<String, Node>>,
+    pods: Option<HashMap<String, Pod>>,
+}
+
+impl ClusterPlanner {
+    /// A planner of these profiles in the order of the configuration. Extenders are asked on `runtime`, of which the
+    /// scheduling thread is no part.
+    pub fn new(
+        brand: &'static Brand,
+        profiles: Vec<Profile>,
+        extenders: Vec<Arc<Extender>>,
+        runtime: Handle,
+    ) -> Self {
+        let mut cluster = Cluster::new(brand);
+        let planners = profiles.into_iter().map(|profile| Planner::new(&mut cluster, profile)).collect();
+        let wants = |verbs: fn(&Extender) -> bool| {
+            extenders.iter().any(|extender| !extender.config().is_node_cache_capable && verbs(extender))
+        };
+        let asks_nodes = wants(|extender| {
+            !extender.config().filter_verb.is_empty() || !extender.config().prioritize_verb.is_empty()
+        });
+        let asks_pods = wants(|extender| !extender.config().preempt_verb.is_empty());
+        let whole = Whole { nodes: asks_nodes.then(HashMap::new), pods: asks_pods.then(HashMap::new) };
+        Self { cluster, planners, extenders, runtime, whole }
+    }
+}
+
+impl Planning for ClusterPlanner {
+    type Compiled = Compiled;
+
+    fn upsert(&mut self, object: &Stored) {
+        self.whole.upsert(object);
+        if let Some(object) = planned(object) {
+            self.cluster.apply(Change::Upsert(object));
+        }
+    }
+
+    fn delete(&mut self, object: &Stored) {
+        self.whole.delete(object);
+        if let Some(object) = planned(object) {
+            self.cluster.apply(Change::Delete(object));
+        }
+    }
+
+    fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
+        self.cluster.compile(pod)
+    }
+
+    fn admit(&self, profile: usize, pod: &Compiled) -> Admission {
+        self.planners[profile].admit(&self.cluster, pod)
+    }
+
+    fn plan(&mut self, profile: usize, pod: &Arc<Compiled>, api: &Pod, seed: u64) -> Decision {
+        let Self { cluster, planners, extenders, runtime, whole } = self;
+        let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
+        let mut asked = Asked { extenders: interested, runtime, whole, api };
+        planners[profile].plan(cluster, pod, seed, &mut asked)
+    }
+
+    fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {
+        self.cluster.assume(pod, placement).map_err(|error| error.to_string())
+    }
+
+    fn forget(&mut self, uid: &str) {
+        self.cluster.forget(uid);
+    }
+
+    fn nominate(&mut self, pod: &Arc<Compiled>, node: &str) {
+        self.cluster.nominate(pod, node);
+    }
+
+    fn withdraw(&mut self, uid: &str) {
+        self.cluster.withdraw(uid);
+    }
+}
+
+impl Whole {
+    fn upsert(&mut self, object: &Stored) {
+        match (object, &mut self.nodes, &mut self.pods) {
+            (Stored::Node(node), Some(nodes), _) => {
+                let name = node.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
+                nodes.insert(name, (**node).clone());
+            }
+            (Stored::Pod(pod), _, Some(pods)) => {
+                let uid = pod.metadata.as_ref().map(|metadata| metadata.uid.clone()).unwrap_or_default();
+                pods.insert(uid, (**pod).clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn delete(&mut self, object: &Stored) {
+        match (object, &mut self.nodes, &mut self.pods) {
+            (Stored::Node(node), Some(nodes), _) => {
+                nodes.remove(node.metadata.as_ref().map_or("", |metadata| &metadata.name));
+            }
+            (Stored::Pod(pod), _, Some(pods)) => {
+                pods.remove(pod.metadata.as_ref().map_or("", |metadata| &metadata.uid));
+            }
+            _ => {}
+        }
+    }
+
+    fn node(&self, name: &str) -> Option<Node> {
+        self.nodes.as_ref()?.get(name).cloned()
+    }
+
+    /// The victim as the API has it; by its names alone where nobody wants more.
+    fn victim(&self, pod: &Compiled) -> Pod {
+        let kept = self.pods.as_ref().and_then(|pods| pods.get(&*pod.uid)).cloned();
+        kept.unwrap_or_else(|| Pod {
+            metadata: Some(crate::api::meta::v1::ObjectMeta {
+                namespace: pod.namespace.to_string(),
+                name: pod.name.to_string(),
+                uid: pod.uid.to_string(),
+                ..Default::default()
+            }),
+            ..Pod::default()
+        })
+    }
+}
+
+/// The extenders that are interested in the pod that is planned.
+struct Asked<'a> {
+    extenders: Vec<&'a Arc<Extender>>,
+    runtime: &'a Handle,
+    whole: &'a Whole,
+    api: &'a Pod,
+}
+
+impl Asked<'_> {
+    /// Passes over an extender that may be ignored; the failure of another one is that of the plan.
+    fn ignored(extender: &Extender, error: &(dyn std::error::Error + 'static)) -> Result<(), String> {
+        let (error, url) = (chain(error), &extender.config().url_prefix);
+        if !extender.config().is_ignorable {
+            return Err(error);
+        }
+        tracing::warn!(%url, error, "skipping an extender that failed and is ignorable");
+        Ok(())
+    }
+}
+
+impl Extenders for Asked<'_> {
+    fn filter(
+        &mut self,
+        cluster: &Cluster,
+        _pod: &Compiled,
+        feasible: &[NodeId],
+    ) -> Result<Vec<Rejection>, String> {
+        let mut left: HashMap<String, NodeId> =
+            feasible.iter().map(|node| (cluster.node_name(*node).to_string(), *node)).collect();
+        let mut rejections = Vec::new();
+        for extender in self.extenders.iter().filter(|extender| !extender.config().filter_verb.is_empty()) {
+            if left.is_empty() {
+                break;
+            }
+            let mut names: Vec<&str> = left.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            let asking = extender.filter(self.api, &names, |name| self.whole.node(name));
+            match self.runtime.block_on(asking) {
+                Ok(filtered) => rejections.extend(rejected(&mut left, &filtered)),
+                Err(error) => Self::ignored(extender, &error)?,
+            }
+        }
+        Ok(rejections)
+    }
+
+    fn prioritize(&mut self, cluster: &Cluster, _pod: &Compiled, feasible: &[NodeId]) -> Vec<i64> {
+        let scoring: Vec<_> =
+            self.extenders.iter().filter(|extender| !extender.config().prioritize_verb.is_empty()).collect();
+        if scoring.is_empty() {
+            return Vec::new();
+        }
+        let names: Vec<Arc<str>> = feasible.iter().map(|node| cluster.node_name(*node)).collect();
+        let asked: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let mut scores = vec![0_i64; names.len()];
+        for extender in scoring {
+            let asking = extender.prioritize(self.api, &asked, |name| self.whole.node(name));
+            match self.runtime.block_on(asking) {
+                Ok(given) => {
+                    for (score, name) in scores.iter_mut().zip(&asked) {
+                        *score = score.saturating_add(given.get(*name).copied().unwrap_or_default());
+                    }
+                }
+                // As in the reference, the scores of the others decide.
+                Err(error) => {
+                    let url = &extender.config().url_prefix;
+                    tracing::warn!(%url, error = chain(&error), "an extender gives no scores");
+                }
+            }
+        }
+        scores
+    }
+
+    fn preempt(
+        &mut self,
+        cluster: &Cluster,
+        _pod: &Compiled,
+        candidates: &[Arc<Candidate>],
+    ) -> Result<Option<Vec<Candidate>>, String> {
+        let mut left: Vec<Candidate> = candidates.iter().map(|candidate| (**candidate).clone()).collect();
+        let mut is_asked = false;
+        for extender in self.extenders.iter().filter(|extender| !extender.config().preempt_verb.is_empty()) {
+            if left.is_empty() {
+                break;
+            }
+            is_asked = true;
+            let name = |candidate: &Candidate| cluster.node_name(candidate.node).to_string();
+            let victims = left.iter().map(|candidate| {
+                let pods = candidate.victims.iter().map(|victim| self.whole.victim(victim)).collect();
+                (name(candidate), pods)
+            });
+            let victims: HashMap<String, Vec<Pod>> = victims.collect();
+            let count = |candidate: &Candidate| i64::try_from(candidate.violations).unwrap_or(i64::MAX);
+            let violations = left.iter().map(|candidate| (name(candidate), count(candidate))).collect();
+            match self.runtime.block_on(extender.preempt(self.api, &victims, &violations)) {
+                Ok(kept) => left = kept_candidates(left, &kept, name),
+                Err(error) => Self::ignored(extender, &error)?,
+            }
+        }
+        Ok(is_asked.then_some(left))
+    }
+}
+
+/// Takes the nodes that an extender refused out of `left`, with its reasons.
+fn rejected(left: &mut HashMap<String, NodeId>, filtered: &Filtered) -> Vec<Rejection> {
+    let mut rejections = Vec::new();
+    left.retain(|name, node| {
+        if filtered.feasible.contains(name) {
+            return true;
+        }
+        let (reason, resolvable) = match (filtered.unresolvable.get(name), filtered.failed.get(name)) {
+            (Some(reason), _) => (reason.clone(), Resolvable::No),
+            (None, Some(reason)) => (reason.clone(), Resolvable::Yes),
+            (None, None) => ("node(s) were refused by an extender".to_owned(), Resolvable::Yes),
+        };
+        rejections.push(Rejection { node: *node, reason, resolvable });
+        false
+    });
+    rejections.sort_by_key(|rejection| rejection.node.index());
+    rejections
+}
+
+/// The candidates that an extender kept, with the victims that it kept of each.
+fn kept_candidates(
+    candidates: Vec<Candidate>,
+    kept: &HashMap<String, super::extender::MetaVictims>,
+    name: impl Fn(&Candidate) -> String,
+) -> Vec<Candidate> {
+    let with_victims = |mut candidate: Candidate| {
+        let meta = kept.get(&name(&candidate))?;
+        candidate.victims.retain(|victim| meta.uids().any(|uid| uid == &*victim.uid));
+        candidate.violations = usize::try_from(meta.num_pdb_violations).unwrap_or_default();
+        Some(candidate)
+    };
+    candidates.into_iter().filter_map(with_victims).collect()
+}
+
+/// The object as plans look at it; `None` for kinds that none looks at.
+fn planned(object: &Stored) -> Option<Object<'_>> {
+    Some(match object {
+        Stored::Pod(object) => Object::Pod(object),
+        Stored::Node(object) => Object::Node(object),
+        Stored::Namespace(object) => Object::Namespace(object),
+        Stored::Service(object) => Object::Service(object),
+        Stored::ReplicationController(object) => Object::ReplicationController(object),
+        Stored::ReplicaSet(object) => Object::ReplicaSet(object),
+        Stored::StatefulSet(object) => Object::StatefulSet(object),
+        Stored::PodDisruptionBudget(object) => Object::PodDisruptionBudget(object),
+        Stored::PersistentVolume(object) => Object::PersistentVolume(object),
+        Stored::PersistentVolumeClaim(object) => Object::PersistentVolumeClaim(object),
+        Stored::StorageClass(object) => Object::StorageClass(object),
+        Stored::CsiNode(object) => Object::CsiNode(object),
+        Stored::CsiDriver(object) => Object::CsiDriver(object),
+        Stored::CsiStorageCapacity(object) => Object::CsiStorageCapacity(object),
+        Stored::VolumeAttachment(object) => Object::VolumeAttachment(object),
+        Stored::ResourceClaim(object) => Object::ResourceClaim(object),
+        Stored::ResourceSlice(object) => Object::ResourceSlice(object),
+        Stored::DeviceClass(object) => Object::DeviceClass(object),
+        // Priorities are in the pods.
+        Stored::PriorityClass(_) => return None,
+    })
+}

@@ -1,0 +1,98 @@
+//! Preemption: who is evicted, and when the pod that needs the room may be planned again.
+//!
+//! Owns the two steps of an eviction. While the first victims are evicted the preemptor is held back, because planning
+//! it again would choose more victims. Then it is let go, and the last victim evicted: the end of that one wakes it.
+
+use crate::plan::decision::{PodName, Preemption};
+use crate::queue::Uid;
+
+use super::super::binding::PodRef;
+use super::super::input::{Effect, Evicting, Eviction, EvictionStep, Observation};
+use super::super::planning::Planning;
+use super::report::preempted;
+use super::{Executor, Now, pod_ref};
+
+/// A pod whose first victims are being evicted.
+#[derive(Debug)]
+pub(super) struct Preempting {
+    last: PodRef,
+}
+
+impl<P: Planning> Executor<P> {
+    /// Begins to evict the victims of `preemption` for the pod `uid`.
+    pub(super) fn preempt(&mut self, uid: &Uid, preemption: Preemption, effects: &mut Vec<Effect>) {
+        for displaced in &preemption.superseded {
+            self.withdraw_nomination(&Uid(displaced.uid.clone()), effects);
+        }
+        let Some(pending) = self.pending.get(uid) else { return };
+        self.planning.nominate(&pending.compiled, &preemption.node);
+        if let Some(facts) = self.queue.pod(uid).cloned() {
+            self.queue.nominator_mut().nominate(facts, &preemption.node);
+        }
+        effects.push(Effect::Observe(Observation::Preempting { victims: preemption.victims.len() }));
+        let mut victims: Vec<PodRef> = preemption.victims.iter().map(by_name).collect();
+        let Some(last) = victims.pop() else { return };
+        let mut eviction = Eviction {
+            preemptor: pod_ref(&pending.api),
+            node: preemption.node,
+            scheduler: self.options.profiles[pending.profile].scheduler_name.clone(),
+            victims,
+            step: EvictionStep::First,
+        };
+        if eviction.victims.is_empty() {
+            eviction.victims.push(last);
+            eviction.step = EvictionStep::Last;
+        } else {
+            self.preempting.insert(uid.clone(), Preempting { last });
+        }
+        effects.push(Effect::Evict(eviction));
+    }
+
+    pub(super) fn evicted(
+        &mut self,
+        eviction: Eviction,
+        outcomes: Vec<Evicting>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut is_failed = false;
+        let mut is_gone = false;
+        for outcome in outcomes {
+            match outcome {
+                Evicting::Deleted(victim) => {
+                    let controller = eviction.scheduler.clone();
+                    let report = preempted(&victim, &eviction.preemptor, &eviction.node, controller);
+                    effects.push(Effect::Record(report));
+                }
+                Evicting::Gone(_) => is_gone = true,
+                Evicting::Failed(victim, problem) => {
+                    let (namespace, name) = (&victim.namespace, &victim.name);
+                    tracing::warn!(%namespace, %name, error = problem, "cannot evict a victim");
+                    is_failed = true;
+                }
+            }
+        }
+        let uid = Uid(eviction.preemptor.uid.clone());
+        match eviction.step {
+            EvictionStep::First => {
+                // Without an entry the preemptor is gone, and the last victim may stay.
+                let Some(Preempting { last }) = self.preempting.remove(&uid) else { return };
+                if is_failed {
+                    self.with_queue(now, |queue, at| queue.activate(at, &uid));
+                } else {
+                    let victims = vec![last];
+                    effects.push(Effect::Evict(Eviction { victims, step: EvictionStep::Last, ..eviction }));
+                }
+            }
+            // No deletion will be told that could wake the preemptor.
+            EvictionStep::Last if is_failed || is_gone => {
+                self.with_queue(now, |queue, at| queue.activate(at, &uid));
+            }
+            EvictionStep::Last => {}
+        }
+    }
+}
+
+fn by_name(pod: &PodName) -> PodRef {
+    PodRef { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }
+}

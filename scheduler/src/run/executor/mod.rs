@@ -1,0 +1,230 @@
+//! The executor: which pod is planned, and what follows from it.
+//!
+//! ```text
+//!   Upsert, Delete ──> pods, cluster ──> planner's snapshot, queue (events wake pods)
+//!                                              │
+//!   step ──> pop ──> plan ──┬─ Bind ──> assume, Effect::Bind ──> Finished ──┬─ bound: wait for the API to confirm
+//!                           │                                              └─ not: forget, back to the queue
+//!                           ├─ Unschedulable ──> nominate, Effect::Evict; requeue, Effect::Patch, Effect::Record
+//!                           └─ Failed ──> requeue
+//! ```
+//!
+//! Pure: inputs and time come in, effects go out; it reads no clock and sends nothing. One thread owns it.
+//!
+//! Invariants: a pod that waits for a node is in `pending` and in the queue; while a job binds it, it is also assumed in
+//! the planner's snapshot, exactly once. An assumption ends in one of three ways only: the API confirms a node, the API
+//! says that the pod is gone, or a job ends certainly without effect. What the API says always wins.
+
+mod changes;
+mod evicting;
+mod finish;
+mod pods;
+mod report;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::core::v1::Pod;
+use crate::client::ObjectKey;
+use crate::election::WallTime;
+use crate::plan::decision::Admission;
+use crate::queue::{At, NodeFacts, Plugin, PodFacts, Queue, QueueOptions, Shapes, Uid};
+
+use super::binding::PodRef;
+use super::extender::Extender;
+use super::input::{Effect, Input};
+use super::planning::Planning;
+use super::stored::Followed;
+
+use changes::Objects;
+use evicting::Preempting;
+
+/// The planner of the tests, and settings that go with it, for tests of the engine.
+#[cfg(test)]
+pub(super) use tests::slots_for_tests;
+
+/// Pods that are bound at the same time. At a thousandth of a second for each binding this is far from a limit of
+/// throughput; it bounds what a slow API leaves under way, and what is unsure when the process ends.
+pub const BINDINGS_MAX: usize = 1_024;
+
+/// A profile as the executor sees it.
+#[derive(Debug, Clone)]
+pub struct ProfileOptions {
+    /// Pods with this `spec.schedulerName` are its.
+    pub scheduler_name: Arc<str>,
+    /// How long a job waits until volumes are bound.
+    pub volume_timeout: Duration,
+}
+
+/// Settings of the executor.
+#[derive(Debug, Clone)]
+pub struct ExecutorOptions {
+    /// The profiles, in the order of the configuration.
+    pub profiles: Vec<ProfileOptions>,
+    /// The queue's settings, for the same profiles.
+    pub queue: QueueOptions,
+    /// Extenders that bind.
+    pub binders: Vec<Arc<Extender>>,
+}
+
+/// The moment of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Time since the process began.
+    pub monotonic: Duration,
+    /// The time that is told to users.
+    pub wall: WallTime,
+}
+
+/// The executor.
+pub struct Executor<P: Planning> {
+    planning: P,
+    queue: Queue,
+    shapes: Shapes,
+    options: ExecutorOptions,
+    // Pods without a node, of this scheduler's profiles.
+    pending: HashMap<Uid, Pending<P>>,
+    // Pods with a node.
+    assigned: HashMap<Uid, Arc<PodFacts>>,
+    // Which incarnation of a name is known.
+    uids: HashMap<ObjectKey, Uid>,
+    nodes: HashMap<String, Arc<NodeFacts>>,
+    objects: Objects,
+    preempting: HashMap<Uid, Preempting>,
+    unsynced: BTreeSet<Followed>,
+    // Jobs under way. Invariant: bindings <= BINDINGS_MAX.
+    bindings: usize,
+}
+
+/// A pod without a node.
+struct Pending<P: Planning> {
+    api: Arc<Pod>,
+    compiled: Arc<P::Compiled>,
+    profile: usize,
+    stage: Stage,
+    // What was last written of its status, which watches tell only later.
+    reported: Option<serde_json::Value>,
+}
+
+/// How far a pod without a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// It is in the queue.
+    Queued,
+    /// A job binds it to a node, or has bound it and the API has not confirmed it yet.
+    Assumed,
+}
+
+impl<P: Planning> Executor<P> {
+    /// An executor that knows nothing of the cluster yet.
+    pub fn new(planning: P, options: ExecutorOptions) -> Self {
+        Self {
+            planning,
+            queue: Queue::new(options.queue.clone()),
+            shapes: Shapes::default(),
+            options,
+            pending: HashMap::new(),
+            assigned: HashMap::new(),
+            uids: HashMap::new(),
+            nodes: HashMap::new(),
+            objects: Objects::default(),
+            preempting: HashMap::new(),
+            unsynced: Followed::ALL.iter().copied().collect(),
+            bindings: 0,
+        }
+    }
+
+    /// Takes an input in.
+    pub fn handle(&mut self, input: Input, now: Now, effects: &mut Vec<Effect>) {
+        match input {
+            Input::Upsert(object) => self.upsert(object, now, effects),
+            Input::Delete(object, key) => self.delete(object, &key, now),
+            Input::Synced(kind) => {
+                self.unsynced.remove(&kind);
+            }
+            Input::Finished(job, outcome) => self.finished(&job, outcome, now, effects),
+            Input::Evicted(eviction, outcomes) => self.evicted(eviction, outcomes, now, effects),
+            Input::Patched { uid, is_done: false } => {
+                if let Some(pending) = self.pending.get_mut(&Uid(uid)) {
+                    pending.reported = None;
+                }
+            }
+            Input::Patched { is_done: true, .. } => {}
+        }
+    }
+
+    /// Whether everything that was stored at the start is known.
+    pub fn is_synced(&self) -> bool {
+        self.unsynced.is_empty()
+    }
+
+    /// Whether another pod may be planned: there is room for its job.
+    pub fn has_room(&self) -> bool {
+        self.bindings < BINDINGS_MAX
+    }
+
+    /// Jobs under way.
+    pub fn bindings(&self) -> usize {
+        self.bindings
+    }
+
+    /// Moves on pods by time.
+    pub fn tick(&mut self, now: Now) {
+        self.with_queue(now, |queue, at| queue.tick(at));
+    }
+
+    /// When [`Executor::tick`] has something to do, as time since the process began.
+    pub fn next_tick(&self) -> Option<Duration> {
+        self.queue.next_tick()
+    }
+
+    /// The queue, for metrics.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The planner, for metrics and tests.
+    pub fn planning(&self) -> &P {
+        &self.planning
+    }
+
+    /// Calls the queue with the check of this moment.
+    fn with_queue<R>(&mut self, now: Now, call: impl FnOnce(&mut Queue, At<'_>) -> R) -> R {
+        let Self { queue, planning, pending, preempting, .. } = self;
+        let check = |facts: &PodFacts| {
+            if preempting.contains_key(&facts.uid) {
+                return Some(Plugin::DefaultPreemption);
+            }
+            let pod = pending.get(&facts.uid)?;
+            match planning.admit(pod.profile, &pod.compiled) {
+                Admission::Admitted => None,
+                Admission::Held { plugin, .. } => Plugin::named(plugin.name()),
+            }
+        };
+        call(queue, At { now: now.monotonic, pre_enqueue: &check })
+    }
+
+    /// The index of the profile for `pod`; `None` for pods of other schedulers.
+    fn profile_of(&self, pod: &Pod) -> Option<usize> {
+        let name = pod.spec.as_ref().map_or("", |spec| &spec.scheduler_name);
+        // few: the profiles of one process.
+        self.options.profiles.iter().position(|profile| &*profile.scheduler_name == name)
+    }
+}
+
+/// All names of a pod.
+fn pod_ref(pod: &Pod) -> PodRef {
+    let metadata = pod.metadata.as_ref();
+    let text = |field: fn(&crate::api::meta::v1::ObjectMeta) -> &String| {
+        metadata.map_or_else(|| Arc::from(""), |metadata| Arc::from(field(metadata).as_str()))
+    };
+    PodRef {
+        namespace: text(|meta| &meta.namespace),
+        name: text(|meta| &meta.name),
+        uid: text(|meta| &meta.uid),
+    }
+}

@@ -1,0 +1,138 @@
+//! Changes of pods.
+//!
+//! Owns which pods are pending, which are assigned, and the passage between: by a job of this process, by another
+//! scheduler, by the end of the pod. A name that comes back with another UID is another pod, whose forerunner is gone.
+
+use std::sync::Arc;
+
+use crate::api::core::v1::Pod;
+use crate::api::meta::v1::ObjectMeta;
+use crate::client::{Object, ObjectKey};
+use crate::queue::{ClusterEvent, PodFacts, Uid};
+
+use super::super::input::Effect;
+use super::super::planning::Planning;
+use super::super::stored::Stored;
+use super::{Executor, Now, Pending, Stage};
+
+impl<P: Planning> Executor<P> {
+    pub(super) fn upsert_pod(&mut self, pod: Box<Pod>, now: Now, effects: &mut Vec<Effect>) {
+        let key = pod.key();
+        let uid = Uid::new(pod.metadata.as_ref().map_or("", |metadata| &metadata.uid));
+        if let Some(before) = self.uids.insert(key.clone(), uid.clone())
+            && before != uid
+        {
+            self.pod_is_gone(&key, &before, now);
+        }
+        let spec = pod.spec.as_ref();
+        let phase = pod.status.as_ref().map_or("", |status| status.phase.as_str());
+        let is_finished = matches!(phase, "Succeeded" | "Failed");
+        let has_node = spec.is_some_and(|spec| !spec.node_name.is_empty());
+        let is_ending = pod.metadata.as_ref().is_some_and(|metadata| metadata.deletion_timestamp.is_some());
+        match () {
+            () if is_finished => self.pod_is_gone(&key, &uid, now),
+            () if has_node => self.upsert_assigned(pod, uid, now),
+            // A pod without a node that is being deleted needs none. One that is being bound is left to its job.
+            () if is_ending => {
+                if self.pending.get(&uid).is_none_or(|pending| pending.stage == Stage::Queued) {
+                    self.pod_is_gone(&key, &uid, now);
+                }
+            }
+            () => self.upsert_pending(pod, uid, now, effects),
+        }
+    }
+
+    pub(super) fn delete_pod(&mut self, key: &ObjectKey, now: Now) {
+        if let Some(uid) = self.uids.remove(key) {
+            self.pod_is_gone(key, &uid, now);
+        }
+    }
+
+    /// A pod has a node: by a job of this process, or by whoever.
+    fn upsert_assigned(&mut self, pod: Box<Pod>, uid: Uid, now: Now) {
+        let facts = Arc::new(self.shapes.facts(&pod));
+        if self.pending.remove(&uid).is_some() {
+            // The snapshot replaces an assumption by what the API says, whichever node that is.
+            self.leave_queue(&uid, now);
+        }
+        self.planning.upsert(&Stored::Pod(pod));
+        let event = match self.assigned.insert(uid, facts.clone()) {
+            None => Some(ClusterEvent::assigned_pod_added(facts)),
+            Some(before) => ClusterEvent::assigned_pod_updated(before, facts),
+        };
+        self.wake(event, now);
+    }
+
+    fn upsert_pending(&mut self, pod: Box<Pod>, uid: Uid, now: Now, effects: &mut Vec<Effect>) {
+        let Some(profile) = self.profile_of(&pod) else { return };
+        let facts = Arc::new(self.shapes.facts(&pod));
+        let api: Arc<Pod> = pod.into();
+        let before = self.pending.get(&uid);
+        let nominated = nominated_node(&api);
+        let is_new_nomination = before.map_or("", |before| nominated_node(&before.api)) != nominated;
+        let stage = before.map_or(Stage::Queued, |before| before.stage.clone());
+        let compiled = self.planning.compile(&api);
+        // The plugins' own nominations are only replaced by one that the API tells anew.
+        if is_new_nomination && stage == Stage::Queued {
+            match nominated {
+                "" => self.planning.withdraw(&uid.0),
+                node => self.planning.nominate(&compiled, node),
+            }
+        }
+        let pending = Pending { api, compiled, profile, stage: stage.clone(), reported: None };
+        let reported = self.pending.insert(uid.clone(), pending).and_then(|before| before.reported);
+        if let Some(pending) = self.pending.get_mut(&uid) {
+            pending.reported = reported;
+        }
+        // While a job binds it the queue holds it in flight; an update reaches it all the same.
+        self.with_queue(now, |queue, at| queue.add(at, facts, profile));
+        if stage == Stage::Queued {
+            self.report_gates(&uid, now, effects);
+        }
+    }
+
+    /// A pod needs no room any more: it was deleted, has ended, or was replaced by another of its name.
+    pub(super) fn pod_is_gone(&mut self, key: &ObjectKey, uid: &Uid, now: Now) {
+        if let Some(pending) = self.pending.remove(uid) {
+            self.leave_queue(uid, now);
+            self.planning.withdraw(&uid.0);
+            if pending.stage == Stage::Assumed {
+                self.planning.forget(&uid.0);
+                let facts = Arc::new(self.shapes.facts(&pending.api));
+                self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+            }
+        }
+        self.preempting.remove(uid);
+        if let Some(facts) = self.assigned.remove(uid) {
+            let gone = Pod { metadata: Some(metadata_of(key, &facts)), ..Pod::default() };
+            self.planning.delete(&Stored::Pod(Box::new(gone)));
+            self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+        }
+    }
+
+    /// Takes a pod out of the queue. One whose job is under way leaves when the job ends.
+    fn leave_queue(&mut self, uid: &Uid, now: Now) {
+        self.with_queue(now, |queue, at| queue.delete(at, uid));
+    }
+
+    /// Wakes the pods that `event` may help.
+    pub(super) fn wake(&mut self, event: Option<ClusterEvent>, now: Now) {
+        if let Some(event) = event {
+            self.with_queue(now, |queue, at| queue.event(at, &event));
+        }
+    }
+}
+
+fn metadata_of(key: &ObjectKey, facts: &PodFacts) -> ObjectMeta {
+    ObjectMeta {
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        uid: facts.uid.0.to_string(),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The node that the pod's status nominates; empty for none.
+pub(super) fn nominated_node(pod: &Pod) -> &str {
+    pod.status.as_ref().map_or("", |status| &status.nominated_node_name)
+}

@@ -1,0 +1,137 @@
+//! What users are told of a pod: its condition, its nomination, and events.
+//!
+//! Owns that nothing is told twice: what was written is remembered until the watch tells it.
+
+use std::sync::Arc;
+
+use crate::api::core::v1::{ObjectReference, Pod};
+use crate::queue::Uid;
+
+use super::super::binding::PodRef;
+use super::super::condition::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
+use super::super::event::{Report, Severity};
+use super::super::input::Effect;
+use super::super::planning::Planning;
+use super::{Executor, Now, pod_ref};
+
+/// The message of the condition of a pod with gates.
+const GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
+
+impl<P: Planning> Executor<P> {
+    /// Reports why a pod has no node, by its condition and by an event.
+    pub(super) fn report_failure(
+        &mut self,
+        uid: &Uid,
+        reason: Unscheduled,
+        message: &str,
+        nomination: &Nomination,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.pending.get(uid) else { return };
+        let report = Report {
+            regarding: reference(&pod_ref(&pending.api), &pending.api),
+            related: None,
+            severity: Severity::Warning,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: message.to_owned(),
+            controller: self.options.profiles[pending.profile].scheduler_name.clone(),
+        };
+        effects.push(Effect::Record(report));
+        self.report_condition(uid, reason, message, nomination, now, effects);
+    }
+
+    /// Writes the condition of a pod, unless that says so already.
+    fn report_condition(
+        &mut self,
+        uid: &Uid,
+        reason: Unscheduled,
+        message: &str,
+        nomination: &Nomination,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.pending.get_mut(uid) else { return };
+        let patch = unscheduled_patch(&pending.api, reason, message, nomination, now.wall);
+        let Some(patch) = patch else { return };
+        let essence = essence(reason, message, &patch);
+        if pending.reported.as_ref() != Some(&essence) {
+            pending.reported = Some(essence);
+            effects.push(Effect::Patch(pod_ref(&pending.api), patch));
+        }
+    }
+
+    /// Writes the condition of a pod with gates, where the API did not.
+    pub(super) fn report_gates(&mut self, uid: &Uid, now: Now, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.get(uid) else { return };
+        let gates = pending.api.spec.as_ref().is_some_and(|spec| !spec.scheduling_gates.is_empty());
+        if gates {
+            let reason = Unscheduled::SchedulingGated;
+            self.report_condition(uid, reason, GATED, &Nomination::Keep, now, effects);
+        }
+    }
+
+    /// Takes back the nomination of a pod that another one displaces.
+    pub(super) fn withdraw_nomination(&mut self, uid: &Uid, effects: &mut Vec<Effect>) {
+        self.planning.withdraw(&uid.0);
+        self.queue.nominator_mut().remove(uid);
+        let Some(pending) = self.pending.get_mut(uid) else { return };
+        pending.reported = None;
+        if let Some(patch) = withdrawal_patch(&pending.api) {
+            effects.push(Effect::Patch(pod_ref(&pending.api), patch));
+        }
+    }
+}
+
+/// What a patch says, without the times in it: two patches with the same essence say the same.
+fn essence(reason: Unscheduled, message: &str, patch: &serde_json::Value) -> serde_json::Value {
+    let nominated = patch["status"].get("nominatedNodeName");
+    serde_json::json!([reason.as_str(), message, nominated])
+}
+
+/// A reference to a pod for events.
+pub(super) fn reference(pod: &PodRef, api: &Pod) -> ObjectReference {
+    ObjectReference {
+        resource_version: api.metadata.as_ref().map(|meta| meta.resource_version.clone()).unwrap_or_default(),
+        ..reference_by_name(pod)
+    }
+}
+
+/// A reference to a pod of which only the names are known.
+pub(super) fn reference_by_name(pod: &PodRef) -> ObjectReference {
+    ObjectReference {
+        kind: "Pod".to_owned(),
+        api_version: "v1".to_owned(),
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        ..ObjectReference::default()
+    }
+}
+
+/// The event of a pod that was bound.
+pub(super) fn scheduled(pod: &PodRef, node: &str, controller: Arc<str>) -> Report {
+    Report {
+        regarding: reference_by_name(pod),
+        related: None,
+        severity: Severity::Normal,
+        reason: "Scheduled",
+        action: "Binding",
+        note: format!("Successfully assigned {}/{} to {node}", pod.namespace, pod.name),
+        controller,
+    }
+}
+
+/// The event of a pod that was evicted for another.
+pub(super) fn preempted(victim: &PodRef, preemptor: &PodRef, node: &str, controller: Arc<str>) -> Report {
+    Report {
+        regarding: reference_by_name(victim),
+        related: Some(reference_by_name(preemptor)),
+        severity: Severity::Normal,
+        reason: "Preempted",
+        action: "Preempting",
+        note: format!("Preempted by pod {} on node {node}", preemptor.uid),
+        controller,
+    }
+}

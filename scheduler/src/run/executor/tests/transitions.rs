@@ -1,0 +1,318 @@
+//! The way of a pod, and everything that may happen on it.
+
+use serde_json::json;
+
+use super::super::super::binding::{Outcome, Why};
+use super::super::super::event::Severity;
+use super::super::super::input::Input;
+use super::super::super::stored::Stored;
+use super::{Bench, gated, node, on_node, pod, uid};
+use crate::api::core::v1::PodCondition;
+use crate::api::meta::v1::Time;
+
+#[test]
+fn a_pod_is_planned_assumed_bound_and_confirmed() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    assert!(bench.step());
+    let job = bench.job();
+    assert_eq!((&*job.node, &*job.pod.name, job.attempts), ("a", "p", 1));
+    assert_eq!(bench.taken("a"), 1, "assumed at once");
+    bench.finish(job, Outcome::Bound);
+    let reports = bench.reports();
+    assert_eq!((reports[0].reason, reports[0].action), ("Scheduled", "Binding"));
+    assert_eq!(reports[0].note, "Successfully assigned default/p to a");
+    assert_eq!(reports[0].severity, Severity::Normal);
+    assert_eq!(bench.taken("a"), 1, "until the watch confirms it");
+    bench.upsert(&on_node("p", "a"));
+    assert_eq!(bench.taken("a"), 1);
+    assert!(!bench.executor.planning().is_assumed("uid-p"));
+    assert!(!bench.step());
+}
+
+#[test]
+fn the_watch_may_confirm_before_the_job_ends() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.upsert(&on_node("p", "a"));
+    bench.finish(job, Outcome::Bound);
+    assert_eq!(bench.taken("a"), 1);
+    assert!(!bench.step());
+    assert_eq!(bench.executor.bindings(), 0);
+}
+
+#[test]
+fn a_room_that_is_assumed_is_not_given_twice() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.upsert(&pod("q"));
+    bench.step();
+    bench.step();
+    assert_eq!(bench.jobs().len(), 1);
+    assert_eq!(bench.place("q"), Some("unschedulable"));
+}
+
+#[test]
+fn a_refused_binding_gives_the_room_back_and_the_pod_to_the_queue() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::Refused("no".to_owned())));
+    assert_eq!(bench.taken("a"), 0);
+    assert_eq!(bench.place("p"), Some("backoff"));
+    let patches = bench.patches();
+    assert_eq!(patches[0].1["status"]["conditions"][0]["reason"], "SchedulerError");
+    assert_eq!(bench.reports()[0].reason, "FailedScheduling");
+    bench.pass(20);
+    bench.step();
+    assert_eq!(bench.job().attempts, 2);
+}
+
+#[test]
+fn a_freed_room_wakes_a_pod_that_had_none() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.upsert(&pod("q"));
+    bench.step();
+    bench.step();
+    let job = bench.job();
+    bench.delete("p");
+    assert_eq!(bench.taken("a"), 0);
+    bench.pass(20);
+    bench.step();
+    assert_eq!(&*bench.job().pod.name, "q");
+    bench.finish(job, Outcome::NotBound(Why::Gone));
+    assert_eq!(bench.taken("a"), 1);
+}
+
+#[test]
+fn a_pod_that_is_deleted_while_it_is_bound_leaves_nothing() {
+    for outcome in [Outcome::Bound, Outcome::NotBound(Why::Gone), Outcome::NotBound(Why::NotLeading)] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.upsert(&pod("p"));
+        bench.step();
+        let job = bench.job();
+        bench.delete("p");
+        bench.finish(job, outcome.clone());
+        assert_eq!((bench.taken("a"), bench.executor.bindings()), (0, 0), "{outcome:?}");
+        bench.pass(20);
+        assert!(!bench.step(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_gone_before_the_watch_tells_leaves_nothing() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::Gone));
+    bench.delete("p");
+    assert_eq!(bench.taken("a"), 0);
+    bench.pass(20);
+    assert!(!bench.step());
+}
+
+#[test]
+fn a_pod_that_another_scheduler_bound_is_counted_where_it_is() {
+    let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.upsert(&on_node("p", "b"));
+    assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
+    bench.finish(job, Outcome::NotBound(Why::Taken("b".to_owned())));
+    assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
+    bench.pass(20);
+    assert!(!bench.step());
+}
+
+#[test]
+fn the_job_may_see_before_the_watch_that_another_bound_the_pod() {
+    let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::Taken("b".to_owned())));
+    assert_eq!(bench.taken("a"), 0);
+    bench.upsert(&on_node("p", "b"));
+    assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
+}
+
+#[test]
+fn a_queued_pod_that_another_scheduler_binds_is_not_planned() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.upsert(&on_node("p", "a"));
+    assert!(!bench.step());
+    assert_eq!(bench.taken("a"), 1);
+}
+
+#[test]
+fn a_node_that_vanishes_takes_no_new_pod_and_keeps_the_old_ones_in_mind() {
+    let mut bench = Bench::with(&[("a", 2)]);
+    bench.upsert(&on_node("old", "a"));
+    let key = crate::client::ObjectKey::new("", "a");
+    bench.tell(Input::Delete(Stored::Node(Box::new(node("a", 2))), key));
+    bench.upsert(&pod("p"));
+    bench.step();
+    assert!(bench.jobs().is_empty());
+    bench.tell(Input::Upsert(Stored::Node(Box::new(node("a", 2)))));
+    assert_eq!(bench.taken("a"), 1);
+    bench.pass(20);
+    bench.step();
+    assert_eq!(&*bench.job().node, "a");
+}
+
+#[test]
+fn a_name_that_comes_back_is_another_pod() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    let mut second = pod("p");
+    second.metadata.as_mut().unwrap().uid = "uid-second".to_owned();
+    // The watch missed the deletion: only the new incarnation is told.
+    bench.upsert(&second);
+    assert_eq!(bench.taken("a"), 0);
+    bench.finish(job, Outcome::NotBound(Why::Gone));
+    bench.step();
+    assert_eq!(&*bench.job().pod.uid, "uid-second");
+}
+
+#[test]
+fn pods_of_other_schedulers_are_left_alone_until_they_have_a_node() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    let mut other = pod("p");
+    other.spec.as_mut().unwrap().scheduler_name = "other".to_owned();
+    bench.upsert(&other);
+    assert!(!bench.step());
+    other.spec.as_mut().unwrap().node_name = "a".to_owned();
+    bench.upsert(&other);
+    assert_eq!(bench.taken("a"), 1);
+}
+
+#[test]
+fn each_profile_plans_its_pods_and_signs_its_events() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    let mut second = pod("p");
+    second.spec.as_mut().unwrap().scheduler_name = "second".to_owned();
+    bench.upsert(&second);
+    bench.step();
+    let job = bench.job();
+    assert_eq!(job.profile, 1);
+    bench.finish(job, Outcome::Bound);
+    assert_eq!(&*bench.reports()[0].controller, "second");
+}
+
+#[test]
+fn finished_pods_free_their_room() {
+    for phase in ["Succeeded", "Failed"] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        let mut done = on_node("p", "a");
+        bench.upsert(&done);
+        done.status.as_mut().unwrap().phase = phase.to_owned();
+        bench.upsert(&done);
+        assert_eq!(bench.taken("a"), 0);
+        bench.delete("p");
+    }
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_needs_no_node() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    let mut ending = pod("p");
+    bench.upsert(&ending);
+    ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Time { seconds: 1, nanos: 0 });
+    bench.upsert(&ending);
+    assert!(!bench.step());
+}
+
+#[test]
+fn a_pod_without_a_node_is_reported_once() {
+    let mut bench = Bench::with(&[("a", 0)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let patches = bench.patches();
+    let condition = &patches[0].1["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "Unschedulable");
+    assert_eq!(condition["message"], "0/1 nodes are available");
+    assert_eq!(bench.reports()[0].reason, "FailedScheduling");
+    bench.pass(301);
+    bench.step();
+    assert_eq!(bench.patches(), [], "the watch has not told it yet, but it is written");
+    assert_eq!(bench.reports().len(), 1, "events become a series");
+}
+
+#[test]
+fn what_the_status_says_already_is_not_written() {
+    let mut bench = Bench::with(&[("a", 0)]);
+    let mut told = pod("p");
+    told.status.as_mut().unwrap().conditions.push(PodCondition {
+        r#type: "PodScheduled".to_owned(),
+        status: "False".to_owned(),
+        reason: "Unschedulable".to_owned(),
+        message: "0/1 nodes are available".to_owned(),
+        ..PodCondition::default()
+    });
+    bench.upsert(&told);
+    bench.step();
+    assert_eq!(bench.patches(), []);
+}
+
+#[test]
+fn a_patch_that_failed_is_written_again() {
+    let mut bench = Bench::with(&[("a", 0)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    assert_eq!(bench.patches().len(), 1);
+    bench.tell(Input::Patched { uid: uid("p").0, is_done: false });
+    bench.pass(301);
+    bench.step();
+    assert_eq!(bench.patches().len(), 1);
+}
+
+#[test]
+fn a_gated_pod_is_never_planned_and_says_so() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&gated(pod("p")));
+    assert!(!bench.step());
+    assert_eq!(bench.place("p"), Some("gated"));
+    let patches = bench.patches();
+    assert_eq!(patches[0].1["status"]["conditions"][0]["reason"], json!("SchedulingGated"));
+    bench.upsert(&pod("p"));
+    bench.step();
+    assert_eq!(&*bench.job().node, "a");
+}
+
+#[test]
+fn an_error_of_the_planner_leads_to_backoff() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.executor.planning.fails = true;
+    bench.upsert(&pod("p"));
+    bench.step();
+    assert_eq!(bench.place("p"), Some("backoff"));
+    let patches = bench.patches();
+    let condition = &patches[0].1["status"]["conditions"][0];
+    assert_eq!(condition["message"], "running plugin \"NodePorts\": broken");
+}
+
+#[test]
+fn the_room_for_jobs_is_bounded() {
+    let many = u32::try_from(super::super::BINDINGS_MAX).unwrap() + 1;
+    let mut bench = Bench::with(&[("a", many)]);
+    for index in 0..many {
+        bench.upsert(&pod(&format!("p{index}")));
+    }
+    while bench.executor.has_room() {
+        assert!(bench.step());
+    }
+    let mut jobs = bench.jobs();
+    assert_eq!(jobs.len(), super::super::BINDINGS_MAX);
+    let first = jobs.remove(0);
+    bench.finish(first, Outcome::Bound);
+    assert!(bench.executor.has_room());
+}

@@ -1,0 +1,361 @@
+//! HTTP extenders: services that filter, score, preempt and bind beside the plugins.
+//!
+//! Owns one extender's configuration, which pods it wants to see, and its five calls. The planner asks while it plans,
+//! so that a slow extender slows all planning: its timeout is the bound. An extender that is `ignorable` and fails is
+//! passed over; the failure of another one fails the plan.
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_proto::Brand;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::core::v1::{Node, Pod};
+use crate::client::{
+    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret,
+    Trust, chain,
+};
+
+use super::binding::PodRef;
+
+use wire::{
+    BindingArgs, BindingResult, FilterArgs, FilterResult, HostPriority, PreemptionArgs, PreemptionResult,
+};
+pub use wire::{MetaVictims, Victims};
+
+/// The default of `httpTimeout`.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// An extender gives 0 to 10; a plugin 0 to 100.
+pub const SCORE_FACTOR: i64 = 10;
+
+/// Scores that an extender may give; others are errors.
+const SCORE_MAX: i64 = 10;
+
+/// The configuration of one extender.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExtenderConfig {
+    /// Where it is, with the path that its verbs are below.
+    pub url_prefix: String,
+    /// The verb that filters; empty if it does not.
+    pub filter_verb: String,
+    /// The verb that preempts; empty if it does not.
+    pub preempt_verb: String,
+    /// The verb that scores; empty if it does not.
+    pub prioritize_verb: String,
+    /// What its scores are multiplied by; at least 1.
+    pub weight: i64,
+    /// The verb that binds; empty if it does not.
+    pub bind_verb: String,
+    /// Whether to use TLS.
+    pub enable_https: bool,
+    /// How.
+    pub tls: ExtenderTls,
+    /// How long a call may take; zero for the default.
+    pub timeout: Duration,
+    /// Whether it knows the nodes itself, so that names suffice.
+    pub is_node_cache_capable: bool,
+    /// The resources of the pods that it wants to see; empty for all pods.
+    pub managed_resources: Vec<String>,
+    /// Whether its failure is no failure of the plan.
+    pub is_ignorable: bool,
+}
+
+/// The TLS settings of an extender. Data wins over files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExtenderTls {
+    /// Accept any certificate.
+    pub insecure: bool,
+    /// The name that its certificate must have; empty for the host of the address.
+    pub server_name: String,
+    /// The certificate of this client.
+    pub certificate: Option<(Pem, Pem)>,
+    /// The authority of its certificate.
+    pub authority: Option<Pem>,
+}
+
+/// Why an extender gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtenderError {
+    /// It could not be asked.
+    #[error("cannot ask the extender {url}: {problem}")]
+    Call {
+        /// Its address.
+        url: String,
+        /// What happened.
+        problem: String,
+        /// Whether it may have done what it was asked to.
+        is_outcome_unknown: bool,
+    },
+    /// It answered with another status than 200.
+    #[error("extender {url} failed with status {code}")]
+    Status {
+        /// Its address.
+        url: String,
+        /// The status code.
+        code: u16,
+    },
+    /// It answered what cannot be read or used.
+    #[error("cannot use the answer of the extender {url}: {problem}")]
+    Answer {
+        /// Its address.
+        url: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ExtenderError {
+    /// Whether a binding may have happened all the same.
+    pub fn is_outcome_unknown(&self) -> bool {
+        match self {
+            ExtenderError::Call { is_outcome_unknown, .. } => *is_outcome_unknown,
+            ExtenderError::Status { .. } | ExtenderError::Answer { .. } => true,
+            ExtenderError::Refused(_) => false,
+        }
+    }
+}
+
+/// What an extender's filter left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// Nodes that it lets pass.
+    pub feasible: Vec<String>,
+    /// Nodes that it refuses, with the reason; evicting pods may help.
+    pub failed: HashMap<String, String>,
+    /// Nodes that it refuses whatever is evicted.
+    pub unresolvable: HashMap<String, String>,
+}
+
+/// One extender.
+pub struct Extender {
+    config: ExtenderConfig,
+    server: JsonServer,
+    codec: Codec,
+}
+
+impl std::fmt::Debug for Extender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Extender").field(&self.config.url_prefix).finish()
+    }
+}
+
+impl Extender {
+    /// The extender of `config`, which reads objects under the names of `brand`.
+    ///
+    /// # Errors
+    /// Where its address or its certificates cannot be used.
+    pub fn new(config: ExtenderConfig, brand: &'static Brand) -> Result<Self, ConfigError> {
+        let server = JsonServer::new(&connection(&config)?)?;
+        Ok(Self { config, server, codec: Codec::new(brand, ContentType::Json) })
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &ExtenderConfig {
+        &self.config
+    }
+
+    /// Whether it wants to see `pod`: it does if it manages a resource that a container asks for, or no resource at all.
+    pub fn is_interested(&self, pod: &Pod) -> bool {
+        if self.config.managed_resources.is_empty() {
+            return true;
+        }
+        let Some(spec) = &pod.spec else { return false };
+        let containers = spec.containers.iter().chain(&spec.init_containers);
+        containers.filter_map(|container| container.resources.as_ref()).any(|resources| {
+            let names = resources.requests.keys().chain(resources.limits.keys());
+            names.into_iter().any(|name| self.config.managed_resources.iter().any(|managed| managed == name))
+        })
+    }
+
+    /// Asks which of `nodes` take `pod`. Without a cache of nodes of its own the extender gets the nodes themselves,
+    /// which `node` looks up.
+    ///
+    /// # Errors
+    /// Those of [`ExtenderError`].
+    pub async fn filter(
+        &self,
+        pod: &Pod,
+        nodes: &[&str],
+        node: impl Fn(&str) -> Option<Node>,
+    ) -> Result<Filtered, ExtenderError> {
+        let args = self.node_args(pod, nodes, node)?;
+        let result: FilterResult = self.call(&self.config.filter_verb, &args).await?;
+        if !result.error.is_empty() {
+            return Err(ExtenderError::Refused(result.error));
+        }
+        let feasible = match (self.config.is_node_cache_capable, result.node_names, result.nodes) {
+            (true, Some(names), _) => names,
+            (_, _, Some(list)) => list.items.into_iter().map(|node| node.metadata.name).collect(),
+            (_, Some(names), None) => names,
+            (_, None, None) => Vec::new(),
+        };
+        if let Some(unknown) = feasible.iter().find(|name| !nodes.contains(&name.as_str())) {
+            return Err(self.unusable(format!("it names node {unknown}, which it was not asked about")));
+        }
+        Ok(Filtered {
+            feasible,
+            failed: result.failed_nodes.unwrap_or_default(),
+            unresolvable: result.failed_and_unresolvable_nodes.unwrap_or_default(),
+        })
+    }
+
+    /// Asks for the scores of `nodes`, weighted, on the scale of the plugins. Nodes that are not named get none.
+    ///
+    /// # Errors
+    /// Those of [`ExtenderError`]; the planner goes on without its scores.
+    pub async fn prioritize(
+        &self,
+        pod: &Pod,
+        nodes: &[&str],
+        node: impl Fn(&str) -> Option<Node>,
+    ) -> Result<HashMap<String, i64>, ExtenderError> {
+        let args = self.node_args(pod, nodes, node)?;
+        let scores: Vec<HostPriority> = self.call(&self.config.prioritize_verb, &args).await?;
+        if let Some(bad) = scores.iter().find(|given| !(0..=SCORE_MAX).contains(&given.score)) {
+            return Err(self.unusable(format!("it gives node {} the score {}", bad.host, bad.score)));
+        }
+        let weighted =
+            |given: HostPriority| (given.host, given.score * self.config.weight.max(1) * SCORE_FACTOR);
+        Ok(scores.into_iter().map(weighted).collect())
+    }
+
+    /// Asks which of the nodes in `victims`, by name, may be preempted, and which pods on them.
+    ///
+    /// # Errors
+    /// Those of [`ExtenderError`].
+    pub async fn preempt(
+        &self,
+        pod: &Pod,
+        victims: &HashMap<String, Vec<Pod>>,
+        violations: &HashMap<String, i64>,
+    ) -> Result<HashMap<String, MetaVictims>, ExtenderError> {
+        let violation = |node: &String| violations.get(node).copied().unwrap_or_default();
+        let mut args = PreemptionArgs { pod: self.json(pod)?, ..PreemptionArgs::default() };
+        if self.config.is_node_cache_capable {
+            let meta = victims.iter().map(|(node, pods)| {
+                let uids =
+                    pods.iter().filter_map(|pod| pod.metadata.as_ref()).map(|metadata| metadata.uid.clone());
+                (node.clone(), MetaVictims::new(uids, violation(node)))
+            });
+            args.node_name_to_meta_victims = Some(meta.collect());
+        } else {
+            let mut whole = HashMap::new();
+            for (node, pods) in victims {
+                let pods = pods.iter().map(|pod| self.json(pod)).collect::<Result<_, _>>()?;
+                whole.insert(node.clone(), Victims { pods, num_pdb_violations: violation(node) });
+            }
+            args.node_name_to_victims = Some(whole);
+        }
+        let result: PreemptionResult = self.call(&self.config.preempt_verb, &args).await?;
+        let kept = result.node_name_to_meta_victims.unwrap_or_default();
+        if let Some(unknown) = kept.keys().find(|node| !victims.contains_key(*node)) {
+            return Err(self.unusable(format!("it names node {unknown}, which it was not asked about")));
+        }
+        Ok(kept)
+    }
+
+    /// Has it bind `pod` to `node`.
+    ///
+    /// # Errors
+    /// Those of [`ExtenderError`].
+    pub async fn bind(&self, pod: &PodRef, node: &str) -> Result<(), ExtenderError> {
+        let args = BindingArgs {
+            pod_name: pod.name.to_string(),
+            pod_namespace: pod.namespace.to_string(),
+            pod_uid: pod.uid.to_string(),
+            node: node.to_owned(),
+        };
+        let result: BindingResult = self.call(&self.config.bind_verb, &args).await?;
+        if result.error.is_empty() { Ok(()) } else { Err(ExtenderError::Refused(result.error)) }
+    }
+
+    fn node_args(
+        &self,
+        pod: &Pod,
+        nodes: &[&str],
+        node: impl Fn(&str) -> Option<Node>,
+    ) -> Result<FilterArgs, ExtenderError> {
+        let mut args = FilterArgs { pod: self.json(pod)?, nodes: None, node_names: None };
+        if self.config.is_node_cache_capable {
+            args.node_names = Some(nodes.iter().map(|&name| name.to_owned()).collect());
+        } else {
+            let found = nodes.iter().filter_map(|name| node(name));
+            let items = found.map(|node| self.json(&node)).collect::<Result<_, _>>()?;
+            args.nodes = Some(wire::Items { items });
+        }
+        Ok(args)
+    }
+
+    fn json<T: crate::client::Object>(&self, object: &T) -> Result<wire::Json, ExtenderError> {
+        let body = self.codec.encode(object).map_err(|error| self.unusable(chain(&error)))?;
+        let text = String::from_utf8(body.into()).map_err(|error| self.unusable(error.to_string()))?;
+        serde_json::value::RawValue::from_string(text).map_err(|error| self.unusable(error.to_string()))
+    }
+
+    async fn call<A: Serialize, R: DeserializeOwned>(
+        &self,
+        verb: &str,
+        args: &A,
+    ) -> Result<R, ExtenderError> {
+        let body = serde_json::to_vec(args).map_err(|error| self.unusable(error.to_string()))?;
+        let answer = self.server.post(verb, Bytes::from(body)).await;
+        let (code, body) = answer.map_err(|error| self.failed(&error))?;
+        if code != 200 {
+            return Err(ExtenderError::Status { url: self.config.url_prefix.clone(), code });
+        }
+        serde_json::from_slice(&body).map_err(|error| self.unusable(error.to_string()))
+    }
+
+    fn failed(&self, error: &Error) -> ExtenderError {
+        let url = self.config.url_prefix.clone();
+        ExtenderError::Call { url, problem: chain(error), is_outcome_unknown: error.is_outcome_unknown() }
+    }
+
+    fn unusable(&self, problem: String) -> ExtenderError {
+        ExtenderError::Answer { url: self.config.url_prefix.clone(), problem }
+    }
+}
+
+/// How to reach the extender of `config`.
+fn connection(config: &ExtenderConfig) -> Result<Config, ConfigError> {
+    let address = match (config.url_prefix.contains("://"), config.enable_https) {
+        (true, _) => config.url_prefix.clone(),
+        (false, true) => format!("https://{}", config.url_prefix),
+        (false, false) => format!("http://{}", config.url_prefix),
+    };
+    let mut connection = Config::new(vec![address.parse::<Endpoint>()?]);
+    connection.trust = match (&config.tls.authority, config.tls.insecure) {
+        (Some(authority), false) => Trust::Authority(authority.clone()),
+        // As in the reference, TLS without an authority is TLS that accepts everybody.
+        (None, _) | (Some(_), true) => Trust::Anyone,
+    };
+    connection.tls_server_name = Some(config.tls.server_name.clone()).filter(|name| !name.is_empty());
+    connection.certificate = config.tls.certificate.clone().map(|(chain, key)| Certificate { chain, key });
+    connection.bearer = Bearer::None;
+    connection.qps = -1.0;
+    connection.request_timeout = if config.timeout.is_zero() { TIMEOUT_DEFAULT } else { config.timeout };
+    Ok(connection)
+}
+
+/// PEM from the configuration file's data, which is PEM in base64 there and decoded by its reader.
+pub fn inline_pem(pem: &str) -> Pem {
+    Pem::Inline(Secret::new(pem))
+}
+
+/// PEM from a file.
+pub fn pem_file(path: PathBuf) -> Pem {
+    Pem::File(path)
+}

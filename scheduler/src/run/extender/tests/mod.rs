@@ -1,0 +1,166 @@
+//! Tests of the calls against an extender on loopback.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::testing::{config, serve, serve_as};
+use super::{Extender, ExtenderConfig, ExtenderError};
+use crate::api::core::v1::{Container, Node, Pod, PodSpec, ResourceRequirements};
+use crate::api::meta::v1::ObjectMeta;
+use crate::api::resource::Quantity;
+use crate::run::PodRef;
+
+fn pod(name: &str) -> Pod {
+    let metadata = ObjectMeta {
+        name: name.to_owned(),
+        namespace: "default".to_owned(),
+        uid: format!("uid-{name}"),
+        ..ObjectMeta::default()
+    };
+    Pod { metadata: Some(metadata), spec: Some(PodSpec::default()), ..Pod::default() }
+}
+
+fn node(name: &str) -> Option<Node> {
+    let metadata = ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() };
+    Some(Node { metadata: Some(metadata), ..Node::default() })
+}
+
+#[tokio::test]
+async fn a_filter_with_a_cache_of_nodes_gets_names() {
+    let extender = serve(|verb, body| {
+        assert_eq!((verb, &body["NodeNames"], &body["Nodes"]), ("filter", &json!(["a", "b", "c"]), &Value::Null));
+        assert_eq!(body["Pod"]["metadata"]["name"], "p");
+        let failed = json!({ "b": "too loud" });
+        (200, json!({ "NodeNames": ["a"], "FailedNodes": failed, "FailedAndUnresolvableNodes": { "c": "never" } }))
+    })
+    .await;
+    let filtered = extender.filter(&pod("p"), &["a", "b", "c"], node).await.unwrap();
+    assert_eq!(filtered.feasible, ["a"]);
+    assert_eq!(filtered.failed["b"], "too loud");
+    assert_eq!(filtered.unresolvable["c"], "never");
+}
+
+#[tokio::test]
+async fn a_filter_without_a_cache_gets_whole_nodes() {
+    let whole = ExtenderConfig { is_node_cache_capable: false, ..config() };
+    let extender = serve_as(whole, |_, body| {
+        assert!(body["NodeNames"].is_null());
+        assert_eq!(body["Nodes"]["items"][1]["metadata"]["name"], "b");
+        (200, json!({ "nodes": { "items": [{ "metadata": { "name": "b" } }] } }))
+    })
+    .await;
+    let filtered = extender.filter(&pod("p"), &["a", "b"], node).await.unwrap();
+    assert_eq!(filtered.feasible, ["b"]);
+}
+
+#[tokio::test]
+async fn a_filter_may_refuse_with_words() {
+    let extender = serve(|_, _| (200, json!({ "Error": "I am on strike" }))).await;
+    let error = extender.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert_eq!(error.to_string(), "I am on strike");
+}
+
+#[tokio::test]
+async fn answers_that_cannot_be_are_errors() {
+    let unknown = serve(|_, _| (200, json!({ "NodeNames": ["elsewhere"] }))).await;
+    let error = unknown.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(error.to_string().contains("names node elsewhere"), "{error}");
+    let status = serve(|_, _| (500, json!({}))).await;
+    let error = status.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(matches!(error, ExtenderError::Status { code: 500, .. }));
+    let unreadable = serve(|_, _| (200, json!([1]))).await;
+    assert!(matches!(unreadable.filter(&pod("p"), &["a"], node).await, Err(ExtenderError::Answer { .. })));
+    let too_high = serve(|_, _| (200, json!([{ "Host": "a", "Score": 11 }]))).await;
+    assert!(matches!(too_high.prioritize(&pod("p"), &["a"], node).await, Err(ExtenderError::Answer { .. })));
+}
+
+#[tokio::test]
+async fn scores_are_weighted_on_the_scale_of_plugins() {
+    let extender = serve(|verb, _| {
+        assert_eq!(verb, "prioritize");
+        (200, json!([{ "Host": "a", "Score": 10 }, { "host": "b", "score": 3 }]))
+    })
+    .await;
+    let scores = extender.prioritize(&pod("p"), &["a", "b", "c"], node).await.unwrap();
+    assert_eq!(scores, HashMap::from([("a".to_owned(), 200), ("b".to_owned(), 60)]));
+}
+
+#[tokio::test]
+async fn preemption_is_asked_by_uid_or_with_whole_pods() {
+    let victims = HashMap::from([("a".to_owned(), vec![pod("v")]), ("b".to_owned(), vec![pod("w")])]);
+    let violations = HashMap::from([("a".to_owned(), 1)]);
+    let answer =
+        json!({ "NodeNameToMetaVictims": { "a": { "Pods": [{ "UID": "uid-v" }], "NumPDBViolations": 1 } } });
+    let expected = answer.clone();
+    let by_uid = serve(move |_, body| {
+        assert!(body["NodeNameToVictims"].is_null());
+        assert_eq!(body["NodeNameToMetaVictims"]["a"], answer["NodeNameToMetaVictims"]["a"]);
+        (200, answer.clone())
+    })
+    .await;
+    let kept = by_uid.preempt(&pod("p"), &victims, &violations).await.unwrap();
+    assert_eq!(kept["a"].uids().collect::<Vec<_>>(), ["uid-v"]);
+    let whole = ExtenderConfig { is_node_cache_capable: false, ..config() };
+    let with_pods = serve_as(whole, move |_, body| {
+        assert_eq!(body["NodeNameToVictims"]["b"]["Pods"][0]["metadata"]["name"], "w");
+        (200, expected.clone())
+    })
+    .await;
+    let kept = with_pods.preempt(&pod("p"), &victims, &violations).await.unwrap();
+    assert_eq!((kept.len(), kept["a"].num_pdb_violations), (1, 1));
+}
+
+#[tokio::test]
+async fn a_binding_is_told_by_names() {
+    let extender = serve(|verb, body| {
+        let expected = json!({ "PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "a" });
+        assert_eq!((verb, body), ("bind", &expected));
+        (200, json!({ "Error": "no" }))
+    })
+    .await;
+    let pod = PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into() };
+    let error = extender.bind(&pod, "a").await.unwrap_err();
+    assert!(!error.is_outcome_unknown() && error.to_string() == "no");
+}
+
+#[tokio::test]
+async fn an_extender_that_is_not_there_may_be_ignored_but_is_an_error() {
+    let nowhere = ExtenderConfig { url_prefix: "127.0.0.1:1".to_owned(), is_ignorable: true, ..config() };
+    let extender = Extender::new(nowhere, &orch_proto::brand::ORCH).unwrap();
+    let error = extender.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(matches!(error, ExtenderError::Call { is_outcome_unknown: false, .. }), "{error}");
+    assert!(extender.config().is_ignorable);
+}
+
+#[tokio::test]
+async fn only_pods_with_managed_resources_are_shown() {
+    let gpus = ExtenderConfig {
+        managed_resources: vec!["example.com/gpu".to_owned()],
+        url_prefix: "127.0.0.1:1".to_owned(),
+        ..config()
+    };
+    let extender = Extender::new(gpus, &orch_proto::brand::ORCH).unwrap();
+    let with = |change: fn(&mut PodSpec, Container)| {
+        let one = Quantity { string: "1".to_owned() };
+        let resources = ResourceRequirements {
+            limits: [("example.com/gpu".to_owned(), one)].into(),
+            ..ResourceRequirements::default()
+        };
+        let mut pod = pod("p");
+        let container = Container { resources: Some(resources), ..Container::default() };
+        change(pod.spec.as_mut().unwrap(), container);
+        pod
+    };
+    assert!(!extender.is_interested(&pod("p")));
+    assert!(extender.is_interested(&with(|spec, container| spec.containers.push(container))));
+    assert!(extender.is_interested(&with(|spec, container| spec.init_containers.push(container))));
+    let all = ExtenderConfig { url_prefix: "127.0.0.1:1".to_owned(), ..config() };
+    assert!(Extender::new(all, &orch_proto::brand::ORCH).unwrap().is_interested(&pod("p")));
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let bad = ExtenderConfig { url_prefix: "ftp://x".to_owned(), ..config() };
+    assert!(Extender::new(bad, &orch_proto::brand::ORCH).is_err());
+}

@@ -1,0 +1,64 @@
+//! A reflector for each kind that is followed.
+//!
+//! Owns which objects of a kind are followed: of pods only those that have not ended.
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::api::{apps, core, policy, resource, scheduling, storage};
+use crate::client::{Client, ListQuery, Reflector};
+
+use super::input::Input;
+use super::stored::Follow;
+
+/// Pods that have ended take no room, and there may be more of them than of others.
+const PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Starts to follow all kinds. The tasks end when the receiver is gone, or with the set.
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    follow::<core::v1::Pod>(client, ListQuery::by_field(PODS), sender, &mut tasks);
+    let mut all = Everything { client, sender, tasks: &mut tasks };
+    all.of::<core::v1::Node>();
+    all.of::<core::v1::Namespace>();
+    all.of::<core::v1::Service>();
+    all.of::<core::v1::ReplicationController>();
+    all.of::<apps::v1::ReplicaSet>();
+    all.of::<apps::v1::StatefulSet>();
+    all.of::<policy::v1::PodDisruptionBudget>();
+    all.of::<core::v1::PersistentVolume>();
+    all.of::<core::v1::PersistentVolumeClaim>();
+    all.of::<storage::v1::StorageClass>();
+    all.of::<storage::v1::CsiNode>();
+    all.of::<storage::v1::CsiDriver>();
+    all.of::<storage::v1::CsiStorageCapacity>();
+    all.of::<storage::v1::VolumeAttachment>();
+    all.of::<resource::v1::ResourceClaim>();
+    all.of::<resource::v1::ResourceSlice>();
+    all.of::<resource::v1::DeviceClass>();
+    all.of::<scheduling::v1::PriorityClass>();
+    tasks
+}
+
+/// Follows all objects of kinds.
+struct Everything<'a> {
+    client: &'a Client,
+    sender: &'a mpsc::Sender<Input>,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl Everything<'_> {
+    fn of<T: Follow>(&mut self) {
+        follow::<T>(self.client, ListQuery::default(), self.sender, self.tasks);
+    }
+}
+
+fn follow<T: Follow>(
+    client: &Client,
+    query: ListQuery,
+    sender: &mpsc::Sender<Input>,
+    tasks: &mut JoinSet<()>,
+) {
+    let reflector = Reflector::<T>::new(client.clone(), query);
+    tasks.spawn(reflector.run(sender.clone(), T::input));
+}

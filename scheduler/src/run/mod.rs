@@ -1,0 +1,47 @@
+//! The executor: takes pods from the queue, assumes, reserves and binds.
+//!
+//! ```text
+//!   informers ──> Input ──> Executor (pure, one thread) ──> Effect ──> tasks ──> API
+//!                   ^         planner, queue                             │
+//!                   └────────────────────── outcomes <───────────────────┘
+//! ```
+//!
+//! Owns the way of a pod from the watch to its node, and what users are told of it. The decisions stand in `executor`,
+//! which is pure; `binding`, `evict`, `recorder` and `effects` are the rim that talks to the API, `engine` the thread
+//! that drives both. It decides no placement: that is the planner's, behind [`Planning`].
+//!
+//! Invariant: a pod's room on a node is never given away while a binding to that node may still happen.
+
+mod binding;
+mod cluster_planner;
+mod condition;
+mod effects;
+mod engine;
+mod event;
+mod evict;
+mod executor;
+mod extender;
+mod informers;
+mod input;
+mod planning;
+mod process;
+mod recorder;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub use binding::{Binder, Job, Outcome, PodRef, Why};
+pub use cluster_planner::ClusterPlanner;
+pub use effects::Observer;
+pub use engine::{Engine, EngineOptions};
+pub use event::{Report, Severity};
+pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions};
+pub use extender::{
+    Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
+    inline_pem, pem_file,
+};
+pub use input::{Effect, Evicting, Eviction, EvictionStep, Input, Observation, PlanResult};
+pub use planning::Planning;
+pub use process::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
+pub use recorder::Recorder;
+pub use stored::{Followed, Stored};

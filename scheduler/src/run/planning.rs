@@ -1,0 +1,47 @@
+//! What the executor needs of a planner.
+//!
+//! Owns the border between the executor and the planner: the planner decides over compact objects of its own, the
+//! executor carries out. Tests of the executor put a planner of a few lines behind it.
+
+use std::sync::Arc;
+
+use crate::api::core::v1::Pod;
+use crate::plan::decision::{Admission, Decision, Placement};
+
+use super::stored::Stored;
+
+/// A planner with its snapshot of the cluster.
+pub trait Planning: Send {
+    /// A pod in the planner's compact form.
+    type Compiled: Send + Sync;
+
+    /// Takes in the state of an object. Pods come here once they have a node.
+    fn upsert(&mut self, object: &Stored);
+
+    /// Takes in that an object is gone. Of the object only its namespace and name are known, and a pod's UID.
+    fn delete(&mut self, object: &Stored);
+
+    /// The compact form of a pod that waits for a node.
+    fn compile(&mut self, pod: &Pod) -> Arc<Self::Compiled>;
+
+    /// Whether the pod may be planned at all.
+    fn admit(&self, profile: usize, pod: &Self::Compiled) -> Admission;
+
+    /// Where the pod goes. `api` is the same pod as the API has it; `seed` breaks ties.
+    fn plan(&mut self, profile: usize, pod: &Arc<Self::Compiled>, api: &Pod, seed: u64) -> Decision;
+
+    /// Counts the pod on the node of its placement from now on, with what will be written for it.
+    ///
+    /// # Errors
+    /// Where the node is gone; the text says so.
+    fn assume(&mut self, pod: &Arc<Self::Compiled>, placement: &Placement) -> Result<(), String>;
+
+    /// Takes an assumption back.
+    fn forget(&mut self, uid: &str);
+
+    /// Keeps room for the pod on the node.
+    fn nominate(&mut self, pod: &Arc<Self::Compiled>, node: &str);
+
+    /// Keeps no room for the pod.
+    fn withdraw(&mut self, uid: &str);
+}

@@ -1,0 +1,309 @@
+//! Everything that runs in a scheduler process, started and ended in order.
+//!
+//! ```text
+//!   start:  clients ──> events ──> engine (follows the cluster at once) ──> contender for the lock
+//!   end:    engine stops planning, bindings under way end ──> the lock is let go
+//! ```
+//!
+//! Owns that order: the lock is free for others only once this process sends no bindings any more. A process that lost
+//! its leadership must end, since what it knows of the cluster may be old; whoever started it starts it again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use orch_proto::Brand;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, Config, ConfigError, ObjectKey, user_agent};
+use crate::election::{
+    Annotated, AnnotatedLock, Announce, Elector, Leadership, LeaseLock, Lock, Machine, Outcome, Timing,
+    identity,
+};
+use crate::plan::Profile;
+use crate::queue::{Plugin, PluginSet, Queue, QueueOptions};
+
+use super::cluster_planner::ClusterPlanner;
+use super::effects::Observer;
+use super::engine::{Engine, EngineOptions};
+use super::event::{Report, Severity};
+use super::executor::{ExecutorOptions, ProfileOptions};
+use super::extender::{Extender, ExtenderConfig};
+use super::recorder::Recorder;
+
+/// What a scheduler process is made of.
+pub struct ProcessOptions {
+    /// How to reach the API.
+    pub client: Config,
+    /// The brand of the cluster.
+    pub brand: &'static Brand,
+    /// The name of this machine, for events and the lock.
+    pub host: String,
+    /// The profiles, in the order of the configuration; at least one.
+    pub profiles: Vec<Profile>,
+    /// The extenders, in the order of the configuration.
+    pub extenders: Vec<ExtenderConfig>,
+    /// `podInitialBackoffSeconds`.
+    pub initial_backoff: Duration,
+    /// `podMaxBackoffSeconds`.
+    pub max_backoff: Duration,
+    /// `--pod-max-in-unschedulable-pods-duration`.
+    pub max_in_unschedulable: Duration,
+    /// The election; `None` for `--leader-elect=false`.
+    pub election: Option<ElectionOptions>,
+    /// Whether the cluster is followed only once this process leads.
+    pub waits_for_leadership: bool,
+    /// Takes figures for the metrics.
+    pub observer: Observer,
+    /// Told of the queue about once a second, for the metrics.
+    pub report: Box<dyn FnMut(&Queue) + Send>,
+}
+
+/// The election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElectionOptions {
+    /// Which objects the lock is.
+    pub lock: LockKind,
+    /// Where they are.
+    pub key: ObjectKey,
+    /// The durations; checked by [`Timing::check`].
+    pub timing: Timing,
+}
+
+/// The objects of a lock, by the values of `--leader-elect-resource-lock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// `leases`.
+    Leases,
+    /// `endpointsleases`.
+    EndpointsLeases,
+    /// `configmapsleases`.
+    ConfigMapsLeases,
+}
+
+/// Why a process could not start, or ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The configuration of the API or of an extender cannot be used.
+    #[error("cannot use the configuration")]
+    Config(#[from] ConfigError),
+    /// The durations of the election do not fit together.
+    #[error("cannot use the durations of the leader election")]
+    Timing(#[from] crate::election::TimingError),
+    /// The system gave no thread.
+    #[error("cannot start the scheduling thread")]
+    Thread(#[from] std::io::Error),
+    /// A part of the process panicked.
+    #[error("{0}")]
+    Panicked(String),
+}
+
+/// Whether the process has come so far that it can work. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    synced: Arc<AtomicBool>,
+    leadership: Leadership,
+}
+
+impl Readiness {
+    /// Whether all objects are known.
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process led until long ago and has not ended: it is stuck.
+    pub fn is_overdue(&self) -> bool {
+        self.leadership.is_overdue(tokio::time::Instant::now(), OVERDUE_MAX)
+    }
+
+    /// Whether this process works now.
+    pub fn leads(&self) -> bool {
+        self.leadership.holds(tokio::time::Instant::now())
+    }
+}
+
+/// How long after its lease a leader that is still there counts as stuck: as in the reference.
+const OVERDUE_MAX: Duration = Duration::from_secs(20);
+
+/// A running scheduler.
+pub struct Process {
+    engine: Engine,
+    readiness: Readiness,
+    contender: Option<JoinHandle<Outcome>>,
+    stop_contender: CancellationToken,
+    events: JoinHandle<()>,
+}
+
+impl Process {
+    /// Starts to follow the cluster and to contend for the lock.
+    ///
+    /// # Errors
+    /// Where the configuration cannot be used.
+    pub fn start(options: ProcessOptions) -> Result<Self, ProcessError> {
+        let client = Client::new(&options.client, options.brand)?;
+        let (recorder, sending) =
+            Recorder::new(Client::new(&options.client, options.brand)?, options.host.clone());
+        let extenders = options.extenders.iter().cloned().map(|config| Extender::new(config, options.brand));
+        let extenders = extenders.map(|made| made.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let stop_contender = CancellationToken::new();
+        let (leadership, contender) = match &options.election {
+            None => (Leadership::always(), None),
+            Some(election) => {
+                let (leadership, contender) = contend(&options, election, &recorder, stop_contender.clone())?;
+                (leadership, Some(contender))
+            }
+        };
+        let executor = executor_options(&options, &extenders);
+        let planner = ClusterPlanner::new(options.brand, options.profiles, extenders, Handle::current());
+        let engine = EngineOptions {
+            client,
+            recorder,
+            observer: options.observer,
+            leadership: leadership.clone(),
+            waits_for_leadership: options.waits_for_leadership,
+            executor,
+            report: options.report,
+        };
+        let engine = Engine::start(planner, engine)?;
+        let readiness = Readiness { synced: engine.synced(), leadership };
+        Ok(Self { engine, readiness, contender, stop_contender, events: tokio::spawn(sending) })
+    }
+
+    /// Whether it can work, for health checks.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
+    /// Runs until `stop`, or until leadership is lost.
+    ///
+    /// # Errors
+    /// Where a part of the process panicked.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, ProcessError> {
+        let contender = self.contender.take();
+        let ended = match contender {
+            None => {
+                stop.cancelled().await;
+                self.engine.stop().await.map_err(ProcessError::Panicked)?;
+                Outcome::Stopped
+            }
+            Some(mut contender) => {
+                let lost = tokio::select! {
+                    ended = &mut contender => Some(ended),
+                    () = stop.cancelled() => None,
+                };
+                self.engine.stop().await.map_err(ProcessError::Panicked)?;
+                self.stop_contender.cancel();
+                let ended = match lost {
+                    Some(ended) => ended,
+                    None => contender.await,
+                };
+                ended
+                    .map_err(|error| ProcessError::Panicked(format!("the leader election ended: {error}")))?
+            }
+        };
+        // The events of the last bindings and of the election still go out, but nobody waits for a dead API.
+        if tokio::time::timeout(EVENTS_END_MAX, self.events).await.is_err() {
+            tracing::warn!("some events were not sent before the end");
+        }
+        Ok(ended)
+    }
+}
+
+/// How long the end waits for events.
+const EVENTS_END_MAX: Duration = Duration::from_secs(2);
+
+/// Starts the contender for the lock.
+fn contend(
+    options: &ProcessOptions,
+    election: &ElectionOptions,
+    recorder: &Recorder,
+    stop: CancellationToken,
+) -> Result<(Leadership, JoinHandle<Outcome>), ProcessError> {
+    election.timing.check()?;
+    // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
+    let mut config = options.client.clone();
+    config.user_agent = user_agent("leader-election");
+    config.request_timeout = config.request_timeout.min(election.timing.renew_deadline / 2);
+    let lease = LeaseLock::new(Client::new(&config, options.brand)?, election.key.clone());
+    let machine = Machine::new(identity(&options.host), election.timing);
+    let controller: Arc<str> = options
+        .profiles
+        .first()
+        .map_or(options.brand.scheduler_name, |profile| &profile.scheduler_name)
+        .into();
+    let recorder = recorder.clone();
+    let announce: Announce = Box::new(move |regarding, note| {
+        recorder.record(Report {
+            regarding,
+            related: None,
+            severity: Severity::Normal,
+            reason: "LeaderElection",
+            action: "LeaderElection",
+            note,
+            controller: controller.clone(),
+        });
+    });
+    Ok(match election.lock {
+        LockKind::Leases => started(lease, machine, announce, stop),
+        LockKind::EndpointsLeases => {
+            started(AnnotatedLock::new(lease, Annotated::Endpoints), machine, announce, stop)
+        }
+        LockKind::ConfigMapsLeases => {
+            started(AnnotatedLock::new(lease, Annotated::ConfigMap), machine, announce, stop)
+        }
+    })
+}
+
+fn started(
+    lock: impl Lock + 'static,
+    machine: Machine,
+    announce: Announce,
+    stop: CancellationToken,
+) -> (Leadership, JoinHandle<Outcome>) {
+    let (elector, leadership) = Elector::new(lock, machine, announce);
+    (leadership, tokio::spawn(elector.run(stop)))
+}
+
+fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
+    let profile = |profile: &Profile| ProfileOptions {
+        scheduler_name: profile.scheduler_name.as_str().into(),
+        volume_timeout: Duration::from_secs(
+            u64::try_from(profile.arguments.bind_timeout_seconds).unwrap_or_default(),
+        ),
+    };
+    let binds = |extender: &&Arc<Extender>| !extender.config().bind_verb.is_empty();
+    ExecutorOptions {
+        profiles: options.profiles.iter().map(profile).collect(),
+        queue: QueueOptions {
+            initial_backoff: options.initial_backoff,
+            max_backoff: options.max_backoff,
+            max_in_unschedulable: options.max_in_unschedulable,
+            profiles: options.profiles.iter().map(|profile| enabled(profile, extenders)).collect(),
+        },
+        binders: extenders.iter().filter(binds).cloned().collect(),
+    }
+}
+
+/// The plugins of a profile at any extension point.
+fn enabled(profile: &Profile, extenders: &[Arc<Extender>]) -> PluginSet {
+    let all = &profile.enabled;
+    let lists = [
+        &all.pre_enqueue,
+        &all.queue_sort,
+        &all.pre_filter,
+        &all.filter,
+        &all.post_filter,
+        &all.pre_score,
+        &all.reserve,
+        &all.permit,
+        &all.pre_bind,
+        &all.bind,
+        &all.post_bind,
+    ];
+    let listed = lists.into_iter().flatten().copied();
+    let scoring = all.score.iter().map(|weighted| weighted.plugin);
+    let plugins = listed.chain(scoring).filter_map(|plugin| Plugin::named(plugin.name()));
+    plugins.chain((!extenders.is_empty()).then_some(Plugin::Extender)).collect()
+}

@@ -1,0 +1,86 @@
+//! Pages about the process: its configuration, its flags, its state, and what pods ask for.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use orch_proto::Brand;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::config::component;
+use crate::metrics::resources::{PodResources, render};
+use crate::version;
+
+/// What the pages show.
+pub struct Pages {
+    /// Names on the wire.
+    pub brand: &'static Brand,
+    /// The configuration in force, as a document.
+    pub configuration: Value,
+    /// The flags with their values.
+    pub flags: Vec<(String, String)>,
+    /// When the process started, by both clocks.
+    pub started: (OffsetDateTime, Instant),
+    /// Knows what pods ask for; `None` before there is an executor.
+    pub pods: Option<Arc<dyn PodResources>>,
+}
+
+/// Paths that the page about the state lists.
+const PATHS: [&str; 10] = [
+    "/configz",
+    "/debug/pprof/",
+    "/flagz",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/resources",
+    "/readyz",
+    "/statusz",
+    "/debug/flags/v",
+];
+
+const NOTE: &str = "For people: the form of this page may change at any time, and no program should read it.";
+
+impl Pages {
+    /// `/configz`.
+    pub(super) fn configuration(&self) -> Value {
+        json!({"componentconfig": self.configuration})
+    }
+
+    /// `/flagz`.
+    pub(super) fn flags(&self) -> String {
+        let mut text = format!("\n{} flagz\n{NOTE}\n\n", component(self.brand));
+        for (name, value) in &self.flags {
+            // A string takes every write.
+            let _ = writeln!(text, "{name}={value}");
+        }
+        text
+    }
+
+    /// `/statusz`.
+    pub(super) fn status(&self) -> String {
+        let (at, clock) = self.started;
+        let started = at.format(&Rfc3339).unwrap_or_default();
+        format!(
+            "\n{} statusz\n{NOTE}\n\nStarted: {started}\nUp: {} s\nVersion: {}\nProgram: scheduler {}\nPaths: {}\n",
+            component(self.brand),
+            clock.elapsed().as_secs(),
+            version::GIT_VERSION,
+            env!("CARGO_PKG_VERSION"),
+            PATHS.join(" ")
+        )
+    }
+
+    /// `/metrics/resources`.
+    pub(super) fn resources(&self) -> String {
+        let amounts = self.pods.as_ref().map(|pods| pods.amounts()).unwrap_or_default();
+        render(self.brand, &amounts)
+    }
+}
+
+/// A verbosity from a text.
+pub(super) fn verbosity(text: &str) -> Result<u32, String> {
+    crate::config::notation::parse_unsigned(text).map_err(|reason| reason.0)
+}

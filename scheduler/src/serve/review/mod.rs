@@ -1,0 +1,62 @@
+//! Reviews: another server says whose token this is, and whether a user may do something.
+//!
+//! Owns the questions and answers, and the trait by which they are asked. [`ReviewServer`] asks a server over HTTPS; the
+//! scheduler's own client can take its place.
+
+mod exchange;
+mod server;
+mod target;
+
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
+
+pub use super::user::User;
+pub use server::ReviewServer;
+pub use target::{Target, TargetError};
+
+/// A question to the authorization server: may this user do this to this path?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// The path, without a query.
+    pub path: &'a str,
+    /// The verb: an HTTP method in small letters.
+    pub verb: &'a str,
+}
+
+/// Whether something is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessVerdict {
+    /// Whether it is.
+    pub is_allowed: bool,
+    /// Why; may be empty.
+    pub reason: String,
+}
+
+/// A server could not be asked, or its answer could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{attempt}: {reason}")]
+pub struct ReviewError {
+    /// What was attempted, and where.
+    pub attempt: String,
+    /// Why it failed.
+    pub reason: String,
+}
+
+/// Asks another server.
+pub trait Reviewer: Send + Sync {
+    /// Whose token `token` is; `None` where it is nobody's.
+    fn review_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ReviewError>>;
+
+    /// Whether a user may do something.
+    fn review_access<'a>(&'a self, access: Access<'a>) -> BoxFuture<'a, Result<AccessVerdict, ReviewError>>;
+
+    /// The data of a config map; `None` where there is none.
+    fn config_map<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, ReviewError>>;
+}

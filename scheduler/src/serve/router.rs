@@ -1,0 +1,149 @@
+//! From a request to its answer: authentication, authorization, and the pages by their paths.
+//!
+//! Owns the order: who asks is settled first, so that a bad token is refused even where everybody may read. It knows no
+//! socket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Body;
+
+use super::answer::{Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, unsniffed};
+use super::authentication::Authenticator;
+use super::authorization::Authorizer;
+use super::health::Checks;
+use super::pages::{self, Pages};
+use super::profile::{self, Profiler};
+use super::tls::Peer;
+use crate::logging;
+use crate::metrics::Metrics;
+
+/// The content type of metrics.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+/// Most bytes of a request's body; only a verbosity is sent here.
+const BODY_BYTES_MAX: usize = 1024;
+
+/// The checks of each health path.
+#[derive(Clone, Default)]
+pub struct Health {
+    /// Of `/healthz`.
+    pub healthz: Checks,
+    /// Of `/livez`.
+    pub livez: Checks,
+    /// Of `/readyz`.
+    pub readyz: Checks,
+}
+
+/// Answers requests.
+pub(crate) struct Router {
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// Who may ask for what.
+    pub authorizer: Authorizer,
+    /// Health.
+    pub health: Health,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// The other pages.
+    pub pages: Pages,
+    /// Makes profiles; `None` where profiling is off.
+    pub profiler: Option<Profiler>,
+    /// Changes the verbosity of log lines.
+    pub verbosity: logging::Verbosity,
+}
+
+impl Router {
+    /// Answers a request that came over the connection of `peer`.
+    pub(super) async fn answer<B>(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Ok(user) = self.authenticator.authenticate(&peer, request.headers_mut()).await else {
+            return unauthorized();
+        };
+        let path = request.uri().path().to_owned();
+        let verb = request.method().as_str().to_ascii_lowercase();
+        match self.authorizer.authorize(&user, &verb, &path).await {
+            Ok(verdict) if verdict.is_allowed => {}
+            Ok(verdict) => return forbidden(&user.name, &verb, &path, &verdict.reason),
+            Err(fault) => {
+                tracing::warn!(error = %fault, "a request cannot be authorized");
+                let text = format!("Internal Server Error: {path:?}: {fault}");
+                return error(StatusCode::INTERNAL_SERVER_ERROR, &text);
+            }
+        }
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let method = request.method().clone();
+        if path == "/debug/flags/v" && self.profiler.is_some() {
+            return self.set_verbosity(&method, request.into_body()).await;
+        }
+        self.page(&method, &path, &query).await
+    }
+
+    async fn page(&self, method: &Method, path: &str, query: &str) -> Answer {
+        match path {
+            "/healthz" => self.health.healthz.answer("healthz", query),
+            "/livez" => self.health.livez.answer("livez", query),
+            "/readyz" => self.health.readyz.answer("readyz", query),
+            "/metrics" if method == Method::DELETE => {
+                self.metrics.reset();
+                unsniffed(answer(StatusCode::OK, TEXT, "metrics reset\n"))
+            }
+            "/metrics" => answer(StatusCode::OK, METRICS, self.metrics.render()),
+            "/metrics/resources" => answer(StatusCode::OK, METRICS, self.pages.resources()),
+            "/configz" => document(&self.pages.configuration()),
+            "/flagz" => answer(StatusCode::OK, TEXT, self.pages.flags()),
+            "/statusz" => answer(StatusCode::OK, TEXT, self.pages.status()),
+            _ => self.nested_page(path, query).await,
+        }
+    }
+
+    async fn nested_page(&self, path: &str, query: &str) -> Answer {
+        for (root, checks) in [
+            ("/healthz/", &self.health.healthz),
+            ("/livez/", &self.health.livez),
+            ("/readyz/", &self.health.readyz),
+        ] {
+            if let Some(name) = path.strip_prefix(root) {
+                return checks.answer_single(name).unwrap_or_else(not_found);
+            }
+        }
+        match (&self.profiler, path.strip_prefix(profile::ROOT)) {
+            (Some(profiler), Some("")) => profiler.moved(),
+            (Some(profiler), Some(name)) => match name.strip_prefix('/') {
+                Some(name) => profiler.answer(name, query).await,
+                None => not_found(),
+            },
+            _ => not_found(),
+        }
+    }
+
+    /// Sets the verbosity of log lines, which PUT carries as a number.
+    async fn set_verbosity<B>(&self, method: &Method, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let plain = "text/plain";
+        if method != Method::PUT {
+            return unsniffed(answer(StatusCode::NOT_ACCEPTABLE, plain, "unsupported http method\n"));
+        }
+        let refused = |reason: String| unsniffed(answer(StatusCode::BAD_REQUEST, plain, reason + "\n"));
+        let mut body = std::pin::pin!(body);
+        let text = match Limited::new(body.as_mut(), BODY_BYTES_MAX).collect().await {
+            Ok(collected) => String::from_utf8_lossy(&collected.to_bytes()).trim().to_owned(),
+            Err(fault) => return refused(format!("error reading body: {fault}")),
+        };
+        match pages::verbosity(&text) {
+            Ok(level) => {
+                self.verbosity.set(level);
+                tracing::info!(level, "the verbosity of log lines was changed");
+                answer(StatusCode::OK, plain, format!("successfully set the verbosity to {level}\n"))
+            }
+            Err(reason) => refused(format!("failed set the verbosity {text:?}: {reason}")),
+        }
+    }
+}

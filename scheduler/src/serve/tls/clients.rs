@@ -1,0 +1,214 @@
+//! Client certificates: proof of the private key in the handshake, verification after it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::material::{self, MaterialError};
+use crate::serve::user::User;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// The client's certificate.
+    pub certificate: Certificate,
+    /// Whether it is an allowed front proxy.
+    pub is_front_proxy: bool,
+}
+
+/// A client certificate after verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Certificate {
+    /// None was presented, or there are no authorities to verify one.
+    None,
+    /// It is not valid.
+    Bad,
+    /// It names this user.
+    User(User),
+}
+
+/// Where authorities come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Authorities {
+    /// A file, which is read again when it changes.
+    File(PathBuf),
+    /// A text, which was looked up in the cluster.
+    Text(String),
+}
+
+impl Authorities {
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, MaterialError> {
+        let roots = match self {
+            Authorities::File(path) => {
+                material::authorities(&material::read(path)?, &path.display().to_string())?
+            }
+            Authorities::Text(text) => material::authorities(text.as_bytes(), "the cluster's configuration")?,
+        };
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
+            .build()
+            .map_err(|error| MaterialError(error.to_string()))
+    }
+}
+
+/// The authorities of users and of front proxies.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    users: Option<Trusted>,
+    proxies: Option<Trusted>,
+    /// Common names of front proxies; empty for any.
+    allowed_names: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Trusted {
+    source: Authorities,
+    verifier: ArcSwap<Arc<dyn ClientCertVerifier>>,
+}
+
+impl Trusted {
+    fn load(source: Authorities) -> Result<Trusted, MaterialError> {
+        let verifier = ArcSwap::from_pointee(source.verifier()?);
+        Ok(Trusted { source, verifier })
+    }
+
+    fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
+        let Some((end, intermediates)) = chain.split_first() else { return false };
+        self.verifier.load().verify_client_cert(end, intermediates, now).is_ok()
+    }
+}
+
+impl Clients {
+    /// Reads the authorities of users and of front proxies.
+    pub(crate) fn load(
+        users: Option<Authorities>,
+        proxies: Option<Authorities>,
+        allowed_names: Vec<String>,
+    ) -> Result<Clients, MaterialError> {
+        let context =
+            |error: MaterialError| MaterialError(format!("unable to load client CA provider: {error}"));
+        let users = users.map(Trusted::load).transpose().map_err(context)?;
+        let context = |error: MaterialError| {
+            MaterialError(format!("unable to load request-header CA provider: {error}"))
+        };
+        let proxies = proxies.map(Trusted::load).transpose().map_err(context)?;
+        Ok(Clients { users, proxies, allowed_names })
+    }
+
+    /// Reads the files again. Those that cannot be used leave what was there.
+    pub(super) fn reload(&self) {
+        for trusted in self.users.iter().chain(&self.proxies) {
+            if let Authorities::File(path) = &trusted.source {
+                match trusted.source.verifier() {
+                    Ok(verifier) => trusted.verifier.store(Arc::new(verifier)),
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "authorities cannot be read again: the former stay");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The files that [`Clients::reload`] reads.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.users.iter().chain(&self.proxies).filter_map(|trusted| match &trusted.source {
+            Authorities::File(path) => Some(path),
+            Authorities::Text(_) => None,
+        })
+    }
+
+    /// The verifier for handshakes; `None` where no client is asked for a certificate.
+    pub(super) fn handshake(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        (self.users.is_some() || self.proxies.is_some()).then(|| Arc::new(KeyProof) as _)
+    }
+
+    /// Verifies the chain that a client presented, its own certificate first.
+    pub(in crate::serve) fn identify(
+        &self,
+        presented: Option<&[CertificateDer<'_>]>,
+        now: SystemTime,
+    ) -> Peer {
+        let Some(chain) = presented.filter(|chain| !chain.is_empty()) else {
+            return Peer { certificate: Certificate::None, is_front_proxy: false };
+        };
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let now = UnixTime::since_unix_epoch(since);
+        let subject = subject(&chain[0]);
+        let is_allowed =
+            |user: &User| self.allowed_names.is_empty() || self.allowed_names.contains(&user.name);
+        let is_proxy = self.proxies.as_ref().is_some_and(|proxies| proxies.verify(chain, now));
+        let is_front_proxy = is_proxy && subject.as_ref().is_some_and(is_allowed);
+        let certificate = match (&self.users, subject) {
+            (None, _) => Certificate::None,
+            (Some(users), Some(user)) if users.verify(chain, now) => Certificate::User(user),
+            (Some(_), _) => Certificate::Bad,
+        };
+        Peer { certificate, is_front_proxy }
+    }
+}
+
+/// The user that a certificate names: common name and organizations. `None` where that cannot be read, or is empty.
+fn subject(certificate: &CertificateDer<'_>) -> Option<User> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    // Of several common names the last counts, as in the reference.
+    let name = parsed.subject().iter_common_name().last()?.as_str().ok()?.to_owned();
+    let organizations = parsed.subject().iter_organization().map(|value| value.as_str().map(str::to_owned));
+    let groups = organizations.collect::<Result<Vec<_>, _>>().ok()?;
+    (!name.is_empty()).then(|| User { name, groups, ..User::default() })
+}
+
+/// Accepts any certificate whose private key the client proves to hold, without trust in its content.
+#[derive(Debug)]
+struct KeyProof;
+
+impl ClientCertVerifier for KeyProof {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    // Clients choose by themselves: a list would go stale when authorities are reloaded.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,140 @@
+//! The TLS settings: versions, cipher suites, certificates and clients, and their reload.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+use super::clients::Clients;
+use super::material::MaterialError;
+use super::resolver::{AtAddress, Resolver};
+
+/// Time between looks at the files: the longest wait of a renewal. A few calls of `stat` each time are cheap.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// What flags say about TLS beside certificates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsOptions {
+    /// Names of cipher suites; empty for all.
+    pub cipher_suites: Vec<String>,
+    /// Name of the lowest version; empty for the library's.
+    pub min_version: String,
+}
+
+/// TLS of a port.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    base: Arc<ServerConfig>,
+    resolver: Arc<Resolver>,
+    clients: Arc<Clients>,
+}
+
+impl TlsOptions {
+    /// The versions and suites that are served.
+    fn offer(&self) -> Result<(Vec<&'static SupportedProtocolVersion>, CryptoProvider), MaterialError> {
+        let mut provider = default_provider();
+        let is_named = |suite: &SupportedCipherSuite, name: &str| {
+            let known = format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
+            known == name || known.strip_suffix("_SHA256") == Some(name) && name.ends_with("POLY1305")
+        };
+        if let Some(unknown) = self
+            .cipher_suites
+            .iter()
+            .find(|name| !provider.cipher_suites.iter().any(|suite| is_named(suite, name)))
+        {
+            return Err(MaterialError(format!("Cipher suite {unknown} not supported or doesn't exist")));
+        }
+        let mut versions = match self.min_version.as_str() {
+            "" | "VersionTLS12" => vec![&TLS13, &TLS12],
+            "VersionTLS13" => vec![&TLS13],
+            "VersionTLS10" | "VersionTLS11" => {
+                return Err(MaterialError(format!(
+                    "tls version \"{}\" cannot be served: the TLS library speaks TLS 1.2 and TLS 1.3 only; use \
+                     --tls-min-version=VersionTLS12 or VersionTLS13",
+                    self.min_version
+                )));
+            }
+            unknown => return Err(MaterialError(format!("unknown tls version {unknown:?}"))),
+        };
+        if !self.cipher_suites.is_empty() {
+            // Suites of TLS 1.3 cannot be chosen, as in the reference.
+            provider.cipher_suites.retain(|suite| {
+                suite.tls13().is_some() || self.cipher_suites.iter().any(|name| is_named(suite, name))
+            });
+        }
+        if provider.cipher_suites.iter().all(|suite| suite.tls13().is_some()) {
+            versions = vec![&TLS13];
+        }
+        Ok((versions, provider))
+    }
+}
+
+impl Tls {
+    /// TLS with these certificates and clients.
+    pub(crate) fn new(
+        options: &TlsOptions,
+        resolver: Resolver,
+        clients: Clients,
+    ) -> Result<Tls, MaterialError> {
+        let (versions, provider) = options.offer()?;
+        let setup = |error: rustls::Error| MaterialError(format!("cannot set up TLS: {error}"));
+        let (resolver, clients) = (Arc::new(resolver), Arc::new(clients));
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&versions)
+            .map_err(setup)?;
+        let builder = match clients.handshake() {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let at = AtAddress { resolver: Arc::clone(&resolver), local: None };
+        let mut base = builder.with_cert_resolver(Arc::new(at));
+        base.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        base.ticketer = Ticketer::new().map_err(setup)?;
+        base.send_tls13_tickets = 1;
+        Ok(Tls { base: Arc::new(base), resolver, clients })
+    }
+
+    /// The settings of a connection to the address `local`.
+    pub(in crate::serve) fn at(&self, local: Option<IpAddr>) -> Arc<ServerConfig> {
+        let mut config = (*self.base).clone();
+        config.cert_resolver = Arc::new(AtAddress { resolver: Arc::clone(&self.resolver), local });
+        Arc::new(config)
+    }
+
+    /// The authorities of clients.
+    pub(in crate::serve) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Reads all files again.
+    pub(in crate::serve) fn reload(&self) {
+        self.resolver.reload();
+        self.clients.reload();
+    }
+
+    /// Reads the files again whenever one of them has changed, and never ends.
+    pub(in crate::serve) async fn follow(self) {
+        let mut seen = self.times();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let times = self.times();
+            if times != seen {
+                tracing::info!("certificates have changed and are read again");
+                self.reload();
+                seen = times;
+            }
+        }
+    }
+
+    /// When each file was last written; `None` for one that is not there.
+    fn times(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
+        let files = self.resolver.files().chain(self.clients.files());
+        let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+        files.map(|path| (path.clone(), time(path))).collect()
+    }
+}

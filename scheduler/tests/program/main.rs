@@ -1,0 +1,11 @@
+//! The built program: its command lines and its HTTPS port, against recorded ones.
+
+mod access;
+mod command_line;
+mod fake_api;
+mod flag_table;
+mod flags;
+mod https;
+mod process;
+mod serving;
+mod tls;
