@@ -61,7 +61,7 @@ pub struct DevArgs {
     /// start
     #[arg(long, value_name = "PORT", help_heading = NETWORK)]
     pub peer_port: Option<u16>,
-    /// Do not start the scheduler with the node. No effect yet: this version has no scheduler
+    /// Do not start the scheduler with the node. No effect yet: start it by hand, `scheduler --orchconfig DATA/admin.conf`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "false", action = ArgAction::Set, help_heading = STORE)]
     pub no_scheduler: bool,
