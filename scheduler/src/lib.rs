@@ -13,6 +13,7 @@ pub mod objects;
 pub mod plan;
 pub mod queue;
 pub mod run;
+pub mod selector;
 pub mod serve;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.

@@ -25,7 +25,7 @@ const DIGITS_MAX: usize = 20;
 const DECIMAL_DIGITS_MAX: usize = 29;
 
 /// A quantity in nano-units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
 impl Quantity {
@@ -56,6 +56,29 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         Quantity(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, saturating.
+    #[must_use]
+    pub fn minus(self, other: Quantity) -> Quantity {
+        Quantity(self.0.saturating_sub(other.0))
+    }
+
+    /// A whole number of units.
+    pub fn of_units(units: i64) -> Quantity {
+        Quantity(i128::from(units) * NANO)
+    }
+
+    /// The least number of `step`s that reaches the quantity from `start`, added to `start`; the quantity itself where the
+    /// step is not above zero.
+    #[must_use]
+    pub fn rounded_up_from(self, start: Quantity, step: Quantity) -> Quantity {
+        if step.0 <= 0 {
+            return self;
+        }
+        let over = self.0.saturating_sub(start.0);
+        let rest = over.rem_euclid(step.0);
+        if rest == 0 { self } else { Quantity(self.0.saturating_add(step.0 - rest)) }
     }
 
     /// How often `other` fits into the quantity; not a number where both are zero.
@@ -371,5 +394,26 @@ mod tests {
         assert!(parse("2").is_whole() && !parse("2500m").is_whole());
         assert_eq!(parse("1500m").plus(parse("500m")).to_string(), "2");
         assert_eq!(parse("1500m").to_string(), "1500m");
+    }
+
+    #[test]
+    fn quantities_are_taken_from_each_other_and_rounded_to_steps() {
+        let of = |text| Quantity::parse(text).unwrap();
+        assert_eq!(of("1").minus(of("250m")), of("750m"));
+        assert_eq!(of("1").minus(of("2")), of("-1"));
+        assert_eq!(Quantity::of_units(-3), of("-3"));
+        for (value, start, step, expected) in [
+            ("7", "1", "3", "7"),
+            ("8", "1", "3", "10"),
+            ("1", "1", "3", "1"),
+            ("1500m", "1", "1", "2"),
+            ("5", "1", "0", "5"),
+        ] {
+            assert_eq!(
+                of(value).rounded_up_from(of(start), of(step)),
+                of(expected),
+                "{value} from {start} by {step}"
+            );
+        }
     }
 }

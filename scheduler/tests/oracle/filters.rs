@@ -84,7 +84,12 @@ impl State {
             &|| refuse(unschedulable(pod, node), "node(s) were unschedulable"),
             &|| refuse(!tolerates(pod, node), "node(s) had untolerated taint(s)"),
             &|| refuse(!required_node(pod, node), "node(s) didn't match Pod's node affinity/selector"),
-            &|| refuse(self.ports_taken(pod, name), "node(s) didn't have free ports for the requested pod ports"),
+            &|| {
+                refuse(
+                    self.ports_taken(pod, name),
+                    "node(s) didn't have free ports for the requested pod ports",
+                )
+            },
             &|| self.too_large(pod, name),
             &|| self.skewed(pod, name),
             &|| self.in_bad_company(pod, name),
@@ -143,7 +148,9 @@ impl State {
         let all = spec(pod).topology_spread_constraints.iter();
         for constraint in all.filter(|c| c.when_unsatisfiable == "DoNotSchedule") {
             let Some(domain) = own.get(&constraint.topology_key) else {
-                return vec!["node(s) didn't match pod topology spread constraints (missing required label)".into()];
+                return vec![
+                    "node(s) didn't match pod topology spread constraints (missing required label)".into(),
+                ];
             };
             let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
             for (other, node) in self.counted_nodes(pod, constraint) {
@@ -182,7 +189,8 @@ impl State {
     fn in_bad_company(&self, pod: &v1::Pod, name: &str) -> Vec<String> {
         let own = labels(&self.nodes[name].metadata);
         let (near, apart) = required(pod);
-        let chosen: Vec<_> = self.pods.values().filter(|o| near.iter().all(|t| self.selects(pod, t, o))).collect();
+        let chosen: Vec<_> =
+            self.pods.values().filter(|o| near.iter().all(|t| self.selects(pod, t, o))).collect();
         let is_near = |term: &&v1::PodAffinityTerm| {
             own.get(&term.topology_key).is_some_and(|domain| {
                 chosen.iter().any(|other| self.domain_of(other, &term.topology_key) == Some(domain))
@@ -198,7 +206,9 @@ impl State {
             own.get(key).is_some_and(|domain| self.domain_of(other, key) == Some(domain))
         };
         let conflict = |term: &&v1::PodAffinityTerm| {
-            self.pods.values().any(|other| self.selects(pod, term, other) && together(other, &term.topology_key))
+            self.pods
+                .values()
+                .any(|other| self.selects(pod, term, other) && together(other, &term.topology_key))
         };
         if apart.iter().any(conflict) {
             return vec!["node(s) didn't match pod anti-affinity rules".into()];
@@ -230,7 +240,9 @@ fn ports(pod: &v1::Pod) -> BTreeSet<(&str, &str)> {
     let ports = spec(pod).containers.iter().chain(sidecars).flat_map(|container| &container.ports);
     let or = |text: &'static str, given| if given == "" { text } else { given };
     let ports: BTreeSet<(String, String)> = ports
-        .map(|port| (or("0.0.0.0", leak(&port.host_ip)).to_owned(), or("TCP", leak(&port.protocol)).to_owned()))
+        .map(|port| {
+            (or("0.0.0.0", leak(&port.host_ip)).to_owned(), or("TCP", leak(&port.protocol)).to_owned())
+        })
         .collect();
     ports.into_iter().map(|(ip, protocol)| (leak(&ip), leak(&protocol))).collect()
 }
@@ -281,7 +293,8 @@ fn required_node(pod: &v1::Pod, node: &v1::Node) -> bool {
     let affinity = spec(pod).affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
     spec(pod).node_selector.iter().all(|(key, value)| labels(&node.metadata).get(key) == Some(value))
-        && required.is_none_or(|required| required.node_selector_terms.iter().any(|term| node_term(term, node)))
+        && required
+            .is_none_or(|required| required.node_selector_terms.iter().any(|term| node_term(term, node)))
 }
 
 /// Whether the policies of a constraint let a node in.
@@ -294,7 +307,10 @@ pub fn lets_in(pod: &v1::Pod, node: &v1::Node, constraint: &v1::TopologySpreadCo
 pub fn constraint_selects(pod: &v1::Pod, constraint: &v1::TopologySpreadConstraint, other: &v1::Pod) -> bool {
     let (own, others) = (labels(&pod.metadata), labels(&other.metadata));
     constraint.label_selector.as_ref().is_some_and(|selector| matches(selector, others))
-        && constraint.match_label_keys.iter().all(|key| !own.contains_key(key) || own.get(key) == others.get(key))
+        && constraint
+            .match_label_keys
+            .iter()
+            .all(|key| !own.contains_key(key) || own.get(key) == others.get(key))
 }
 
 fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {

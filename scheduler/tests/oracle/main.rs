@@ -39,8 +39,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut cluster = Cluster::new(&orch_proto::brand::ORCH);
         let planner = Planner::new(&mut cluster, Profile::default());
-        let mut run =
-            Run { random: Random::new(seed), state: State::default(), cluster, planner, made: 0 };
+        let mut run = Run { random: Random::new(seed), state: State::default(), cluster, planner, made: 0 };
         for (name, team) in [("n1", "t"), ("n2", "u")] {
             run.set_namespace(name, team);
         }
@@ -105,10 +104,10 @@ impl Run {
         }
         if feasible.is_empty() {
             let Decision::Unschedulable(refusal) = decision else { panic!("{decision:?}, but nothing fits") };
-            let mut texts: Vec<String> = reasons.iter().map(|(text, count)| format!("{count} {text}")).collect();
+            let mut texts: Vec<String> =
+                reasons.iter().map(|(text, count)| format!("{count} {text}")).collect();
             texts.sort();
-            let expected =
-                format!("0/{} nodes are available: {}.", self.state.nodes.len(), texts.join(", "));
+            let expected = format!("0/{} nodes are available: {}.", self.state.nodes.len(), texts.join(", "));
             assert!(refusal.message.starts_with(&expected), "expected {expected}, got {}", refusal.message);
             return;
         }

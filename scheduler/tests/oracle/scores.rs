@@ -40,7 +40,8 @@ impl State {
     fn room(&self, pod: &v1::Pod, name: &str) -> i64 {
         let score = |resource: &str, missing: i64| {
             let used: i64 = self.on(name).map(|other| request(other, resource, missing)).sum();
-            let (all, used) = (allocatable(&self.nodes[name], resource), used + request(pod, resource, missing));
+            let (all, used) =
+                (allocatable(&self.nodes[name], resource), used + request(pod, resource, missing));
             if used > all { 0 } else { (all - used) * 100 / all }
         };
         i64::midpoint(score("cpu", 100), score("memory", (200 << 20) * 1000))
@@ -78,8 +79,11 @@ impl State {
     }
 
     fn spread(&self, pod: &v1::Pod, feasible: &[String]) -> Vec<i64> {
-        let soft: Vec<_> =
-            spec(pod).topology_spread_constraints.iter().filter(|c| c.when_unsatisfiable == "ScheduleAnyway").collect();
+        let soft: Vec<_> = spec(pod)
+            .topology_spread_constraints
+            .iter()
+            .filter(|c| c.when_unsatisfiable == "ScheduleAnyway")
+            .collect();
         if soft.is_empty() {
             return vec![0; feasible.len()];
         }
@@ -94,7 +98,9 @@ impl State {
             let size = if by_host { scored.len() } else { domains.len() };
             for (name, score) in &mut raw {
                 let same = self.nodes.iter().filter(|(other, node)| {
-                    complete(other) && lets_in(pod, node, constraint) && domain(other, key) == domain(name, key)
+                    complete(other)
+                        && lets_in(pod, node, constraint)
+                        && domain(other, key) == domain(name, key)
                 });
                 let count: i64 = if by_host {
                     self.counted_pods(pod, constraint, name)
@@ -104,7 +110,8 @@ impl State {
                 *score += count as f64 * (size as f64 + 2.0).ln() + f64::from(constraint.max_skew - 1);
             }
         }
-        let raw: BTreeMap<&String, i64> = raw.into_iter().map(|(name, score)| (name, score.round() as i64)).collect();
+        let raw: BTreeMap<&String, i64> =
+            raw.into_iter().map(|(name, score)| (name, score.round() as i64)).collect();
         let most = raw.values().max().copied().unwrap_or(0);
         let least = raw.values().min().copied().unwrap_or(0);
         let scaled = |name| match raw.get(name) {
@@ -121,7 +128,8 @@ impl State {
         let mut sum = 0;
         for other in self.pods.values() {
             let near = |term: &v1::PodAffinityTerm| {
-                own.get(&term.topology_key).is_some_and(|d| self.domain_of(other, &term.topology_key) == Some(d))
+                own.get(&term.topology_key)
+                    .is_some_and(|d| self.domain_of(other, &term.topology_key) == Some(d))
             };
             for (weight, term) in preferences(pod) {
                 sum += weight * i64::from(near(term) && self.selects(pod, term, other));

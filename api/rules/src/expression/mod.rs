@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 
 use cel::{Context, Env, ExecutionError, Program, Value};
 
+pub use self::nesting::nesting;
 pub use self::shape::{Functions, Scope, Shape};
 pub use self::value::Variable;
 

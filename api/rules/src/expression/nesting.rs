@@ -7,7 +7,7 @@
 const LEVELS_MAX: usize = 128;
 
 /// An upper bound of the nesting of `source`; `None` where brackets nest too deeply.
-pub(super) fn nesting(source: &str) -> Option<usize> {
+pub fn nesting(source: &str) -> Option<usize> {
     let bytes = source.as_bytes();
     // For each level of brackets the length of the current chain, and of the longest one.
     let mut levels = vec![(0_usize, 0_usize)];

@@ -293,9 +293,7 @@ pub fn node_drivers(object: &storage::CsiNode) -> NodeDrivers {
 /// Compiles a driver.
 pub fn driver(object: &storage::CsiDriver) -> Driver {
     let spec = object.spec.as_ref();
-    Driver {
-        publishes_capacity: spec.is_some_and(|spec| spec.storage_capacity == Some(true)),
-    }
+    Driver { publishes_capacity: spec.is_some_and(|spec| spec.storage_capacity == Some(true)) }
 }
 
 /// Compiles an attachment; `None` if it is not of a persistent volume.

@@ -171,7 +171,10 @@ fn assert_counters(cluster: &Cluster) {
                 slot.pods.iter().filter(|pod| counted.counts(pod, cluster.namespaces(), cluster.texts()));
             assert_eq!(counts.of(id) as usize, matching.count(), "{counted:?} on {}", cluster.node_name(id));
         }
-        assert!(counts.iter().all(|(id, _)| cluster.nodes().slot(id).is_some()), "counts on a node that is gone");
+        assert!(
+            counts.iter().all(|(id, _)| cluster.nodes().slot(id).is_some()),
+            "counts on a node that is gone"
+        );
     }
 }
 

@@ -33,13 +33,10 @@ pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec
             if claim.class.is_empty() {
                 return Err(Refused::new("PersistentVolumeClaim had no pv name and storageClass name"));
             }
-            let class = storage
-                .classes
-                .get(&claim.class)
-                .ok_or_else(|| {
-                    let kind = format!("storageclass.{}", cluster.brand().group("storage"));
-                    Refused::new(not_found(&kind, &claim.class))
-                })?;
+            let class = storage.classes.get(&claim.class).ok_or_else(|| {
+                let kind = format!("storageclass.{}", cluster.brand().group("storage"));
+                Refused::new(not_found(&kind, &claim.class))
+            })?;
             if class.waits {
                 continue;
             }

@@ -1,0 +1,192 @@
+//! Tests of expressions. [`check`] evaluates one over a device.
+
+use super::*;
+use crate::api::resource;
+use crate::api::resource::v1::{Device, DeviceAttribute, DeviceCapacity};
+
+fn device() -> Device {
+    let attribute = |change: &dyn Fn(&mut DeviceAttribute)| {
+        let mut attribute = DeviceAttribute::default();
+        change(&mut attribute);
+        attribute
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let attributes = [
+        ("model", attribute(&|one| one.string = text("x100"))),
+        ("size", attribute(&|one| one.int = Some(8))),
+        ("fast", attribute(&|one| one.bool = Some(true))),
+        ("version", attribute(&|one| one.version = text("1.4.0-rc.1"))),
+        ("other.io/model", attribute(&|one| one.string = text("o"))),
+        ("lanes", attribute(&|one| one.ints = vec![1, 2])),
+        ("modes", attribute(&|one| one.strings = vec!["a".to_owned(), "b".to_owned()])),
+        ("flags", attribute(&|one| one.bools = vec![true])),
+        ("versions", attribute(&|one| one.versions = vec!["1.0.0".to_owned()])),
+    ];
+    let memory = DeviceCapacity {
+        value: Some(resource::Quantity { string: "16Gi".to_owned() }),
+        request_policy: None,
+    };
+    Device {
+        name: "d0".to_owned(),
+        attributes: attributes.into_iter().map(|(name, one)| (name.to_owned(), one)).collect(),
+        capacity: [("memory".to_owned(), memory)].into(),
+        ..Default::default()
+    }
+}
+
+fn evaluate(source: &str) -> Result<bool, SelectorError> {
+    Selectors::default().compiled(source).matches(&DeviceObject::new("d.io", &device()))
+}
+
+fn check(source: &str, expected: bool) {
+    assert_eq!(evaluate(source), Ok(expected), "{source}");
+}
+
+#[test]
+fn the_driver_is_known() {
+    check("device.driver == 'd.io'", true);
+    check("device.driver == \"e.io\"", false);
+    check("device.driver.startsWith('d.')", true);
+    check("device.allowMultipleAllocations", false);
+}
+
+#[test]
+fn attributes_have_the_types_of_their_values() {
+    check("device.attributes['d.io'].model == 'x100'", true);
+    check("device.attributes['d.io'].model.matches('^x[0-9]+$')", true);
+    check("device.attributes['d.io'].size == 8", true);
+    check("device.attributes['d.io'].size >= 9", false);
+    check("device.attributes['d.io'].fast", true);
+    check("device.attributes['d.io']['fast'] == true", true);
+    check("device.attributes['other.io'].model == 'o'", true);
+}
+
+#[test]
+fn what_is_absent_can_be_guarded() {
+    check("has(device.attributes['d.io'].model)", true);
+    check("has(device.attributes['d.io'].none)", false);
+    check("has(device.attributes['none.io'].model)", false);
+    check("'model' in device.attributes['d.io']", true);
+    check("'model' in device.attributes['none.io']", false);
+    check("'d.io' in device.attributes", true);
+    check("'none.io' in device.attributes", false);
+    check("device.attributes['d.io'].?none.orValue('y') == 'y'", true);
+    check("device.attributes['none.io'].?none.orValue('y') == 'y'", true);
+    check("has(device.attributes['d.io'].none) && device.attributes['d.io'].none == 'x'", false);
+    check("device.attributes.exists(domain, domain == 'other.io')", true);
+    check("size(device.attributes) == 2", true);
+}
+
+#[test]
+fn what_is_absent_and_not_guarded_is_an_error() {
+    for source in ["device.attributes['d.io'].none == 'x'", "device.attributes['none.io'].model == 'x'"] {
+        let told = evaluate(source).unwrap_err().to_string();
+        assert!(told.starts_with("CEL runtime error: no such key: "), "{told}");
+    }
+}
+
+#[test]
+fn quantities_compare_and_add() {
+    check("device.capacity['d.io'].memory.compareTo(quantity('16Gi')) == 0", true);
+    check("device.capacity['d.io'].memory.compareTo(quantity('10Gi')) >= 0", true);
+    check("device.capacity['d.io'].memory.isGreaterThan(quantity('16Gi'))", false);
+    check("device.capacity['d.io'].memory.isLessThan(quantity('17Gi'))", true);
+    check("device.capacity['d.io'].memory == quantity('16384Mi')", true);
+    check("device.capacity['d.io'].memory != quantity('1')", true);
+    check("quantity('1Gi').add(quantity('1Gi')) == quantity('2Gi')", true);
+    check("quantity('10').add(5) == quantity('15')", true);
+    check("quantity('10').sub(quantity('500m')).isInteger()", false);
+    check("quantity('10').sub(3).asInteger() == 7", true);
+    check("quantity('1500m').asApproximateFloat() == 1.5", true);
+    check("quantity('-1').sign() == -1", true);
+    check("isQuantity('5Mi') && !isQuantity('5Xi')", true);
+    assert!(evaluate("quantity('x') == quantity('1')").is_err());
+    assert!(evaluate("quantity('1500m').asInteger() == 1").is_err());
+}
+
+#[test]
+fn versions_compare_by_precedence() {
+    check("device.attributes['d.io'].version.isLessThan(semver('1.4.0'))", true);
+    check("device.attributes['d.io'].version.isGreaterThan(semver('1.3.9'))", true);
+    check("device.attributes['d.io'].version.compareTo(semver('1.4.0-rc.1')) == 0", true);
+    check("device.attributes['d.io'].version.major() == 1", true);
+    check(
+        "device.attributes['d.io'].version.minor() == 4 && device.attributes['d.io'].version.patch() == 0",
+        true,
+    );
+    check("semver('1.0.0+a') == semver('1.0.0+b')", true);
+    check("semver('v01.2', true) == semver('1.2.0')", true);
+    check("semver('1', true).compareTo(semver('1.0.0')) == 0", true);
+    check("isSemver('1.2.3') && !isSemver('1.2') && isSemver('1.2', true) && !isSemver('a', true)", true);
+    assert!(evaluate("semver('1.2') == semver('1.2.0')").is_err());
+}
+
+#[test]
+fn lists_include_values() {
+    check("device.attributes['d.io'].lanes.includes(2)", true);
+    check("device.attributes['d.io'].lanes.includes(3)", false);
+    check("device.attributes['d.io'].modes.includes('b')", true);
+    check("'a' in device.attributes['d.io'].modes", true);
+    check("device.attributes['d.io'].flags.includes(true)", true);
+    check("device.attributes['d.io'].model.includes('x100')", true);
+    check("device.attributes['d.io'].size.includes(8)", true);
+    check("device.attributes['d.io'].versions[0].isLessThan(semver('2.0.0'))", true);
+}
+
+#[test]
+fn names_may_be_bound() {
+    check("cel.bind(a, device.attributes['d.io'], a.model == 'x100' && a.size == 8)", true);
+    check("cel.bind(n, 1, cel.bind(n, n + 1, n == 2))", true);
+    check("cel.bind(l, [1, 2], l.exists(i, i == 2))", true);
+    assert!(matches!(evaluate("cel.bind('a', 1, true)"), Err(SelectorError::Compile(_))));
+}
+
+#[test]
+fn conditions_end_early() {
+    check("true || device.attributes['d.io'].none", true);
+    check("device.attributes['d.io'].none || true", true);
+    check("false && device.attributes['d.io'].none", false);
+    check("device.driver == 'd.io' ? device.attributes['d.io'].fast : false", true);
+}
+
+#[test]
+fn expressions_that_do_not_compile_say_why() {
+    for source in ["", "device.", "1 +", "(((", "'"] {
+        let told = evaluate(source).unwrap_err();
+        assert!(matches!(told, SelectorError::Compile(_)), "{source}: {told}");
+    }
+}
+
+#[test]
+fn values_that_are_no_truths_are_errors() {
+    let told = evaluate("device.driver").unwrap_err().to_string();
+    assert_eq!(told, "CEL runtime error: expected bool, got string");
+    assert!(evaluate("device.driver == 1 + 'a'").is_err());
+    assert!(evaluate("claim.x").is_err());
+}
+
+#[test]
+fn expressions_are_bounded_before_they_run() {
+    let nested = "(".repeat(200) + "true" + &")".repeat(200);
+    let long = format!("'{}' == 'x'", "x".repeat(11 << 10));
+    let loops = "[1,2,3].all(a, [1,2,3].all(b, [1,2,3].all(c, [1,2,3].all(d, a + b + c + d > 0))))";
+    let doubling = (0..30).fold("a".to_owned(), |inner, _| format!("cel.bind(a, a + a, {inner})"));
+    let doubling = format!("cel.bind(a, 'x', {doubling}) == ''");
+    for source in [nested.as_str(), &long, loops, &doubling] {
+        let told = evaluate(source).unwrap_err();
+        assert!(matches!(told, SelectorError::Compile(_)), "{told}");
+    }
+    check("[1, 2, 3].all(a, [1, 2, 3].all(b, a + b > 0))", true);
+}
+
+#[test]
+fn each_expression_is_compiled_once_and_not_kept_for_ever() {
+    let mut selectors = Selectors::default();
+    let kept = selectors.compiled("true");
+    assert!(Arc::ptr_eq(&kept, &selectors.compiled("true")));
+    for number in 0..1000 {
+        selectors.compiled(&format!("{number} == 0"));
+    }
+    assert!(selectors.len() <= UNUSED_MAX + 1, "{}", selectors.len());
+    assert!(Arc::ptr_eq(&kept, &selectors.compiled("true")));
+}

@@ -1,0 +1,187 @@
+//! Choosing one device, and taking it back: who holds it, taints, capacities, counters and constraints.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orch_schema::quantity::Quantity;
+
+use super::super::Failure;
+use super::super::allocated::Allocated;
+use super::super::capacity::{self, Consumed};
+use super::super::claim::{Alternative, Claim, Mode, Request};
+use super::super::constraint::Added;
+use super::super::slice::{CounterId, Device, DeviceId, PoolView};
+use super::{Candidate, Picked, Search, Step};
+use crate::api::resource::v1::{DeviceTaint, DeviceToleration};
+
+impl<'a> Search<'a> {
+    /// Whether the device cannot be chosen because of claims that hold it.
+    pub(super) fn is_taken(&self, claim: usize, alternative: &Alternative, device: &Device) -> bool {
+        let by = self.taken.get(&device.id);
+        if alternative.admin_access {
+            return by.is_some_and(|claims| claims.contains(&claim));
+        }
+        self.world.allocated.is_held(&device.id) || by.is_some_and(|claims| !claims.is_empty())
+    }
+
+    /// Chooses the device if nothing speaks against it. Returns which constraints took it in.
+    pub(super) fn choose(
+        &mut self,
+        step: Step,
+        candidate: &Candidate,
+    ) -> Result<Option<Vec<Added>>, Failure> {
+        let claim: &'a Claim = self.claims[step.claim];
+        let request = &claim.requests[step.request];
+        let alternative = &request.alternatives[step.alternative];
+        let device = &candidate.device;
+        if self.is_taken(step.claim, alternative, device)
+            || is_repelled(&device.api.taints, &alternative.tolerations)
+        {
+            return Ok(None);
+        }
+        let Some(consumed) = capacity::consumption(device, &alternative.capacity) else { return Ok(None) };
+        let used = |name: &str| self.used(&device.id, name);
+        if !capacity::has_room(device, &consumed, used) || !self.has_counters(candidate) {
+            return Ok(None);
+        }
+        let Some(added) = self.constrain(step.claim, request, alternative, device) else {
+            if alternative.mode == Mode::All {
+                return Err(Failure::Fatal(format!(
+                    "claim {}, request {}: cannot add device {} because a claim constraint would not be satisfied",
+                    claim.key(),
+                    request.full_name(alternative),
+                    device.id
+                )));
+            }
+            return Ok(None);
+        };
+        if self.takes_counters(device) {
+            self.count(candidate, Quantity::plus);
+        }
+        let consumed = if device.is_shared() {
+            self.shares.entry(device.id.clone()).or_default().push(consumed.clone());
+            consumed
+        } else {
+            self.taken.entry(device.id.clone()).or_default().insert(step.claim);
+            Consumed::new()
+        };
+        let (request, alternative) = (step.request, step.alternative);
+        self.solution.devices[step.claim].push(Picked {
+            device: device.clone(),
+            request,
+            alternative,
+            consumed,
+        });
+        Ok(Some(added))
+    }
+
+    pub(super) fn take_back(&mut self, step: Step, candidate: &Candidate, added: &[Added]) {
+        let device = &candidate.device;
+        for (constraint, added) in self.constraints[step.claim].iter_mut().zip(added) {
+            if *added == Added::Yes {
+                constraint.take_back();
+            }
+        }
+        if device.is_shared() {
+            if let Some(shares) = self.shares.get_mut(&device.id) {
+                shares.pop();
+            }
+        } else if let Some(claims) = self.taken.get_mut(&device.id) {
+            claims.remove(&step.claim);
+        }
+        // Counters were taken if, without this device, it is as unused as it was then.
+        if self.takes_counters(device) {
+            self.count(candidate, Quantity::minus);
+        }
+        self.solution.devices[step.claim].pop();
+    }
+
+    /// Adds the device to the constraints of the claim; `None`, and nothing is added, if it breaks one.
+    fn constrain(
+        &mut self,
+        claim: usize,
+        request: &Request,
+        alternative: &Alternative,
+        device: &Device,
+    ) -> Option<Vec<Added>> {
+        let mut all = Vec::new();
+        for at in 0..self.constraints[claim].len() {
+            let added = self.constraints[claim][at].add(request, alternative, device);
+            if added == Added::No {
+                for (constraint, added) in self.constraints[claim].iter_mut().zip(&all) {
+                    if *added == Added::Yes {
+                        constraint.take_back();
+                    }
+                }
+                return None;
+            }
+            all.push(added);
+        }
+        Some(all)
+    }
+
+    /// What is consumed of a capacity of a shared device, here and by other claims.
+    fn used(&self, id: &DeviceId, capacity: &str) -> Quantity {
+        let here = self.shares.get(id).into_iter().flatten().filter_map(|consumed| consumed.get(capacity));
+        here.fold(self.world.allocated.consumed(id, capacity), |sum, one| sum.plus(one.value))
+    }
+
+    /// Whether choosing the device takes what it consumes of counters: a shared one that is in use has taken it already.
+    fn takes_counters(&self, device: &Device) -> bool {
+        let is_in_use = self.world.allocated.is_shared(&device.id)
+            || self.shares.get(&device.id).is_some_and(|shares| !shares.is_empty());
+        !device.consumes.is_empty() && !(device.is_shared() && is_in_use)
+    }
+
+    fn has_counters(&mut self, candidate: &Candidate) -> bool {
+        if !self.takes_counters(&candidate.device) {
+            return true;
+        }
+        let pool = candidate.pool;
+        if !self.available.contains_key(&pool) {
+            let available = available(&self.pools[pool], self.world.allocated);
+            self.available.insert(pool, available);
+        }
+        let available = &self.available[&pool];
+        candidate.device.consumes.iter().all(|one| {
+            let taken = self.counters.get(&(pool, one.counter.clone())).copied().unwrap_or_default();
+            available.get(&one.counter).is_some_and(|left| taken.plus(one.amount) <= *left)
+        })
+    }
+
+    fn count(&mut self, candidate: &Candidate, change: impl Fn(Quantity, Quantity) -> Quantity) {
+        for one in &candidate.device.consumes {
+            let taken = self.counters.entry((candidate.pool, one.counter.clone())).or_default();
+            *taken = change(*taken, one.amount);
+        }
+    }
+}
+
+/// What the claims of the cluster leave of a pool's counters.
+fn available(pool: &PoolView, allocated: &Allocated) -> BTreeMap<CounterId, Quantity> {
+    let mut available: BTreeMap<CounterId, Quantity> = BTreeMap::new();
+    for slice in &pool.all {
+        available.extend(slice.counters.iter().map(|(counter, value)| (counter.clone(), *value)));
+    }
+    let used =
+        pool.all.iter().flat_map(|slice| &slice.devices).filter(|device| allocated.is_used(&device.id));
+    for one in used.flat_map(|device| &device.consumes) {
+        if let Some(left) = available.get_mut(&one.counter) {
+            *left = left.minus(one.amount);
+        }
+    }
+    available
+}
+
+/// Whether a taint keeps requests with these tolerations away.
+fn is_repelled(taints: &[DeviceTaint], tolerations: &[DeviceToleration]) -> bool {
+    let mut repelling =
+        taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+    repelling.any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+}
+
+fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
+    (toleration.effect.is_empty() || toleration.effect == taint.effect)
+        && (toleration.key.is_empty() || toleration.key == taint.key)
+        && (toleration.operator == "Exists" || toleration.value == taint.value)
+}

@@ -1,0 +1,61 @@
+//! Numbers of pods for metrics.
+
+use std::collections::BTreeMap;
+
+/// A part of the queue as metrics and logs name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QueueName {
+    /// To be planned next.
+    Active,
+    /// Waiting for the end of their backoff.
+    Backoff,
+    /// Rejected, waiting for an event that helps.
+    Unschedulable,
+    /// Refused before they were planned.
+    Gated,
+}
+
+impl QueueName {
+    /// The value of the label `queue`.
+    pub fn label(self) -> &'static str {
+        match self {
+            QueueName::Active => "active",
+            QueueName::Backoff => "backoff",
+            QueueName::Unschedulable => "unschedulable",
+            QueueName::Gated => "gated",
+        }
+    }
+}
+
+/// Numbers of pending pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Active ones.
+    pub active: usize,
+    /// Those that wait for the end of their backoff.
+    pub backoff: usize,
+    /// Rejected ones.
+    pub unschedulable: usize,
+    /// Gated ones.
+    pub gated: usize,
+}
+
+/// How many pods came into which queue by which event. Gated pods come into the unschedulable one, as in the reference.
+#[derive(Clone, Debug, Default)]
+pub struct Incoming(BTreeMap<(QueueName, &'static str), u64>);
+
+impl Incoming {
+    pub(super) fn count(&mut self, queue: QueueName, event: &'static str) {
+        *self.0.entry((queue, event)).or_default() += 1;
+    }
+
+    /// The number for one queue and event.
+    pub fn of(&self, queue: QueueName, event: &str) -> u64 {
+        self.iter().filter(|(one, label, _)| *one == queue && *label == event).map(|(.., count)| count).sum()
+    }
+
+    /// All numbers, with the queue and the event's label.
+    pub fn iter(&self) -> impl Iterator<Item = (QueueName, &'static str, u64)> {
+        self.0.iter().map(|((queue, event), count)| (*queue, *event, *count))
+    }
+}
