@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use cel::common::types::{CelBool, CelList};
-use cel::common::value::{FromVal, Val};
+use cel::common::value::FromVal;
 use cel::{Context, DeclarationError, Env, ExecutionError, Program, Value};
 
 pub(super) use self::object::DeviceObject;

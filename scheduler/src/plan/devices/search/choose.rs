@@ -1,7 +1,6 @@
 //! Choosing one device, and taking it back: who holds it, taints, capacities, counters and constraints.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use orch_schema::quantity::Quantity;
 

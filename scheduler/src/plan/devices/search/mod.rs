@@ -16,7 +16,7 @@ use orch_schema::quantity::Quantity;
 use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};
-use super::constraint::{Added, Constraint};
+use super::constraint::Constraint;
 use super::slice::{CounterId, Device, DeviceId, PoolState, PoolView};
 use super::{Failure, NodeOf};
 
