@@ -131,7 +131,9 @@ impl ExecPlugin {
         let info = serde_json::json!({
             "apiVersion": self.api_version, "kind": "ExecCredential", "spec": { "interactive": false },
         });
-        command.env("KUBERNETES_EXEC_INFO", info.to_string()).env("ORCH_EXEC_INFO", info.to_string());
+        for brand in [&orch_proto::brand::ORCH, &orch_proto::brand::KUBERNETES] {
+            command.env(format!("{}_EXEC_INFO", brand.name.to_uppercase()), info.to_string());
+        }
         for variable in self.env.iter().flatten() {
             command.env(&variable.name, variable.value.expose());
         }

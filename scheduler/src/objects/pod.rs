@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 
 use crate::api::core::v1;
 use crate::api::meta::v1::{ObjectMeta, Time};
+use crate::plan::devices::PodClaims;
 
 use super::affinity::PodTerms;
 use super::images::normalized;
@@ -59,20 +60,6 @@ pub struct Shape {
     pub volumes: Volumes,
     /// The controller that owns the pod: its kind, name. Default constraints of spreading follow it.
     pub owner: Option<(Symbol, Symbol)>,
-    /// The pod's own names of claims of devices, and how they are resolved: claim's name in the pod, resource claim's
-    /// name (empty while it is not created).
-    pub device_claims: Vec<DeviceClaim>,
-}
-
-/// A claim of devices of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct DeviceClaim {
-    /// Its name in the pod.
-    pub name: String,
-    /// The ResourceClaim, once it is known.
-    pub claim: Option<String>,
-    /// Whether it is made from a template.
-    pub from_template: bool,
 }
 
 /// A pod.
@@ -102,6 +89,8 @@ pub struct Pod {
     pub gates: Vec<String>,
     /// `status.startTime`.
     pub start_time: Option<(i64, i32)>,
+    /// Claims of devices; `None` if it names none.
+    pub claims: Option<Arc<PodClaims>>,
     /// Everything else.
     pub shape: Arc<Shape>,
 }
@@ -121,7 +110,7 @@ impl Shapes {
         let spec: &v1::PodSpec = pod.spec.as_ref().unwrap_or(&no_spec);
         let status: &v1::PodStatus = pod.status.as_ref().unwrap_or(&no_status);
         let local = self.locals.share(compile_local(interner, pod, spec));
-        let shape = self.shapes.share(compile_shape(interner, local, meta, spec, status));
+        let shape = self.shapes.share(compile_shape(interner, local, meta, spec));
         let namespace = Arc::clone(interner.text(shape.namespace));
         Pod {
             namespace,
@@ -136,6 +125,7 @@ impl Shapes {
             finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             gates: spec.scheduling_gates.iter().map(|gate| gate.name.clone()).collect(),
             start_time: status.start_time.as_ref().map(|Time { seconds, nanos }| (*seconds, *nanos)),
+            claims: PodClaims::new(pod).map(Arc::new),
             shape,
         }
     }
@@ -172,7 +162,6 @@ fn compile_shape(
     local: Arc<LocalShape>,
     meta: &ObjectMeta,
     spec: &v1::PodSpec,
-    status: &v1::PodStatus,
 ) -> Shape {
     let namespace = interner.intern(&meta.namespace);
     let labels = Labels::compile(interner, &meta.labels);
@@ -185,21 +174,7 @@ fn compile_shape(
         labels,
         volumes: Volumes::compile(&meta.name, &spec.volumes),
         owner: owner.map(|owner| (interner.intern(&owner.kind), interner.intern(&owner.name))),
-        device_claims: device_claims(spec, status),
     }
-}
-
-fn device_claims(spec: &v1::PodSpec, status: &v1::PodStatus) -> Vec<DeviceClaim> {
-    let from_status = |name: &str| {
-        let entry = status.resource_claim_statuses.iter().find(|entry| entry.name == name)?;
-        entry.resource_claim_name.clone()
-    };
-    let claims = spec.resource_claims.iter().map(|claim| DeviceClaim {
-        name: claim.name.clone(),
-        claim: claim.resource_claim_name.clone().or_else(|| from_status(&claim.name)),
-        from_template: claim.resource_claim_name.is_none(),
-    });
-    claims.collect()
 }
 
 /// Equal values stand once, for as long as somebody holds them.

@@ -252,11 +252,7 @@ impl AffinityScore {
     }
 
     /// Scores from 0 to 100, in the order of `feasible`.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "the reference computes in floats"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the reference computes in floats")]
     pub(super) fn score(&self, topologies: &Topologies, feasible: &[NodeId]) -> Vec<i64> {
         let raw = feasible
             .iter()

@@ -64,6 +64,8 @@ pub struct BindVolume {
 pub struct ClaimWrite {
     /// The claim.
     pub claim: ClaimName,
+    /// The claim's uid.
+    pub uid: String,
     /// What is written to `status.allocation`, with the finalizer; `None` if it is allocated already and only
     /// `status.reservedFor` gains the pod.
     pub allocation: Option<AllocationResult>,

@@ -10,20 +10,26 @@
 //! cluster.apply(Change::Upsert(Object::Node(&node)));        // any event of any kind it reads, in any order
 //! cluster.apply(Change::Delete(Object::Pod(&pod)));          // a delete needs metadata only
 //! let pod: Arc<Pod> = cluster.compile(&api_pod);             // compact form; once per pod, when it is queued
-//! let mut planner = Planner::new(profile);                   // one per profile: its memory of shapes
+//! let mut planner = Planner::new(&mut cluster, profile);     // one per profile: its memory of shapes
 //! planner.admit(&cluster, &pod) -> Admission                 // PreEnqueue
 //! planner.plan(&cluster, &pod, seed, &mut NoExtenders) -> Decision
-//! cluster.assume(&pod, "node")?; cluster.forget(uid);        // assumed pods count until the API confirms them
+//! cluster.assume(&pod, &placement)?; cluster.forget(uid);    // assumed pods count until the API confirms them
 //! cluster.nominate(&pod, "node"); cluster.withdraw(uid);     // after preemption
 //! ```
 //!
-//! `Cluster::apply` takes pods that are assigned to a node (others are remembered only through
-//! `Cluster::nominate`); finished pods (`Succeeded`, `Failed`) leave their node. An assumed pod that the API confirms
+//! [`Cluster::apply`] takes pods that are assigned to a node (others are remembered only through
+//! [`Cluster::nominate`]); finished pods (`Succeeded`, `Failed`) leave their node. An assumed pod that the API confirms
 //! replaces the assumption. The answers are [`decision::Decision`].
+//!
+//! How a plan stays short: pods of one shape share a table with what the plugins that look at one node alone say of each
+//! node (`local`), and the journal of changed nodes brings it up to date. Plugins that look at other pods (`spread`,
+//! `affinity`) add up counters by domain that the snapshot keeps per node. Preemption keeps, per shape and priority, what
+//! it found on nodes that did not change.
 
 mod affinity;
 pub mod cluster;
 pub mod decision;
+mod device_claims;
 pub mod devices;
 pub mod extenders;
 mod local;

@@ -10,7 +10,7 @@ use crate::objects::pod::{LocalShape, Pod};
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
-use super::decision::{Admission, Decision, Failure, Placement, Refusal, VolumeWrites};
+use super::decision::{Admission, ClaimName, Decision, Failure, Placement, Refusal, VolumeWrites};
 use super::extenders::Extenders;
 use super::local::LocalTable;
 use super::message::{self, Reasons};
@@ -56,9 +56,20 @@ impl Planner {
         &self.rules.profile
     }
 
+    /// Bindings of devices that began before `seconds` (since 1970) have failed; none have unless this is called.
+    pub fn set_bindings_timed_out_before(&mut self, seconds: i64) {
+        self.rules.bindings_timed_out_before = seconds;
+    }
+
     /// Whether a pod may be queued for planning (PreEnqueue).
-    pub fn admit(&self, _cluster: &Cluster, pod: &Pod) -> Admission {
+    pub fn admit(&self, cluster: &Cluster, pod: &Pod) -> Admission {
         for plugin in &self.rules.profile.enabled.pre_enqueue {
+            if *plugin == Plugin::DynamicResources
+                && let Some(claims) = &pod.claims
+                && let Err(message) = cluster.devices().pre_enqueue(claims)
+            {
+                return Admission::Held { plugin: *plugin, message };
+            }
             if *plugin == Plugin::SchedulingGates && !pod.gates.is_empty() {
                 let message = format!("waiting for scheduling gates: [{}]", pod.gates.join(" "));
                 return Admission::Held { plugin: *plugin, message };
@@ -93,20 +104,24 @@ impl Planner {
             Err(refused) => return refuse_pod(rules, cluster, pod, refused),
         };
         let mut filtered = filter(&mut trial, seed);
-        let mut own = Vec::new();
+        if let Some(message) = trial.error.take() {
+            return Decision::Failed(Failure { plugin: Some(Plugin::DynamicResources), message });
+        }
         if !filtered.feasible.is_empty()
-            && let Err(error) = ask_extenders(&mut filtered, &mut own, context, extenders)
+            && let Err(error) = ask_extenders(&mut filtered, &mut trial.own, context, extenders)
         {
             return Decision::Failed(Failure { plugin: None, message: error });
         }
         if filtered.feasible.is_empty() {
-            return refuse(&mut trial, &filtered, &own, seed, extenders);
+            return refuse(&mut trial, &filtered, seed, extenders);
         }
+        let found = trial.into_found();
         let node = match filtered.feasible.as_slice() {
             [only] => *only,
             feasible => {
                 let extra = extenders.prioritize(cluster, pod, feasible);
-                let scored = Scored { rules, cluster, pod, table, constraints: &constraints, feasible };
+                let scored =
+                    Scored { rules, cluster, pod, table, constraints: &constraints, found: &found, feasible };
                 score::choose(&scored, &mut memo, &extra, seed)
             }
         };
@@ -116,7 +131,7 @@ impl Planner {
             evaluated: filtered.evaluated,
             feasible: filtered.feasible.len(),
             volumes: volume_writes(rules, cluster, pod, slot),
-            claims: Vec::new(),
+            claims: found.writes(cluster, node),
         })
     }
 }
@@ -262,22 +277,21 @@ fn is_prepared(rules: &Rules, refused: &RefusedPod, plugin: Plugin) -> bool {
 }
 
 /// No node passed.
-fn refuse(
-    trial: &mut Trial<'_>,
-    filtered: &Filtered,
-    own: &[String],
-    seed: u64,
-    extenders: &mut dyn Extenders,
-) -> Decision {
+fn refuse(trial: &mut Trial<'_>, filtered: &Filtered, seed: u64, extenders: &mut dyn Extenders) -> Decision {
     let Context { rules, cluster, .. } = trial.context();
     let nodes = cluster.nodes().len();
-    let (reasons, plugins) = count_reasons(trial.context(), &filtered.verdicts, own);
+    let (reasons, plugins) = count_reasons(trial.context(), &filtered.verdicts, &trial.own);
     let mut refusal = refusal(reasons.message(nodes));
     refusal.plugins = plugins;
     let mut messages = Vec::new();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {
-            Plugin::DynamicResources => messages.push("no new claims to deallocate".to_owned()),
+            Plugin::DynamicResources => {
+                let post_filter = trial.post_filter_devices();
+                messages.push(post_filter.message.to_owned());
+                refusal.deallocate =
+                    post_filter.deallocate.map(|(namespace, name)| ClaimName { namespace, name });
+            }
             Plugin::DefaultPreemption => match preempt(trial, &filtered.verdicts, seed, extenders) {
                 Outcome::Found(preemption) => {
                     refusal.preemption = Some(preemption);

@@ -132,7 +132,7 @@ fn dry_run(
         }
     }
     for (why, count) in useless {
-        for text in why.texts(trial.context()) {
+        for text in why.texts(trial.context(), &trial.own) {
             reasons.add(text, count);
         }
     }
@@ -149,11 +149,11 @@ pub(super) enum Useless {
 }
 
 impl Useless {
-    fn texts(self, context: Context<'_>) -> Vec<String> {
+    fn texts(self, context: Context<'_>, own: &[String]) -> Vec<String> {
         match self {
             Useless::NoVictims => vec![NO_VICTIMS.into()],
             Useless::Refused(verdict) => {
-                verdict.texts(&context.pod.shape.local, context.cluster.texts(), &[])
+                verdict.texts(&context.pod.shape.local, context.cluster.texts(), own)
             }
         }
     }

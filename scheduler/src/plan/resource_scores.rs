@@ -78,7 +78,7 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
 
 /// NodeResourcesBalancedAllocation: 100 less the standard deviation of the fractions that are in use. Pods without
 /// requests of these resources are not scored.
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
+#[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
 pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let requests = &local.requests.total;
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
@@ -116,11 +116,7 @@ pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Lo
 const BALANCED_INLINE: usize = 4;
 
 /// ImageLocality: prefers nodes that hold large images of the pod, less so if few nodes do.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "sizes scaled by a fraction"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "sizes scaled by a fraction")]
 pub(super) fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 {
     let held = &slot.node.images;
     if held.is_empty() || local.containers == 0 {

@@ -74,6 +74,8 @@ pub(super) struct Rules {
     pub(super) system_spreads: bool,
     /// The label with the name of the host.
     pub(super) hostname: Symbol,
+    /// Bindings of devices that began before this time, in seconds since 1970, have failed.
+    pub(super) bindings_timed_out_before: i64,
     /// Labels of zones and regions, and what each is called in older clusters.
     pub(super) zone_labels: [(Symbol, Symbol); 4],
 }
@@ -133,6 +135,7 @@ impl Rules {
             default_spreads,
             system_spreads: arguments.spread_defaults == SpreadDefaults::System,
             hostname,
+            bindings_timed_out_before: i64::MIN,
             zone_labels: [(zone, old_zone), (region, old_region), (old_zone, zone), (old_region, region)],
             profile,
         }

@@ -5,6 +5,7 @@
 use super::affinity::AffinityScore;
 use super::cluster::nodes::NodeId;
 use super::cluster::{Cluster, Memo};
+use super::device_claims::Found;
 use super::local::LocalTable;
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
@@ -24,6 +25,8 @@ pub(super) struct Scored<'a> {
     pub(super) table: &'a LocalTable,
     /// Constraints of spreading.
     pub(super) constraints: &'a Constraints,
+    /// Allocations of devices.
+    pub(super) found: &'a Found,
     /// The nodes that passed.
     pub(super) feasible: &'a [NodeId],
 }
@@ -31,7 +34,7 @@ pub(super) struct Scored<'a> {
 impl Scored<'_> {
     /// The scores of the nodes, in their order.
     pub(super) fn totals(&self, memo: &mut Memo) -> Vec<i64> {
-        let Scored { rules, cluster, pod, table, constraints, feasible } = *self;
+        let Scored { rules, cluster, pod, table, constraints, found, feasible } = *self;
         let mut totals: Vec<i64> = feasible.iter().map(|node| i64::from(table.fixed[node.index()])).collect();
         let taints = rules.weight(Plugin::TaintToleration);
         if taints != 0 && table.has_taints {
@@ -58,6 +61,7 @@ impl Scored<'_> {
         {
             add(&mut totals, &affinity.score(&memo.topologies, feasible), affinity_weight);
         }
+        add(&mut totals, &found.scores(feasible), rules.weight(Plugin::DynamicResources));
         totals
     }
 }

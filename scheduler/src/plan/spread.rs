@@ -212,11 +212,7 @@ fn smallest(counts: &[i64]) -> (i64, usize) {
 }
 
 /// Scores of nodes by the constraints that are wished for: 0 to 100, in the order of `feasible`.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "the reference computes in floats"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the reference computes in floats")]
 pub(super) fn score(
     rules: &Rules,
     constraints: &Constraints,

@@ -13,6 +13,8 @@ use super::cluster::nodes::{Load, NodeId, Slot};
 use super::cluster::selections::Selections;
 use super::cluster::topology::Topologies;
 use super::cluster::{Cluster, Memo};
+use super::device_claims::{DeviceClaims, Found};
+use super::devices::{PostFilter, PreFilter};
 use super::local::{self, LocalTable};
 use super::profile::{Plugin, PluginSet};
 use super::rules::{Rules, is_local};
@@ -54,6 +56,11 @@ pub(super) struct Trial<'a> {
     spread: Option<SpreadFilter<'a>>,
     affinity: Option<AffinityFilter>,
     volumes: Option<VolumeState<'a>>,
+    devices: Option<DeviceClaims<'a>>,
+    /// Reasons that this plan made, for verdicts to point at.
+    pub(super) own: Vec<String>,
+    /// An error that ends the plan.
+    pub(super) error: Option<String>,
     /// The only nodes that the pod names; sorted.
     pub(super) named: Option<Vec<Symbol>>,
     filters: Vec<Plugin>,
@@ -89,6 +96,9 @@ impl<'a> Trial<'a> {
             spread: None,
             affinity: prepared.affinity,
             volumes: None,
+            devices: None,
+            own: Vec::new(),
+            error: None,
             named: None,
             filters: rules.profile.enabled.filter.clone(),
         };
@@ -119,6 +129,16 @@ impl<'a> Trial<'a> {
                         RefusedPod { plugin: *plugin, message: refused.message, prepared: done }
                     })?;
                 }
+                Plugin::DynamicResources => {
+                    let claims = pod.claims.as_deref();
+                    match cluster.devices().pre_filter(claims, rules.bindings_timed_out_before) {
+                        PreFilter::Skip => {}
+                        PreFilter::Ready(devices) => trial.devices = Some(DeviceClaims::new(devices)),
+                        PreFilter::Unschedulable(message) => {
+                            return Err(RefusedPod { plugin: *plugin, message, prepared: done });
+                        }
+                    }
+                }
                 _ => {}
             }
             done.insert(*plugin);
@@ -132,6 +152,7 @@ impl<'a> Trial<'a> {
         self.spread.is_none()
             && self.affinity.is_none()
             && self.volumes.is_none()
+            && self.devices.is_none()
             && self.named.is_none()
             && self.context.rules.locals_first
     }
@@ -187,7 +208,7 @@ impl<'a> Trial<'a> {
         on_node.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).cloned().collect()
     }
 
-    fn ask(&self, node: NodeId, slot: &Slot, load: Option<&Load>, pods: PodsOn<'_>) -> Verdict {
+    fn ask(&mut self, node: NodeId, slot: &Slot, load: Option<&Load>, pods: PodsOn<'_>) -> Verdict {
         let Context { rules, cluster, topologies, pod, table, .. } = self.context;
         if rules.locals_first {
             let verdict = match load {
@@ -198,7 +219,8 @@ impl<'a> Trial<'a> {
                 return verdict;
             }
         }
-        for plugin in &self.filters {
+        for at in 0..self.filters.len() {
+            let plugin = &self.filters[at];
             let verdict = match plugin {
                 plugin if is_local(*plugin) => {
                     if rules.locals_first {
@@ -213,6 +235,7 @@ impl<'a> Trial<'a> {
                 Plugin::InterPodAffinity => {
                     self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
                 }
+                Plugin::DynamicResources => self.ask_devices(node, slot),
                 plugin => self
                     .volumes
                     .as_ref()
@@ -223,6 +246,27 @@ impl<'a> Trial<'a> {
             }
         }
         Verdict::FITS
+    }
+
+    fn ask_devices(&mut self, node: NodeId, slot: &Slot) -> Verdict {
+        let Some(devices) = &mut self.devices else { return Verdict::FITS };
+        match devices.check(self.context.cluster, node, slot, &mut self.own) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                self.error.get_or_insert(error);
+                Verdict::ABSENT
+            }
+        }
+    }
+
+    /// What DynamicResources does when no node fits.
+    pub(super) fn post_filter_devices(&self) -> PostFilter {
+        self.devices.as_ref().map_or_else(PostFilter::without_claims, DeviceClaims::post_filter)
+    }
+
+    /// The allocations that were found for the pod's claims.
+    pub(super) fn into_found(self) -> Found {
+        self.devices.map(DeviceClaims::into_found).unwrap_or_default()
     }
 
     /// A pod comes to a node (1) or leaves it (-1).

@@ -83,8 +83,8 @@ impl Verdict {
 
     /// The plugin that refused.
     pub fn plugin(self) -> Option<Plugin> {
-        let number = (self.0 & 0xff) as usize;
-        Plugin::ALL.into_iter().find(|plugin| *plugin as usize + 1 == number)
+        let number = self.0 & 0xff;
+        Plugin::ALL.into_iter().find(|plugin| *plugin as u64 + 1 == number)
     }
 
     /// The plugin's reasons.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use orch_proto::Brand;
 use time::OffsetDateTime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::flags::{CommandLine, Flags};
@@ -121,9 +121,10 @@ async fn serve(
         }
         None => None,
     };
+    let signals = Signals::listen()?;
     tracing::info!("started");
     tokio::select! {
-        told = told_to_stop() => told?,
+        () = signals.told_to_stop() => {}
         ended = running.ended() => return ended,
     }
     stopping.cancel();
@@ -180,21 +181,36 @@ fn health(stopping: &CancellationToken, running: &Running) -> Health {
     }
 }
 
-/// Waits for the signal to stop. A second one ends the process at once.
-async fn told_to_stop() -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that tell the process to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens for them. Before that they end the process at once.
+    fn listen() -> Result<Signals, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::new);
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
-    tracing::info!("stopping");
-    tokio::spawn(async move {
+
+    async fn next(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
-        std::process::exit(1);
-    });
-    Ok(())
+    }
+
+    /// Waits for the first one. A second one ends the process at once.
+    async fn told_to_stop(mut self) {
+        self.next().await;
+        tracing::info!("stopping");
+        tokio::spawn(async move {
+            self.next().await;
+            std::process::exit(1);
+        });
+    }
 }

@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::event::{EventKind, EventKinds};
 use super::pod::Toleration;
 use super::requests::{self, Amounts};
-use crate::api::core::v1::Node;
+use crate::api::core::v1::{Node, NodeSpec, Taint as ApiTaint};
+use crate::api::meta::v1::ObjectMeta;
 use crate::selector::Labels;
 
 /// Effects of taints that keep pods away.
@@ -47,19 +48,24 @@ pub struct Taint {
 impl NodeFacts {
     /// The facts of `node`.
     pub fn new(node: &Node) -> NodeFacts {
-        let metadata = node.metadata.clone().unwrap_or_default();
-        let spec = node.spec.clone().unwrap_or_default();
+        let (no_metadata, no_spec) = (ObjectMeta::default(), NodeSpec::default());
+        let metadata = node.metadata.as_ref().unwrap_or(&no_metadata);
+        let spec = node.spec.as_ref().unwrap_or(&no_spec);
         let status = node.status.as_ref();
         let conditions: BTreeMap<_, _> = status
             .into_iter()
             .flat_map(|status| &status.conditions)
             .map(|condition| (condition.r#type.as_str(), condition.status.as_str()))
             .collect();
-        let taints = spec.taints.into_iter();
+        let taint = |one: &ApiTaint| Taint {
+            key: one.key.clone(),
+            value: one.value.clone(),
+            effect: one.effect.clone(),
+        };
         NodeFacts {
-            name: metadata.name,
-            labels: metadata.labels,
-            taints: taints.map(|one| Taint { key: one.key, value: one.value, effect: one.effect }).collect(),
+            name: metadata.name.clone(),
+            labels: metadata.labels.clone(),
+            taints: spec.taints.iter().map(taint).collect(),
             is_unschedulable: spec.unschedulable,
             allocatable: status.map(|status| requests::amounts(&status.allocatable)).unwrap_or_default(),
             features: status.into_iter().flat_map(|status| status.declared_features.clone()).collect(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::requests::{self, Amounts};
 use crate::api::core::v1::{Pod, PodAffinityTerm, PodSpec, PodStatus, TopologySpreadConstraint, Volume};
+use crate::api::meta::v1::ObjectMeta;
 use crate::selector::{LabelSelector, Labels, NodeSelector};
 
 /// The uid of a pod.
@@ -192,7 +193,8 @@ const SWEEP_MIN: usize = 1024;
 impl Shapes {
     /// The facts of `pod`.
     pub fn facts(&mut self, pod: &Pod) -> PodFacts {
-        let metadata = pod.metadata.clone().unwrap_or_default();
+        let empty = ObjectMeta::default();
+        let metadata = pod.metadata.as_ref().unwrap_or(&empty);
         let spec = pod.spec.as_ref();
         let nominated = pod.status.as_ref().map_or("", |status| status.nominated_node_name.as_str());
         PodFacts {
@@ -231,23 +233,29 @@ impl Shapes {
 }
 
 fn shape(pod: &Pod) -> PodShape {
-    let metadata = pod.metadata.clone().unwrap_or_default();
-    let Some(spec) = &pod.spec else {
-        return PodShape { namespace: metadata.namespace, labels: metadata.labels, ..Default::default() };
+    let empty = ObjectMeta::default();
+    let metadata = pod.metadata.as_ref().unwrap_or(&empty);
+    let own = PodShape {
+        namespace: metadata.namespace.clone(),
+        labels: metadata.labels.clone(),
+        ..Default::default()
     };
-    let affinity = spec.affinity.clone().unwrap_or_default();
-    let node_affinity =
-        affinity.node_affinity.unwrap_or_default().required_during_scheduling_ignored_during_execution;
-    let pod_affinity =
-        affinity.pod_affinity.unwrap_or_default().required_during_scheduling_ignored_during_execution;
-    let anti_affinity =
-        affinity.pod_anti_affinity.unwrap_or_default().required_during_scheduling_ignored_during_execution;
-    let terms = |terms: &[PodAffinityTerm]| terms.iter().map(|one| term(one, &metadata.namespace)).collect();
+    let Some(spec) = &pod.spec else { return own };
+    let affinity = spec.affinity.as_ref();
+    let of_nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let of_nodes = of_nodes.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_ref());
+    let to_pods = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+    let to_pods = to_pods.map(|one| one.required_during_scheduling_ignored_during_execution.as_slice());
+    let from_pods = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let from_pods = from_pods.map(|one| one.required_during_scheduling_ignored_during_execution.as_slice());
+    let terms = |terms: Option<&[PodAffinityTerm]>| {
+        terms.unwrap_or_default().iter().map(|one| term(one, &metadata.namespace)).collect()
+    };
     PodShape {
         scheduler_name: spec.scheduler_name.clone(),
         requests: requests::of_pod(pod),
         node_selector: spec.node_selector.clone(),
-        node_affinity: node_affinity.as_ref().map(NodeSelector::new),
+        node_affinity: of_nodes.map(NodeSelector::new),
         tolerations: spec.tolerations.iter().map(toleration).collect(),
         host_ports: host_ports(spec),
         volume_claims: spec.volumes.iter().filter_map(|volume| claim_name(volume, &metadata.name)).collect(),
@@ -255,10 +263,9 @@ fn shape(pod: &Pod) -> PodShape {
         resource_claims: resource_claims(spec, pod.status.as_ref()),
         gates: spec.scheduling_gates.iter().map(|gate| gate.name.clone()).collect(),
         spreading: spreading(spec, &metadata.labels),
-        affinity: terms(&pod_affinity),
-        anti_affinity: terms(&anti_affinity),
-        namespace: metadata.namespace,
-        labels: metadata.labels,
+        affinity: terms(to_pods),
+        anti_affinity: terms(from_pods),
+        ..own
     }
 }
 

@@ -43,7 +43,7 @@ const FILES: &[(&str, &str)] = &[
     ("noqs", "profiles:\n- schedulerName: x\n  plugins: {queueSort: {disabled: [{name: \"*\"}]}}\n"),
     (
         "dqs",
-        "profiles:\n- schedulerName: x\n- schedulerName: y\n  plugins: {queueSort: {disabled: [{name: \"*\"}]}}\n",
+        "profiles:\n- schedulerName: x\n- schedulerName: z\n  plugins: {queueSort: {disabled: [{name: \"*\"}]}}\n",
     ),
     ("ext", "extenders: [{filterVerb: filter}]\n"),
     ("ext2", "extenders: [{urlPrefix: \"http://x\", prioritizeVerb: p, weight: -1}]\n"),

@@ -70,7 +70,7 @@ pub(crate) fn start(arguments: &[String]) -> Running {
         }
     });
     let mut running = Running { child, lines, seen: Vec::new() };
-    running.wait_for("INFO started");
+    running.wait_for(" started");
     running
 }
 

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use orch_scheduler::api::core::v1;
+use orch_scheduler::api::resource::v1::ResourceClaimConsumerReference;
 use orch_scheduler::objects::pod::Pod;
-use orch_scheduler::plan::decision::Admission;
+use orch_scheduler::plan::decision::{Admission, ClaimWrite};
 use orch_scheduler::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
 use serde_json::{Value, json};
 
@@ -87,6 +88,7 @@ impl Replay {
         match decision {
             Decision::Bind(placement) => {
                 self.cluster.assume(&pod, &placement).unwrap();
+                placement.claims.iter().for_each(|write| self.write_claim(write, &pod));
                 object.spec.as_mut().unwrap().node_name = placement.node.to_string();
                 self.store(object);
                 answer(Some(&placement.node), None, None)
@@ -103,6 +105,24 @@ impl Replay {
             }
             Decision::Failed(failure) => answer(None, Some(("SchedulerError", &failure.message)), None),
         }
+    }
+
+    /// What is written to a claim before its pod is bound.
+    fn write_claim(&mut self, write: &ClaimWrite, pod: &Pod) {
+        let name = &write.claim;
+        let stored = self.cluster.devices().resource_claim(&name.namespace, &name.name);
+        let mut claim = stored.unwrap().clone();
+        let status = claim.status.get_or_insert_default();
+        if let Some(allocation) = &write.allocation {
+            status.allocation = Some(allocation.clone());
+        }
+        status.reserved_for.push(ResourceClaimConsumerReference {
+            resource: "pods".into(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+            ..Default::default()
+        });
+        self.cluster.apply(Change::Upsert(Object::ResourceClaim(&claim)));
     }
 
     fn evict(&mut self, uid: &str) {

@@ -71,6 +71,8 @@ impl Admitted {
             if let Some((_, rest)) = entry["path"].as_str().unwrap().split_once("/namespaces/") {
                 object["metadata"]["namespace"] = json!(rest.split('/').next().unwrap());
             }
+            let name = object["metadata"]["name"].as_str().unwrap();
+            object["metadata"]["uid"] = json!(format!("uid-{}-{name}", object["kind"].as_str().unwrap()));
             apply_object(cluster, &object);
         }
     }

@@ -52,14 +52,14 @@ pub enum FlagError {
 /// The command line's definition under `brand`.
 pub fn command(brand: &'static Brand) -> Command {
     let command = Command::new("scheduler")
-        .about(ABOUT)
         .override_usage("scheduler [flags]")
         .after_help(branded(EXAMPLES, brand))
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args_override_self(true)
         .arg(clap::Arg::new("arguments").num_args(0..).hide(true));
-    Flags::augment_args(command).mut_args(|arg| {
+    // The groups of flags bring their own descriptions, which the program's replaces.
+    Flags::augment_args(command).about(ABOUT).long_about(ABOUT).mut_args(|arg| {
         let name = arg.get_long().map(|name| branded(name, brand));
         let help = arg.get_help().map(|help| branded(&help.to_string(), brand));
         let arg = match name {

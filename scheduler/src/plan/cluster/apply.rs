@@ -43,23 +43,28 @@ impl Cluster {
                     self.budgets.remove(&key);
                 }
             }
-            Object::ResourceClaim(claim) => {
-                let name = claim_name(meta(&claim.metadata));
-                self.devices.set_claim(name, there.then(|| claim.clone()));
-            }
-            Object::ResourceSlice(slice) => {
-                let name = meta(&slice.metadata).name.clone();
-                set(&mut self.devices.slices, name, there.then(|| Arc::new(slice.clone())));
-                self.devices.changed();
-            }
-            Object::DeviceClass(class) => {
-                let name = meta(&class.metadata).name.clone();
-                set(&mut self.devices.classes, name, there.then(|| Arc::new(class.clone())));
-                self.devices.changed();
+            Object::ResourceClaim(_) | Object::ResourceSlice(_) | Object::DeviceClass(_) => {
+                self.apply_devices(object, there);
             }
             storage => self.apply_storage(storage, there),
         }
         self.memo.get_mut().selections.trim();
+    }
+
+    fn apply_devices(&mut self, object: Object<'_>, there: bool) {
+        let devices = &mut self.devices;
+        match object {
+            Object::ResourceClaim(claim) if there => devices.upsert_claim(claim.clone()),
+            Object::ResourceClaim(claim) => {
+                let meta = meta(&claim.metadata);
+                devices.remove_claim(&meta.namespace, &meta.name);
+            }
+            Object::ResourceSlice(slice) if there => devices.upsert_slice(slice),
+            Object::ResourceSlice(slice) => devices.remove_slice(&meta(&slice.metadata).name),
+            Object::DeviceClass(class) if there => devices.upsert_class(class),
+            Object::DeviceClass(class) => devices.remove_class(&meta(&class.metadata).name),
+            _ => unreachable!("the caller handles the other kinds"),
+        }
     }
 
     fn apply_storage(&mut self, object: Object<'_>, there: bool) {

@@ -16,7 +16,6 @@
 mod apply;
 pub mod budgets;
 pub mod counts;
-pub mod devices;
 pub mod namespaces;
 pub mod nodes;
 pub mod nominations;
@@ -37,8 +36,8 @@ use crate::objects::intern::{Interner, Symbol};
 use crate::objects::pod::{Pod, Shapes};
 
 use super::decision::{ClaimWrite, Placement, VolumeWrites};
+use super::devices::Devices;
 use budgets::Budgets;
-use devices::DeviceObjects;
 use namespaces::Namespaces;
 use nodes::Nodes;
 use nominations::Nominations;
@@ -121,7 +120,7 @@ pub struct Cluster {
     budgets: Budgets,
     budgets_version: u64,
     nominations: Nominations,
-    devices: DeviceObjects,
+    devices: Devices,
     images: HashMap<Symbol, i64>,
     images_version: u64,
     memo: RefCell<Memo>,
@@ -160,7 +159,7 @@ impl Cluster {
             budgets: Budgets::new(),
             budgets_version: 0,
             nominations: Nominations::default(),
-            devices: DeviceObjects::default(),
+            devices: Devices::default(),
             images: HashMap::new(),
             images_version: 0,
             memo: RefCell::default(),
@@ -187,7 +186,9 @@ impl Cluster {
             return Err(AssumeError::NodeGone { pod: Arc::clone(&pod.name), node });
         }
         self.storage.assume(&placement.volumes, node);
-        self.devices.assume(&placement.claims);
+        let results =
+            placement.claims.iter().filter_map(|write| Some((write.uid.clone(), write.allocation.clone()?)));
+        self.devices.assume(&results.collect::<Vec<_>>());
         let writes = (placement.volumes.clone(), placement.claims.clone());
         self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed: Some(writes) });
         self.nominations.withdraw(&pod.uid);
@@ -201,7 +202,9 @@ impl Cluster {
             return;
         };
         self.storage.forget(&writes.0);
-        self.devices.forget(&writes.1);
+        for write in writes.1.iter().filter(|write| write.allocation.is_some()) {
+            self.devices.forget(&write.uid);
+        }
         self.unassign(uid);
     }
 
@@ -284,7 +287,7 @@ impl Cluster {
     }
 
     /// Claims of devices, devices, their classes.
-    pub fn devices(&self) -> &DeviceObjects {
+    pub fn devices(&self) -> &Devices {
         &self.devices
     }
 

@@ -45,7 +45,7 @@ enum ClaimReference {
 impl PodClaims {
     /// Reads `pod`; `None` if it names no claim.
     pub fn new(pod: &Pod) -> Option<PodClaims> {
-        let spec = pod.spec.as_ref()?;
+        let spec = pod.spec.as_ref().filter(|spec| !spec.resource_claims.is_empty())?;
         let statuses = pod.status.iter().flat_map(|status| &status.resource_claim_statuses);
         let reference = |claim: &crate::api::core::v1::PodResourceClaim| {
             if let Some(name) = &claim.resource_claim_name {
@@ -64,14 +64,9 @@ impl PodClaims {
                 None => ClaimReference::NotMade,
             }
         };
-        let claims: Vec<_> = spec.resource_claims.iter().map(reference).collect();
+        let claims = spec.resource_claims.iter().map(reference).collect();
         let metadata = pod.metadata.clone().unwrap_or_default();
-        (!claims.is_empty()).then_some(PodClaims {
-            namespace: metadata.namespace,
-            name: metadata.name,
-            uid: metadata.uid,
-            claims,
-        })
+        Some(PodClaims { namespace: metadata.namespace, name: metadata.name, uid: metadata.uid, claims })
     }
 }
 

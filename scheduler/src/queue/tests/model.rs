@@ -359,7 +359,7 @@ fn take(step: Step, cluster: &mut Cluster, model: &mut Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_queue_does_what_the_model_does(steps in steps()) {

@@ -84,8 +84,11 @@ impl<P: Planning> Executor<P> {
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.reported = reported;
         }
-        // While a job binds it the queue holds it in flight; an update reaches it all the same.
-        self.with_queue(now, |queue, at| queue.add(at, facts, profile));
+        // While a job binds it the queue holds it in flight, and takes the update. Once it is bound the queue has let go
+        // of it: what is told of its time before the binding must not bring it back.
+        if stage == Stage::Queued || self.queue.pod(&uid).is_some() {
+            self.with_queue(now, |queue, at| queue.add(at, facts, profile));
+        }
         if stage == Stage::Queued {
             self.report_gates(&uid, now, effects);
         }

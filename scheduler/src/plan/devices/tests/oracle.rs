@@ -115,7 +115,7 @@ fn can_be_solved(case: &Case, chosen: &mut Vec<usize>) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_solution_is_found_exactly_if_there_is_one(case in cases()) {

@@ -44,6 +44,20 @@ fn the_watch_may_confirm_before_the_job_ends() {
 }
 
 #[test]
+fn an_old_state_that_the_watch_tells_late_does_not_bring_a_bound_pod_back() {
+    let mut bench = Bench::with(&[("a", 2)]);
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::Bound);
+    let mut old = pod("p");
+    old.metadata.as_mut().unwrap().labels.insert("x".to_owned(), "y".to_owned());
+    bench.upsert(&old);
+    assert!(!bench.step());
+    assert_eq!(bench.taken("a"), 1);
+}
+
+#[test]
 fn a_room_that_is_assumed_is_not_given_twice() {
     let mut bench = Bench::with(&[("a", 1)]);
     bench.upsert(&pod("p"));
