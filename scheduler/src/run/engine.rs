@@ -35,6 +35,10 @@ const INPUTS_AT_ONCE: usize = 256;
 /// How long the thread sleeps at most: leadership may have come meanwhile.
 const IDLE_MAX: Duration = Duration::from_millis(500);
 
+/// Stack of the thread, of which the system gives memory only as it is used: device selectors that clients write are
+/// evaluated on it, and nest up to a hundred levels of some ten kilobytes each.
+const STACK_BYTES: usize = 64 << 20;
+
 /// How long the end waits for jobs under way.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -73,7 +77,8 @@ impl Engine {
         let synced = Arc::<AtomicBool>::default();
         let runtime = Handle::current();
         let run = Loop::new(planning, options, runtime, stop.clone(), synced.clone());
-        let thread = thread::Builder::new().name("scheduling".to_owned()).spawn(move || run.run())?;
+        let builder = thread::Builder::new().name("scheduling".to_owned()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || run.run())?;
         Ok(Self { stop, synced, thread })
     }
 
