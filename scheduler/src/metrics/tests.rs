@@ -38,7 +38,7 @@ fn names_and_types_are_the_references() {
         compared += 1;
     }
     assert_eq!(compared, FACTS.lines().filter(|line| !line.starts_with("go_")).count());
-    assert!(compared > 60, "{compared}");
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

@@ -76,23 +76,32 @@ impl Profiler {
         };
         let started = SystemTime::now();
         // Samples inside of these libraries are dropped: unwinding there could wait for a lock that the sampled thread has.
-        let builder = ProfilerGuardBuilder::default().frequency(HERTZ);
-        let guard = match builder.blocklist(&["libc", "libgcc", "pthread", "vdso"]).build() {
-            Ok(guard) => guard,
+        // The first start finds names as well, which is work for another thread.
+        let beginning = tokio::task::spawn_blocking(|| {
+            let builder = ProfilerGuardBuilder::default().frequency(HERTZ);
+            builder.blocklist(&["libc", "libgcc", "pthread", "vdso"]).build()
+        });
+        let guard = match beginning.await {
+            Ok(Ok(guard)) => guard,
+            Ok(Err(fault)) => return failed(fault.to_string()),
             Err(fault) => return failed(fault.to_string()),
         };
         let length = Duration::from_secs(seconds);
         tokio::time::sleep(length).await;
-        let report = guard.report().build();
-        drop(guard);
-        match report {
-            Ok(report) => {
-                let body = encode(&report, started, length).encode_to_vec();
+        // Finding the names takes seconds of work, during which no request would be answered on this thread.
+        let recorded = tokio::task::spawn_blocking(move || {
+            let report = guard.report().build();
+            drop(guard);
+            report.map(|report| encode(&report, started, length).encode_to_vec())
+        });
+        match recorded.await {
+            Ok(Ok(body)) => {
                 let mut file = unsniffed(answer(StatusCode::OK, "application/octet-stream", body));
                 let name = HeaderValue::from_static("attachment; filename=\"profile\"");
                 file.headers_mut().insert(CONTENT_DISPOSITION, name);
                 file
             }
+            Ok(Err(fault)) => failed(fault.to_string()),
             Err(fault) => failed(fault.to_string()),
         }
     }
