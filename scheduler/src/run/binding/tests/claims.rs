@@ -14,7 +14,8 @@ use crate::client::testing::{FakeApi, Fault};
 use crate::plan::decision::{ClaimName, ClaimWrite};
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
-    ClaimWrite { claim: ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }, allocation }
+    let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
+    ClaimWrite { claim, uid: String::new(), allocation }
 }
 
 fn allocation() -> AllocationResult {
