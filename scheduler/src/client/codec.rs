@@ -210,7 +210,7 @@ fn unwrap(body: Bytes) -> Result<Bytes, CodecError> {
     if !body.starts_with(PREFIX) {
         return Err(CodecError::Envelope);
     }
-    Ok(Unknown::decode(body.slice(PREFIX.len()..))?.raw.into())
+    Ok(Unknown::decode(body.slice(PREFIX.len()..))?.raw)
 }
 
 fn status_of_json(json: &serde_json::Value) -> Option<Status> {

@@ -152,7 +152,7 @@ impl AffinityFilter {
                 Some(count) => all_near &= count > 0,
             }
         }
-        if !all_near && !(self.near_total == 0 && self.chooses_itself) {
+        if !(all_near || self.near_total == 0 && self.chooses_itself) {
             return Verdict::refused(plugin, Resolvable::No, 1);
         }
         let is_above_zero = |column: &Column| column.of(topologies, node).is_some_and(|count| count > 0);

@@ -39,6 +39,10 @@ pub enum Input {
 
 /// Something to be done.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an effect is made, carried out and gone: a few are held at a time"
+)]
 pub enum Effect {
     /// Bind a pod; answered by [`Input::Finished`].
     Bind(Box<Job>),

@@ -108,10 +108,10 @@ impl fmt::Display for Span {
             return f.write_str("0s");
         }
         if nanoseconds < SECONDS {
-            let (unit, scale) = match nanoseconds {
-                ..MICROSECONDS => ("ns", NANOSECONDS),
-                ..MILLISECONDS => ("µs", MICROSECONDS),
-                _ => ("ms", MILLISECONDS),
+            let (unit, scale) = match () {
+                () if nanoseconds < MICROSECONDS => ("ns", NANOSECONDS),
+                () if nanoseconds < MILLISECONDS => ("µs", MICROSECONDS),
+                () => ("ms", MILLISECONDS),
             };
             return write!(f, "{sign}{}{unit}", decimal(nanoseconds, scale));
         }

@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
     fn takes_counters(&self, device: &Device) -> bool {
         let is_in_use = self.world.allocated.is_shared(&device.id)
             || self.shares.get(&device.id).is_some_and(|shares| !shares.is_empty());
-        !device.consumes.is_empty() && !(device.is_shared() && is_in_use)
+        !(device.consumes.is_empty() || device.is_shared() && is_in_use)
     }
 
     fn has_counters(&mut self, candidate: &Candidate) -> bool {
