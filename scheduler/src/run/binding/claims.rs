@@ -35,6 +35,9 @@ pub(super) fn reservation(
 ) -> Result<Change, String> {
     let name = &write.claim.name;
     let metadata = claim.metadata.get_or_insert_default();
+    if metadata.uid != write.uid {
+        return Err(format!("claim {name} was made anew in the meantime"));
+    }
     if metadata.deletion_timestamp.is_some() {
         return Err(format!("claim {name} is being deleted"));
     }

@@ -15,7 +15,7 @@ use crate::plan::decision::{ClaimName, ClaimWrite};
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
     let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
-    ClaimWrite { claim, uid: String::new(), allocation }
+    ClaimWrite { claim, uid: "claim-uid".to_owned(), allocation }
 }
 
 fn allocation() -> AllocationResult {
@@ -27,7 +27,10 @@ fn claim(api: &FakeApi) -> Value {
 }
 
 fn put_claim(api: &FakeApi) {
-    api.store().put("resourceclaims", json!({ "metadata": { "name": "c", "namespace": "default" } }));
+    api.store().put(
+        "resourceclaims",
+        json!({ "metadata": { "name": "c", "namespace": "default", "uid": "claim-uid" } }),
+    );
 }
 
 #[tokio::test]
@@ -88,7 +91,11 @@ fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim
         ..ResourceClaimStatus::default()
     };
     ResourceClaim {
-        metadata: Some(ObjectMeta { finalizers: vec!["f".to_owned()], ..ObjectMeta::default() }),
+        metadata: Some(ObjectMeta {
+            uid: "claim-uid".to_owned(),
+            finalizers: vec!["f".to_owned()],
+            ..ObjectMeta::default()
+        }),
         status: Some(status),
         ..ResourceClaim::default()
     }
@@ -109,6 +116,9 @@ fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let mut ending = held_by(&[], Some(allocation()));
     ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Default::default());
     assert!(reserve(ending, None).unwrap_err().contains("being deleted"));
+    let mut another = held_by(&[], Some(allocation()));
+    another.metadata.as_mut().unwrap().uid = "another".to_owned();
+    assert!(reserve(another, None).unwrap_err().contains("made anew"));
 }
 
 #[test]
