@@ -1,5 +1,7 @@
 //! Evictions and the budgets that allow them.
 
+use orch_raft::Store;
+
 use super::*;
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
