@@ -214,6 +214,8 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "CertificateSigning",
             "CertificateSubjectRestriction",
             "DefaultIngressClass",
+            "PodTopologyLabels",
+            "PodResizeValidator",
             "RoleEscalation",
             "ResourceQuota",
         ]
