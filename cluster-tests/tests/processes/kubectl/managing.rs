@@ -87,7 +87,7 @@ fn deployed(session: &Session) {
 }
 
 fn drained(session: &Session) {
-    let node = session.file("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n");
+    let node = session.file("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n");
     session.text(&["create", "-f", &node]);
     let owner = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: \
                  web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: c, image: i}]}\n";
@@ -96,7 +96,7 @@ fn drained(session: &Session) {
     for name in ["a", "b"] {
         let pod = format!(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  labels: {{app: web}}\n  ownerReferences: [{{apiVersion: \
-             apps/v1, kind: ReplicaSet, name: web, uid: {uid}, controller: true}}]\nspec:\n  nodeName: n\n  \
+             apps/v1, kind: ReplicaSet, name: web, uid: {uid}, controller: true}}]\nspec:\n  nodeName: node-1\n  \
              terminationGracePeriodSeconds: 0\n  containers: [{{name: c, image: i}}]\n"
         );
         let file = session.file("pod.yaml", &pod);
@@ -107,7 +107,7 @@ fn drained(session: &Session) {
     session.text(&["create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1"]);
     let allowed = "jsonpath={.status.disruptionsAllowed}";
     session.text(&["wait", "pdb/web", "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=20s"]);
-    let drain = ["drain", "n", "--force", "--timeout=6s"];
+    let drain = ["drain", "node-1", "--force", "--timeout=6s"];
     let refused = session.refused(&drain);
     assert!(
         refused.contains("Cannot evict pod as it would violate the pod's disruption budget"),
@@ -116,14 +116,14 @@ fn drained(session: &Session) {
     let left = session.text(&["get", "pods", "-o", "name"]);
     assert_eq!(left.lines().count(), 1, "the budget keeps one: {left}");
     assert_eq!(session.text(&["get", "pdb", "web", "-o", allowed]), "0");
-    assert_eq!(session.text(&["get", "node", "n", "-o", "jsonpath={.spec.unschedulable}"]), "true");
+    assert_eq!(session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.unschedulable}"]), "true");
     session.text(&["delete", "pdb", "web"]);
-    let said = session.text(&["drain", "n", "--force", "--timeout=20s"]);
-    assert!(said.contains("node/n drained"), "{said}");
-    session.text(&["uncordon", "n"]);
-    assert_eq!(session.text(&["get", "node", "n", "-o", "jsonpath={.spec.unschedulable}"]), "");
-    session.text(&["taint", "node", "n", "k=v:NoSchedule"]);
-    assert_eq!(session.text(&["get", "node", "n", "-o", "jsonpath={.spec.taints[-1:].key}"]), "k");
+    let said = session.text(&["drain", "node-1", "--force", "--timeout=20s"]);
+    assert!(said.contains("node/node-1 drained"), "{said}");
+    session.text(&["uncordon", "node-1"]);
+    assert_eq!(session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.unschedulable}"]), "");
+    session.text(&["taint", "node", "node-1", "k=v:NoSchedule"]);
+    assert_eq!(session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.taints[-1:].key}"]), "k");
 }
 
 fn authenticated(session: &Session) {
