@@ -126,6 +126,7 @@ fn examine_address<S: Store>(client: &Client<S>, state: &State, name: &Arc<str>)
 fn holds(state: &State, path: &str, address: IpAddr) -> bool {
     state.collection(SERVICES).get(path).is_some_and(|service| {
         let service: Value = serde_json::from_slice(&service.json).unwrap_or_default();
+        // set: the addresses of one service.
         Holdings::of(&service).addresses.contains(&address)
     })
 }

@@ -88,6 +88,7 @@ async fn look_at_all<S: Store>(client: &Client<S>, state: &State) -> Result<Next
         }
         let steps = steps(&object, &finalizer, now(client), || is_drawn_on(state, path, &object));
         next = next.min(match () {
+            // few: two steps at most.
             () if steps.contains(&Step::Wait) => Next::Soon,
             () if object.at("metadata").has("deletionTimestamp") => Next::AddressChange,
             () => Next::Change,
@@ -110,7 +111,9 @@ fn seconds(text: &str) -> Option<i64> {
 /// What `object` needs at `now_s`, in seconds since 1970. `is_drawn_on` is asked only of one that is being deleted.
 fn steps(object: &Value, finalizer: &str, now_s: i64, is_drawn_on: impl FnOnce() -> bool) -> Vec<Step> {
     let metadata = object.at("metadata");
+    // once: one finalizer is looked for.
     let is_protected = metadata.texts("finalizers").contains(&finalizer);
+    // once: one condition is looked for.
     let ready = object.at("status").items("conditions").iter().find(|one| one.text("type") == "Ready");
     let is_reported = |status: &str| ready.is_some_and(|ready| ready.text("status") == status);
     if let Some(deleted_s) = seconds(metadata.text("deletionTimestamp")) {
@@ -145,7 +148,9 @@ fn is_drawn_on(state: &State, path: &str, object: &Value) -> bool {
         }
     }
     let addresses = state.collection(ADDRESSES);
+    // once: each address is looked at one time.
     addresses.range_from("").filter_map(|(name, _)| name.parse::<IpAddr>().ok()).any(|address| {
+        // few: ranges are made by administrators.
         let is_in = |ranges: &[Cidr]| ranges.iter().any(|range| range.holds(address));
         is_in(&own) && !is_in(&staying)
     })

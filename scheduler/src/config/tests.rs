@@ -1,3 +1,5 @@
+//! Configurations from flags and files, with their defaults and errors.
+
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::flags::{Flags, parse};

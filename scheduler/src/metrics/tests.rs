@@ -1,3 +1,5 @@
+//! Metrics: names, labels that are allowed, and what is disabled or hidden.
+
 use std::collections::BTreeMap;
 
 use metrics::{counter, histogram, with_local_recorder};

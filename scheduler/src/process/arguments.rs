@@ -213,7 +213,7 @@ mod tests {
             "{addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: \
              [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}, \
              preferredDuringSchedulingIgnoredDuringExecution: [{weight: 4, preference: {matchFields: \
-             [{key: metadata.name, operator: In, values: [n]}]}}]}}",
+             [{key: metadata.name, operator: In, values: [node]}]}}]}}",
         );
         let added = added.added_affinity.unwrap();
         let required = added.required_during_scheduling_ignored_during_execution.unwrap();
@@ -222,6 +222,6 @@ mod tests {
         assert_eq!(requirement.values, ["b"]);
         let preferred = &added.preferred_during_scheduling_ignored_during_execution[0];
         assert_eq!(preferred.weight, 4);
-        assert_eq!(preferred.preference.as_ref().unwrap().match_fields[0].values, ["n"]);
+        assert_eq!(preferred.preference.as_ref().unwrap().match_fields[0].values, ["node"]);
     }
 }

@@ -268,7 +268,7 @@ mod tests {
         let mut series = Series::new("host".to_owned());
         let event = created(series.add(report("p", "FailedScheduling"), at(0)));
         let metadata = event.metadata.unwrap();
-        assert_eq!((metadata.namespace.as_str(), metadata.name.as_str()), ("n", "p.1797a5e40beb0000"));
+        assert_eq!((metadata.namespace.as_str(), metadata.name.as_str()), ("n", "p.17979cfe362a0000"));
         assert_eq!(event.reporting_instance, "default-scheduler-host");
         assert_eq!((event.r#type.as_str(), event.reason.as_str()), ("Warning", "FailedScheduling"));
         assert_eq!(event.event_time.unwrap().seconds, 1_700_000_000);

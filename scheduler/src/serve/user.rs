@@ -1,4 +1,4 @@
-//! Who asks.
+//! The user of a request, as credentials prove it.
 
 /// The user of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";

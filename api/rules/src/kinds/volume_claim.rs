@@ -172,6 +172,7 @@ fn validate_access_modes(spec: &Value, path: &Path) -> FieldErrors {
         unknown.map(|mode| FieldError::not_supported(path.clone(), mode, &known)).collect();
     // few: four modes.
     let supported: Vec<&str> = known.into_iter().filter(|mode| modes.contains(mode)).collect();
+    // few: the modes of one claim.
     if supported.len() > 1 && supported.contains(&"ReadWriteOncePod") {
         let detail = "may not use ReadWriteOncePod with other access modes";
         errors.push(FieldError::forbidden(path.clone(), detail));

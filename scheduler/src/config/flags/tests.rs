@@ -1,3 +1,5 @@
+//! Flags: their syntax, defaults and errors.
+
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Notations of values: durations, numbers, lists and maps.
+
 use super::*;
 
 #[test]

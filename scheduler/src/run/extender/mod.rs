@@ -331,10 +331,13 @@ impl Extender {
 
 /// How to reach the extender of `config`.
 fn connection(config: &ExtenderConfig) -> Result<Config, ConfigError> {
-    let address = match (config.url_prefix.contains("://"), config.enable_https) {
-        (true, _) => config.url_prefix.clone(),
-        (false, true) => format!("https://{}", config.url_prefix),
-        (false, false) => format!("http://{}", config.url_prefix),
+    // The reference starts with an extender that has no address, and each call fails: so it does with a name that no
+    // server has (RFC 6761).
+    let prefix = if config.url_prefix.is_empty() { "nowhere.invalid" } else { &config.url_prefix };
+    let address = match (prefix.contains("://"), config.enable_https) {
+        (true, _) => prefix.to_owned(),
+        (false, true) => format!("https://{prefix}"),
+        (false, false) => format!("http://{prefix}"),
     };
     let mut connection = Config::new(vec![address.parse::<Endpoint>()?]);
     connection.trust = match (&config.tls.authority, config.tls.insecure) {

@@ -1,3 +1,5 @@
+//! Certificates of the port: which one a client gets, and what is refused.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -203,7 +203,8 @@ fn validate_spec(context: &Context<'_>, place: Place<'_>, spec: &Value, path: &P
         match place {
             Place::Inline => errors.push(FieldError::forbidden(path, INLINE)),
             // An affinity from before the check of its values stays.
-            Place::Object { old_affinity, .. } if same(old_affinity, spec.at("nodeAffinity")) => {}
+            Place::Object { old_affinity, .. }
+                if !old_affinity.is_null() && same(old_affinity, spec.at("nodeAffinity")) => {}
             Place::Object { .. } => errors.extend(validate_affinity(spec.at("nodeAffinity"), &path)),
         }
     }
