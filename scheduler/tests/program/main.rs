@@ -1,5 +1,7 @@
 //! The built program: its command lines and its HTTPS port, against recorded ones.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is part of the tests")]
+
 mod access;
 mod command_line;
 mod fake_api;
