@@ -183,8 +183,7 @@ impl Machine {
             return Some(Attempt::Create(self.record(None, wall)));
         };
         let at = match &self.observed {
-            // By the version, and not by what the record says: two renewals may look the same.
-            Some(seen) if seen.version == version => seen.at,
+            Some(seen) if seen.record == record => seen.at,
             _ => now,
         };
         let is_ours = record.holder == self.identity;

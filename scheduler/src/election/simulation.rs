@@ -83,6 +83,11 @@ struct World {
     log: Vec<String>,
 }
 
+/// What a contender writes as the time of a renewal: each one differs from the one before.
+fn wall(clock: Monotonic) -> WallTime {
+    WallTime(i64::try_from(clock.0.as_micros()).unwrap_or(i64::MAX))
+}
+
 impl Contender {
     fn new(index: usize, life: u64, bug: Bug, random: &mut StdRng) -> Self {
         Self {
@@ -195,7 +200,7 @@ impl World {
         if contender.machine.leads_until().is_some() && !contender.machine.is_leading(clock) {
             contender.machine.stop();
         }
-        let (attempt, life) = (contender.machine.begin(clock, WallTime(0)), contender.life);
+        let (attempt, life) = (contender.machine.begin(clock, wall(clock)), contender.life);
         self.send(index, life, attempt, clock);
         let crash = self.faults.crash;
         if !self.is_calm() && self.random.random_bool(crash) {
@@ -270,7 +275,7 @@ impl World {
             return;
         }
         let clock = contender.clock(self.now);
-        if let Some(attempt) = contender.machine.observe(clock, WallTime(0), found) {
+        if let Some(attempt) = contender.machine.observe(clock, wall(clock), found) {
             self.send(index, life, attempt, clock);
         }
     }
