@@ -101,7 +101,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     }
 }
 
-/// What is wrong with the address object called `name` in `state`, whether it is there or not.
+/// The repair that the address object called `name` needs in `state`; the object may be absent.
 fn examine_address<S: Store>(client: &Client<S>, state: &State, name: &Arc<str>) -> Option<Repair> {
     let address: IpAddr = name.parse().ok()?;
     let claimed = address_claim(address).and_then(|key| state.object(&key).cloned());

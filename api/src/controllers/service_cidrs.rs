@@ -36,7 +36,7 @@ const DRAIN_S: i64 = 10;
 const IN_USE: &str =
     "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
 
-/// What an object needs.
+/// The next change of a ServiceCIDR.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// The finalizer, which is absent.
@@ -108,7 +108,7 @@ fn seconds(text: &str) -> Option<i64> {
     OffsetDateTime::parse(text, &Rfc3339).ok().map(OffsetDateTime::unix_timestamp)
 }
 
-/// What `object` needs at `now_s`, in seconds since 1970. `is_drawn_on` is asked only of one that is being deleted.
+/// The changes that `object` needs at `now_s`, in seconds since 1970. `is_drawn_on` is called only for an object that is being deleted.
 fn steps(object: &Value, finalizer: &str, now_s: i64, is_drawn_on: impl FnOnce() -> bool) -> Vec<Step> {
     let metadata = object.at("metadata");
     // once: one finalizer is looked for.

@@ -54,7 +54,7 @@ impl FromStr for ContentType {
     }
 }
 
-/// What is wrong with a body.
+/// Errors in decoding a body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CodecError {
     /// No envelope.

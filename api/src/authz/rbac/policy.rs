@@ -196,7 +196,7 @@ impl Policy {
 
     /// The grants that [`Policy::visit`] passes, as an array for decisions.
     pub(super) fn resolved(&self, user: &User, namespace: &str) -> Arc<[Resolved]> {
-        // One that no binding is of has the cluster's grants alone, under whatever name a client invents.
+        // A namespace without bindings has the cluster's grants alone: names that clients invent share one entry.
         let namespace = if self.scopes.contains_key(namespace) { namespace } else { "" };
         self.resolved.get(user, namespace, || {
             let mut grants = Vec::new();

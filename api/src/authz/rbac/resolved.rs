@@ -123,7 +123,7 @@ impl Cache {
             return grants;
         }
         let mut kept = self.0.write();
-        // One more for the holder itself, who may have no grants.
+        // The holder counts as one grant: a user without grants takes room, too.
         if kept.grants + grants.len() + 1 > GRANTS_MAX {
             *kept = Kept::default();
         }

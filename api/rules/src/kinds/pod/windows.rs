@@ -40,7 +40,7 @@ pub(super) fn validate_windows_options(options: &Value, path: &Path) -> FieldErr
     errors
 }
 
-/// What is wrong with a user's name, which may stand behind a domain and a backslash.
+/// Errors in a Windows user name, `NAME` or `DOMAIN\NAME`.
 fn user_faults(name: &str) -> Vec<String> {
     let fault = |text: &str| vec![format!("runAsUserName {text}")];
     if name.is_empty() {

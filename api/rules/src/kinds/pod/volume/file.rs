@@ -9,7 +9,7 @@ use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-/// What a projected volume joins, in the order in which the reference looks for it.
+/// Sources of a projected volume, in the reference's order of validation.
 const PROJECTIONS: [&str; 4] = ["secret", "configMap", "downwardAPI", "serviceAccountToken"];
 
 /// Rules for the items of a secret or a map that become files, and for the mode of the files.
