@@ -16,9 +16,9 @@ pub struct Server {
     pub url: String,
 }
 
-/// The text of a configuration for the administrator: one context for each server, the first of them current.
+/// The text of a configuration for the client called `user`: one context for each server, the first of them current.
 /// Secret: it holds a private key.
-pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pair) -> String {
+pub fn kubeconfig(brand: &Brand, user: &str, servers: &[Server], authority: &str, pair: &Pair) -> String {
     let entry = |server: &Server| format!("{}-{}", brand.name, server.name);
     let authority = STANDARD.encode(authority);
     let clusters = servers.iter().map(|server| {
@@ -29,16 +29,16 @@ pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pa
     });
     let contexts = servers
         .iter()
-        .map(|server| json!({"name": entry(server), "context": {"cluster": entry(server), "user": "admin"}}));
-    let user = json!({
-        "client-certificate-data": STANDARD.encode(&admin.certificate),
-        "client-key-data": STANDARD.encode(&admin.key),
+        .map(|server| json!({"name": entry(server), "context": {"cluster": entry(server), "user": user}}));
+    let credentials = json!({
+        "client-certificate-data": STANDARD.encode(&pair.certificate),
+        "client-key-data": STANDARD.encode(&pair.key),
     });
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": clusters.collect::<Vec<_>>(),
-        "users": [{"name": "admin", "user": user}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": contexts.collect::<Vec<_>>(),
         "current-context": servers.first().map(entry).unwrap_or_default(),
     });

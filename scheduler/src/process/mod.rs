@@ -8,6 +8,7 @@ mod arguments;
 mod connection;
 mod extenders;
 mod figures;
+mod parent;
 mod profiles;
 #[cfg(test)]
 mod testing;
@@ -181,10 +182,11 @@ fn health(stopping: &CancellationToken, running: &Running) -> Health {
     }
 }
 
-/// The signals that tell the process to stop.
+/// What tells the process to stop: two signals, and the end of the process that started it.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    parent_gone: CancellationToken,
 }
 
 impl Signals {
@@ -194,6 +196,7 @@ impl Signals {
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            parent_gone: parent::gone(),
         })
     }
 
@@ -204,9 +207,13 @@ impl Signals {
         }
     }
 
-    /// Waits for the first one. A second one ends the process at once.
+    /// Waits for the first of them. A signal after it ends the process at once.
     async fn told_to_stop(mut self) {
-        self.next().await;
+        let parent_gone = self.parent_gone.clone();
+        tokio::select! {
+            () = self.next() => {}
+            () = parent_gone.cancelled() => {}
+        }
         tracing::info!("stopping");
         tokio::spawn(async move {
             self.next().await;

@@ -243,7 +243,7 @@ pub(crate) fn required(pod: &v1::Pod) -> (Vec<&v1::PodAffinityTerm>, Vec<&v1::Po
 fn ports(pod: &v1::Pod) -> BTreeSet<(&str, &str)> {
     let sidecars = spec(pod).init_containers.iter().filter(|container| container.restart_policy.is_some());
     let ports = spec(pod).containers.iter().chain(sidecars).flat_map(|container| &container.ports);
-    let or = |text: &'static str, given| if given == "" { text } else { given };
+    let or = |text: &'static str, given: &'static str| if given.is_empty() { text } else { given };
     let ports: BTreeSet<(String, String)> = ports
         .map(|port| {
             (or("0.0.0.0", leak(&port.host_ip)).to_owned(), or("TCP", leak(&port.protocol)).to_owned())
