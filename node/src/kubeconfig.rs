@@ -62,18 +62,14 @@ pub fn with_authority(config: &str, authority: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Replaces the administrator's certificate and key in `config`.
-pub fn reissued(config: &str, admin: &Pair) -> Result<String, String> {
+/// Replaces the certificate and key of `user` in `config`.
+pub fn reissued(config: &str, user: &str, pair: &Pair) -> Result<String, String> {
     let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
     let users = config.get_mut("users").and_then(|users| users.as_array_mut()).ok_or("it names no users")?;
-    let user = users
-        .iter_mut()
-        .find(|user| user["name"] == "admin")
-        .and_then(|user| user.get_mut("user"))
-        .ok_or("it has no user \"admin\"")?;
-    *user = json!({
-        "client-certificate-data": STANDARD.encode(&admin.certificate),
-        "client-key-data": STANDARD.encode(&admin.key),
+    let entry = users.iter_mut().find(|entry| entry["name"] == user).and_then(|entry| entry.get_mut("user"));
+    *entry.ok_or_else(|| format!("it has no user {user:?}"))? = json!({
+        "client-certificate-data": STANDARD.encode(&pair.certificate),
+        "client-key-data": STANDARD.encode(&pair.key),
     });
     let mut text = format!("{config:#}");
     text.push('\n');

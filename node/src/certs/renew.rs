@@ -49,11 +49,10 @@ pub(super) fn renew_under(
         written.extend(renew_member(layout, renewal, &name, now)?);
     }
     if let Some(authority) = renewal.cluster {
-        written.extend(renew_client(&layout.client(Client::Admin), &admin_leaf(), authority, now)?);
-        let scheduler = layout.client(Client::Scheduler);
+        written.extend(renew_client(layout, Client::Admin, &admin_leaf(), authority, now)?);
         // Directories made by earlier versions have none.
-        if let Some(leaf) = scheduler_leaf(&scheduler)? {
-            written.extend(renew_client(&scheduler, &leaf, authority, now)?);
+        if let Some(leaf) = scheduler_leaf(&layout.client(Client::Scheduler))? {
+            written.extend(renew_client(layout, Client::Scheduler, &leaf, authority, now)?);
         }
     }
     Ok(written)
@@ -79,19 +78,18 @@ fn scheduler_leaf(files: &ClientFiles) -> Result<Option<Leaf>, CertsError> {
 }
 
 fn renew_client(
-    files: &ClientFiles,
+    layout: &Layout,
+    client: Client,
     leaf: &Leaf,
     authority: &Authority,
     now: OffsetDateTime,
 ) -> Result<Vec<PathBuf>, CertsError> {
-    let pair = authority.issue(leaf, now)?;
+    let (files, pair) = (layout.client(client), authority.issue(leaf, now)?);
     let mut written = write(&files.certificate, &files.key, &pair)?.to_vec();
     // `orch dev` keeps its configurations elsewhere, and writes them at each start.
     if files.config.exists() {
-        let config = reissued(&read(&files.config)?, &pair).map_err(|reason| CertsError::Content {
-            path: files.config.clone(),
-            expected: "a client configuration",
-            reason,
+        let config = reissued(&read(&files.config)?, client.name(), &pair).map_err(|reason| {
+            CertsError::Content { path: files.config.clone(), expected: "a client configuration", reason }
         })?;
         replace_file(&files.config, &config)?;
         written.push(files.config.clone());

@@ -155,6 +155,9 @@ fn the_client_configuration_names_every_member() {
     assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
     assert_eq!(config["clusters"][1]["cluster"]["server"], "https://[fd00::2]:6443");
     assert_eq!(config["current-context"], "orch-a");
+    let config = std::fs::read_to_string(layout.client(Client::Scheduler).config).unwrap();
+    let config: serde_json::Value = serde_norway::from_str(&config).unwrap();
+    assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443,https://[fd00::2]:6443");
 }
 
 #[test]
@@ -176,6 +179,13 @@ fn renewal_keeps_names_and_authorities_and_changes_keys() {
     assert_eq!(read(&layout.authority_certificate()), authority);
     assert_ne!(read(&files.server_key), key);
     assert_ne!(read(&layout.client(Client::Admin).config), config);
+    let scheduler = layout.client(Client::Scheduler);
+    assert_eq!(inspect(&scheduler.certificate).unwrap()[0].subject, "CN=system:orch-scheduler");
+    assert!(inspect(&scheduler.certificate).unwrap()[0].not_after > before[0].not_after);
+    let config: serde_json::Value = serde_norway::from_str(&read(&scheduler.config)).unwrap();
+    let shown = config["users"][0]["user"]["client-certificate-data"].as_str().unwrap();
+    let shown = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, shown).unwrap();
+    assert_eq!(shown, read(&scheduler.certificate).into_bytes());
     assert!(is_about_to_expire(&before[0], now() + Duration::days(340)));
     assert!(!is_about_to_expire(&before[0], now()));
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_proto::environment::STOP_WITH_STDIN;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -111,19 +112,53 @@ async fn run(program: &Path, flags: &[String], stopping: &CancellationToken) -> 
         .args(flags)
         .env(STOP_WITH_STDIN, "1")
         .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
         // A terminal's Ctrl-C is for the node, which ends the scheduler first.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
+    // Waiting for its end would close the input, and so bring it about.
+    let input = child.stdin.take();
+    if let Some(lines) = child.stderr.take() {
+        tokio::spawn(pass_on(lines));
+    }
     tokio::select! {
         status = child.wait() => return status,
         () = stopping.cancelled() => {}
     }
-    end(child).await
+    end(child, input).await
 }
 
-async fn end(mut child: Child) -> io::Result<ExitStatus> {
-    drop(child.stdin.take());
+/// Writes its log lines as lines of the node's log, in the form that this one has.
+async fn pass_on(lines: ChildStderr) {
+    let mut lines = BufReader::new(lines).lines();
+    loop {
+        match lines.next_line().await {
+            Ok(Some(line)) => log(&line),
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%error, "a log line of the scheduler is lost"),
+        }
+    }
+}
+
+/// `line` is a time, a level and the text, or lines of a panic.
+fn log(line: &str) {
+    let mut parts = line.splitn(2, ' ');
+    let (first, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let is_time = first.ends_with('Z') && first.starts_with(|c: char| c.is_ascii_digit());
+    let text = if is_time { rest.trim_start() } else { line };
+    let (level, message) = text.split_once(' ').unwrap_or(("", text));
+    match level {
+        "INFO" => tracing::info!("scheduler: {message}"),
+        "DEBUG" | "TRACE" => tracing::debug!("scheduler: {message}"),
+        "WARN" => tracing::warn!("scheduler: {message}"),
+        "ERROR" => tracing::error!("scheduler: {message}"),
+        _ => tracing::error!("scheduler: {text}"),
+    }
+}
+
+async fn end(mut child: Child, input: Option<ChildStdin>) -> io::Result<ExitStatus> {
+    drop(input);
     if let Ok(ended) = tokio::time::timeout(END_MAX, child.wait()).await {
         return ended;
     }
@@ -174,6 +209,8 @@ mod tests {
             text.starts_with("--brand=kubernetes --kubeconfig=/data/scheduler.conf --secure-port=0"),
             "{text}"
         );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!directory.path().join("ended").exists(), "it runs until it is told");
         supervised.stop().await;
         assert!(directory.path().join("ended").exists(), "it ended by itself");
         assert_eq!(starts(directory.path(), 2).await.lines().count(), 2);

@@ -68,16 +68,12 @@ impl Planning for ClusterPlanner {
 
     fn upsert(&mut self, object: &Stored) {
         self.whole.upsert(object);
-        if let Some(object) = planned(object) {
-            self.cluster.apply(Change::Upsert(object));
-        }
+        self.cluster.apply(Change::Upsert(planned(object)));
     }
 
     fn delete(&mut self, object: &Stored) {
         self.whole.delete(object);
-        if let Some(object) = planned(object) {
-            self.cluster.apply(Change::Delete(object));
-        }
+        self.cluster.apply(Change::Delete(planned(object)));
     }
 
     fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
@@ -294,9 +290,9 @@ fn kept_candidates(
     candidates.into_iter().filter_map(with_victims).collect()
 }
 
-/// The object as plans look at it; `None` for kinds that none looks at.
-fn planned(object: &Stored) -> Option<Object<'_>> {
-    Some(match object {
+/// The object as plans look at it.
+fn planned(object: &Stored) -> Object<'_> {
+    match object {
         Stored::Pod(object) => Object::Pod(object),
         Stored::Node(object) => Object::Node(object),
         Stored::Namespace(object) => Object::Namespace(object),
@@ -315,7 +311,5 @@ fn planned(object: &Stored) -> Option<Object<'_>> {
         Stored::ResourceClaim(object) => Object::ResourceClaim(object),
         Stored::ResourceSlice(object) => Object::ResourceSlice(object),
         Stored::DeviceClass(object) => Object::DeviceClass(object),
-        // Priorities are in the pods.
-        Stored::PriorityClass(_) => return None,
-    })
+    }
 }

@@ -5,7 +5,7 @@
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::api::{apps, core, policy, resource, scheduling, storage};
+use crate::api::{apps, core, policy, resource, storage};
 use crate::client::{Client, ListQuery, Reflector};
 
 use super::input::Input;
@@ -36,7 +36,6 @@ pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinS
     all.of::<resource::v1::ResourceClaim>();
     all.of::<resource::v1::ResourceSlice>();
     all.of::<resource::v1::DeviceClass>();
-    all.of::<scheduling::v1::PriorityClass>();
     tasks
 }
 

@@ -24,18 +24,12 @@ const SCHEDULER_DIES: usize = 500;
 const NODE_DIES: usize = 2_500;
 
 const LEASE: &str = "/apis/coordination.orch.io/v1/namespaces/orch-system/leases/orch-scheduler";
-/// Duration of the lease.
-const LEASE_DURATION: Duration = Duration::from_secs(4);
+/// Duration of the lease, by default.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A contender looks at the lease once a retry period, which comes up to a fifth later; the cluster is busy.
-const LOOKS: Duration = Duration::from_secs(2);
+const LOOKS: Duration = Duration::from_secs(4);
 /// Longest wait for all pods to be bound.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-const FLAGS: [&str; 3] = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_node_die() {
@@ -53,7 +47,7 @@ async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_no
     let history = tokio::spawn(History::follow(watch, bound.clone()));
 
     let (mut first, name) = lead(&cluster, &client).await;
-    let _second = cluster.scheduler("second", &FLAGS).unwrap();
+    let _second = cluster.scheduler("second", &[]).unwrap();
     let creates = tokio::spawn(create_pods(client.clone()));
     until_bound(&bound, SCHEDULER_DIES).await;
     first.kill().unwrap();
@@ -79,7 +73,7 @@ async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_no
 
 /// Starts a scheduler and waits until it leads; returns its name in the lease.
 async fn lead(cluster: &Cluster, client: &Client) -> (Scheduler, String) {
-    let scheduler = cluster.scheduler("first", &FLAGS).unwrap();
+    let scheduler = cluster.scheduler("first", &[]).unwrap();
     let name = until(Duration::from_secs(10), "a scheduler leads", async || holder(client).await).await;
     (scheduler, name)
 }

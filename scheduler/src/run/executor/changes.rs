@@ -100,8 +100,7 @@ impl Objects {
             | Stored::ReplicaSet(_)
             | Stored::StatefulSet(_)
             | Stored::PodDisruptionBudget(_)
-            | Stored::VolumeAttachment(_)
-            | Stored::PriorityClass(_) => None,
+            | Stored::VolumeAttachment(_) => None,
         }
     }
 
@@ -128,8 +127,7 @@ impl Objects {
             | Stored::ReplicationController(_)
             | Stored::ReplicaSet(_)
             | Stored::StatefulSet(_)
-            | Stored::PodDisruptionBudget(_)
-            | Stored::PriorityClass(_) => {}
+            | Stored::PodDisruptionBudget(_) => {}
         }
         None
     }
