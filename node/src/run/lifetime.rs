@@ -217,7 +217,7 @@ impl Node {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         if let Kind::Dev { scheduler: Scheduler::Program(program), .. } = &self.plan.kind {
             let config = dev::client_config(&self.plan.data_dir, Client::Scheduler);
-            self.scheduler = Some(Supervised::start(program, &config, api.brand()));
+            self.scheduler = Some(Supervised::start(program, &config, api.brand(), api.router()));
         }
         Ok(Some(api))
     }

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use http::Request;
 use orch_proto::Brand;
 use orch_proto::environment::STOP_WITH_STDIN;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -14,9 +17,12 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 /// Name of the program, which is installed beside this one.
 const PROGRAM: &str = "scheduler";
+/// How often the node is asked whether it is ready. It is within half a second of its start.
+const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause before the second start in a row.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause: an end whose cause is mended, a port that is free again, is noticed within it.
@@ -53,11 +59,17 @@ pub(super) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts `program` with the client configuration `config` of a cluster of `brand`.
-    pub(super) fn start(program: &Path, config: &Path, brand: &Brand) -> Supervised {
+    /// Starts `program` with the client configuration `config` of a cluster of `brand`, once the node whose requests
+    /// `router` takes is ready: before, the scheduler would be turned away, as its rights are not stored yet.
+    pub(super) fn start(program: &Path, config: &Path, brand: &Brand, router: Router) -> Supervised {
         let stopping = CancellationToken::new();
-        let (program, flags) = (program.to_owned(), flags(config, brand));
-        let task = tokio::spawn(supervise(program, flags, stopping.clone()));
+        let (program, flags, stopped) = (program.to_owned(), flags(config, brand), stopping.clone());
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = ready(router) => supervise(program, flags, stopped).await,
+                () = stopped.clone().cancelled_owned() => {}
+            }
+        });
         Supervised { stopping, task }
     }
 
@@ -81,6 +93,17 @@ fn flags(config: &Path, brand: &Brand) -> Vec<String> {
         "--leader-elect-renew-deadline=4s".to_owned(),
         "--leader-elect-retry-period=1s".to_owned(),
     ]
+}
+
+async fn ready(router: Router) {
+    loop {
+        let request = Request::get("/readyz").body(Body::empty()).expect("a request for a constant path");
+        let Ok(answer) = router.clone().oneshot(request).await;
+        if answer.status().is_success() {
+            return;
+        }
+        tokio::time::sleep(READY_INTERVAL).await;
+    }
 }
 
 async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationToken) {
@@ -184,6 +207,18 @@ mod tests {
         path
     }
 
+    /// A node that becomes ready when it is asked again.
+    fn ready_node() -> Router {
+        let asked = std::sync::atomic::AtomicBool::new(false);
+        let asked = std::sync::Arc::new(asked);
+        Router::new().fallback(move || async move {
+            match asked.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                true => http::StatusCode::OK,
+                false => http::StatusCode::INTERNAL_SERVER_ERROR,
+            }
+        })
+    }
+
     async fn starts(directory: &Path, least: usize) -> String {
         loop {
             let text = std::fs::read_to_string(directory.join("out")).unwrap_or_default();
@@ -203,7 +238,7 @@ mod tests {
             format!("[ -e {marks}/first ] || {{ touch {marks}/first; exit 3; }}\ncat\ntouch {marks}/ended");
         let program = program(directory.path(), &rest);
         let config = Path::new("/data/scheduler.conf");
-        let supervised = Supervised::start(&program, config, &KUBERNETES);
+        let supervised = Supervised::start(&program, config, &KUBERNETES, ready_node());
         let text = starts(directory.path(), 2).await;
         assert!(
             text.starts_with("--brand=kubernetes --kubeconfig=/data/scheduler.conf --secure-port=0"),
@@ -218,8 +253,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_cannot_be_started_does_not_keep_the_node_from_stopping() {
-        let supervised = Supervised::start(Path::new("/nowhere/scheduler"), Path::new("/x"), &ORCH);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let program = Path::new("/nowhere/scheduler");
+        let supervised = Supervised::start(program, Path::new("/x"), &ORCH, ready_node());
+        tokio::time::sleep(2 * READY_INTERVAL).await;
         supervised.stop().await;
     }
 }

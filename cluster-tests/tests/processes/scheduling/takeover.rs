@@ -29,7 +29,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A contender looks at the lease once a retry period, which comes up to a fifth later; the cluster is busy.
 const LOOKS: Duration = Duration::from_secs(4);
 /// Longest wait for all pods to be bound.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_node_die() {
