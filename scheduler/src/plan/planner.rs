@@ -15,7 +15,7 @@ use super::extenders::Extenders;
 use super::local::LocalTable;
 use super::message::{self, Reasons};
 use super::preempt::{Outcome, preempt};
-use super::profile::{Plugin, PluginSet, Profile};
+use super::profile::{Plugin, PluginSet, Point, Profile};
 use super::rules::Rules;
 use super::score::{self, Scored};
 use super::spread::Constraints;
@@ -87,7 +87,8 @@ impl Planner {
         extenders: &mut dyn Extenders,
     ) -> Decision {
         if cluster.nodes().is_empty() {
-            return Decision::Unschedulable(refusal(message::NO_NODES.into()));
+            let refusal = Refusal { clear_nomination: true, ..refusal(message::NO_NODES.into()) };
+            return Decision::Unschedulable(refusal);
         }
         let Planner { rules, tables, plans } = self;
         *plans += 1;
@@ -105,7 +106,8 @@ impl Planner {
         };
         let mut filtered = filter(&mut trial, seed);
         if let Some(message) = trial.error.take() {
-            return Decision::Failed(Failure { plugin: Some(Plugin::DynamicResources), message });
+            let plugin = Some((Plugin::DynamicResources, Point::Filter));
+            return Decision::Failed(Failure { plugin, message });
         }
         if !filtered.feasible.is_empty()
             && let Err(error) = ask_extenders(&mut filtered, &mut trial.own, context, extenders)
@@ -245,11 +247,13 @@ fn refusal(message: String) -> Refusal {
 fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: RefusedPod) -> Decision {
     let nodes = cluster.nodes().len();
     let mut messages = Vec::new();
+    let mut clear_nomination = rules.profile.enabled.post_filter.is_empty();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {
             Plugin::DynamicResources if !is_prepared(rules, &refused, *plugin) => {
                 // The reference's plugin misses what it would have prepared, and its error ends the attempt.
                 messages = vec!["not found".to_owned()];
+                clear_nomination = false;
                 break;
             }
             Plugin::DynamicResources => messages.push("no new claims to deallocate".to_owned()),
@@ -260,12 +264,14 @@ fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: RefusedPod) 
                 let mut reasons = Reasons::default();
                 reasons.add(message::NOT_HELPFUL.into(), nodes);
                 messages.push(format!("preemption: {}", reasons.message(nodes)));
+                clear_nomination = true;
             }
             _ => {}
         }
     }
     let before = message::refused_before_nodes(nodes, &refused.message);
     let mut refusal = refusal(format!("{before} {}", messages.join(", ")).trim_end().to_owned());
+    refusal.clear_nomination = clear_nomination;
     refusal.plugins.insert(refused.plugin);
     Decision::Unschedulable(refusal)
 }
@@ -283,6 +289,7 @@ fn refuse(trial: &mut Trial<'_>, filtered: &Filtered, seed: u64, extenders: &mut
     let (reasons, plugins) = count_reasons(trial.context(), &filtered.verdicts, &trial.own);
     let mut refusal = refusal(reasons.message(nodes));
     refusal.plugins = plugins;
+    refusal.clear_nomination = rules.profile.enabled.post_filter.is_empty();
     let mut messages = Vec::new();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {

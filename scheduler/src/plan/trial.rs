@@ -19,7 +19,7 @@ use super::local::{self, LocalTable};
 use super::profile::{Plugin, PluginSet};
 use super::rules::{Rules, is_local};
 use super::spread::{Constraints, SpreadFilter};
-use super::verdict::Verdict;
+use super::verdict::{Resolvable, Verdict};
 use super::volumes::{self, PodsOn, VolumeState};
 
 /// What does not change during a plan.
@@ -154,6 +154,7 @@ impl<'a> Trial<'a> {
             && self.volumes.is_none()
             && self.devices.is_none()
             && self.named.is_none()
+            && self.context.pod.shape.local.features.is_empty()
             && self.context.rules.locals_first
     }
 
@@ -236,6 +237,7 @@ impl<'a> Trial<'a> {
                     self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
                 }
                 Plugin::DynamicResources => self.ask_devices(node, slot),
+                Plugin::NodeDeclaredFeatures => ask_features(pod, slot),
                 plugin => self
                     .volumes
                     .as_ref()
@@ -282,4 +284,13 @@ impl<'a> Trial<'a> {
             volumes.adjust(pod, other, by);
         }
     }
+}
+
+/// Whether the node declares the features that the pod needs. It stands after plugins that look further than one node, so
+/// that its verdicts are not kept in tables; few pods need any.
+fn ask_features(pod: &Pod, slot: &Slot) -> Verdict {
+    if slot.node.features.include(&pod.shape.local.features) {
+        return Verdict::FITS;
+    }
+    Verdict::refused(Plugin::NodeDeclaredFeatures, Resolvable::No, 1)
 }

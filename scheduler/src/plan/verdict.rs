@@ -139,6 +139,7 @@ fn reason_texts(plugin: Plugin) -> &'static [&'static str] {
             "node(s) did not have enough free storage",
             "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
         ],
+        Plugin::NodeDeclaredFeatures => &["node(s) didn't match Pod's required features"],
         Plugin::VolumeZone => &["node(s) had no available volume zone"],
         Plugin::PodTopologySpread => &[
             "node(s) didn't match pod topology spread constraints",

@@ -77,7 +77,7 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     let document = configuration.to_document();
     let pages = Pages { brand, configuration: document, flags: shown, started, pods: None };
     let content = Content {
-        health: health(&stopping, &running),
+        health: health(&stopping, running.elected(), running.synced()),
         metrics,
         pages,
         profiling: configuration.profiling,
@@ -163,22 +163,21 @@ fn write(configuration: &Configuration, path: &PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-fn health(stopping: &CancellationToken, running: &Running) -> Health {
-    let ping: Check = Arc::new(|| Ok(()));
+/// The checks of the health paths. A process that lost its lease is unhealthy and not dead: `/livez` only says that it
+/// answers.
+fn health(stopping: &CancellationToken, elected: Option<Check>, synced: Check) -> Health {
+    let ping = Checks::default().with("ping", Arc::new(|| Ok(())));
     let stopping = stopping.clone();
     let shutdown: Check = Arc::new(move || match stopping.is_cancelled() {
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    let (mut alive, mut ready) = (Checks::default().with("ping", ping), Checks::default());
-    if let Some(elected) = running.elected() {
-        alive = alive.with("leaderElection", elected.clone());
-        ready = ready.with("leaderElection", elected);
-    }
+    let election = elected.map(|elected| Checks::default().with("leaderElection", elected));
+    let ready = election.clone().unwrap_or_default();
     Health {
-        healthz: alive.clone(),
-        livez: alive,
-        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", running.synced()),
+        healthz: election.unwrap_or_else(|| ping.clone()),
+        livez: ping,
+        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", synced),
     }
 }
 
@@ -219,5 +218,22 @@ impl Signals {
             self.next().await;
             std::process::exit(1);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_health_and_readiness_depend_on_the_election() {
+        let fine: Check = Arc::new(|| Ok(()));
+        let names = |elected: Option<Check>| {
+            let health = health(&CancellationToken::new(), elected, fine.clone());
+            [health.healthz, health.livez, health.readyz].map(|checks| checks.names().join(" "))
+        };
+        assert_eq!(names(None), ["ping", "ping", "shutdown sched-handler-sync"]);
+        let elected = names(Some(fine.clone()));
+        assert_eq!(elected, ["leaderElection", "ping", "leaderElection shutdown sched-handler-sync"]);
     }
 }

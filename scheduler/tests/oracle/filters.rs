@@ -140,6 +140,9 @@ impl State {
         constraint: &v1::TopologySpreadConstraint,
         node: &str,
     ) -> i64 {
+        if asks_for_nothing(pod, constraint) {
+            return 0;
+        }
         let counted = self.on(node).filter(|other| {
             namespace(other) == namespace(pod)
                 && other.metadata.as_ref().unwrap().deletion_timestamp.is_none()
@@ -306,6 +309,15 @@ fn required_node(pod: &v1::Pod, node: &v1::Node) -> bool {
 pub(crate) fn lets_in(pod: &v1::Pod, node: &v1::Node, constraint: &v1::TopologySpreadConstraint) -> bool {
     (constraint.node_affinity_policy.as_deref() == Some("Ignore") || required_node(pod, node))
         && (constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates(pod, node))
+}
+
+/// Whether the selector of a constraint is there and empty, together with what `matchLabelKeys` adds to it.
+fn asks_for_nothing(pod: &v1::Pod, constraint: &v1::TopologySpreadConstraint) -> bool {
+    constraint.label_selector.as_ref().is_some_and(|selector| {
+        selector.match_labels.is_empty()
+            && selector.match_expressions.is_empty()
+            && constraint.match_label_keys.iter().all(|key| !labels(&pod.metadata).contains_key(key))
+    })
 }
 
 /// Whether a constraint of `pod` selects `other`.

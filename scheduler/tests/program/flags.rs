@@ -91,6 +91,17 @@ async fn pages_show_flags_state_and_counters() {
     let metrics = client.get("/metrics", None).await.body;
     assert!(metrics.contains("\nprocess_start_time_seconds ") && !metrics.contains("process_open_fds"));
     assert_eq!(client.send("DELETE", "/metrics", &[], "").await.body, "metrics reset\n");
+    let expected = [
+        ("GET", Some("text/html; charset=utf-8"), "<a href=\"/debug/pprof/\">Found</a>.\n\n"),
+        ("HEAD", Some("text/html; charset=utf-8"), ""),
+        ("POST", None, ""),
+    ];
+    for (method, content_type, body) in expected {
+        let found = client.send(method, "/debug/pprof", &[], "").await;
+        assert_eq!((found.status, found.body.as_str()), (StatusCode::FOUND, body), "{method}");
+        let header = |name: &str| found.headers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!((header("location"), header("content-type")), (Some("/debug/pprof/"), content_type));
+    }
     let profile = client.get("/debug/pprof/profile?seconds=1", None).await;
     assert_eq!(
         (profile.status, profile.headers["content-type"].to_str().unwrap()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::queue::{ClusterEvent, Uid};
 
 use super::super::binding::{Job, Outcome, Why};
+use super::super::condition::Nomination;
 use super::super::input::{Effect, Observation};
 use super::super::planning::Planning;
 use super::report::scheduled;
@@ -52,9 +53,12 @@ impl<P: Planning> Executor<P> {
                 let node = &job.node;
                 let (namespace, name) = (&job.pod.namespace, &job.pod.name);
                 tracing::warn!(%namespace, %name, %node, error = message, "a pod was not bound");
-                self.back_to_queue(uid, &message, now, effects);
+                self.back_to_queue(uid, &message, &Nomination::Clear, now, effects);
             }
-            Why::NotLeading => self.back_to_queue(uid, "leadership was lost", now, effects),
+            // The next leader may rely on the nomination.
+            Why::NotLeading => {
+                self.back_to_queue(uid, "leadership was lost", &Nomination::Keep, now, effects);
+            }
         }
         // Its room is free again, which may help others.
         self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);

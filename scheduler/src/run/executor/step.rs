@@ -91,29 +91,33 @@ impl<P: Planning> Executor<P> {
     }
 
     fn fail(&mut self, uid: &Uid, failure: &Failure, now: Now, effects: &mut Vec<Effect>) {
-        let message = match failure.plugin {
-            Some(plugin) => format!("running plugin {:?}: {}", plugin.name(), failure.message),
-            None => failure.message.clone(),
-        };
+        let message = failure.to_string();
         tracing::warn!(pod = %uid, error = message, "planning failed");
-        self.report_failure(uid, Unscheduled::SchedulerError, &message, &Nomination::Keep, now, effects);
+        self.planning.withdraw(&uid.0);
+        self.queue.nominator_mut().remove(uid);
+        self.report_failure(uid, Unscheduled::SchedulerError, &message, &Nomination::Clear, now, effects);
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
 
-    /// Brings back a pod whose job ended without effect.
-    pub(super) fn back_to_queue(&mut self, uid: &Uid, message: &str, now: Now, effects: &mut Vec<Effect>) {
+    /// Brings back a pod whose job ended without effect. A nomination that is kept gets its room again.
+    pub(super) fn back_to_queue(
+        &mut self,
+        uid: &Uid,
+        message: &str,
+        nomination: &Nomination,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(pending) = self.pending.get_mut(uid) else { return };
         pending.stage = Stage::Queued;
         let (api, compiled) = (pending.api.clone(), pending.compiled.clone());
         let facts = Arc::new(self.shapes.facts(&api));
-        match nominated_node(&api) {
-            "" => {}
-            node => {
-                self.planning.nominate(&compiled, node);
-                self.queue.nominator_mut().nominate(facts, node);
-            }
+        let node = nominated_node(&api);
+        if *nomination == Nomination::Keep && !node.is_empty() {
+            self.planning.nominate(&compiled, node);
+            self.queue.nominator_mut().nominate(facts, node);
         }
-        self.report_failure(uid, Unscheduled::SchedulerError, message, &Nomination::Keep, now, effects);
+        self.report_failure(uid, Unscheduled::SchedulerError, message, nomination, now, effects);
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
 }

@@ -28,9 +28,9 @@ pub(crate) struct Peer {
 /// A client certificate after verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Certificate {
-    /// None was presented, or there are no authorities to verify one.
+    /// None was presented, or there are no authorities to verify one, or it is valid and names nobody, or a front proxy.
     None,
-    /// It is not valid.
+    /// One of the authorities that are configured does not stand for it, or it is no front proxy's.
     Bad,
     /// It names this user.
     User(User),
@@ -142,16 +142,18 @@ impl Clients {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = UnixTime::since_unix_epoch(since);
         let subject = subject(&chain[0]);
-        let is_allowed =
-            |user: &User| self.allowed_names.is_empty() || self.allowed_names.contains(&user.name);
-        let is_proxy = self.proxies.as_ref().is_some_and(|proxies| proxies.verify(chain, now));
-        let is_front_proxy = is_proxy && subject.as_ref().is_some_and(is_allowed);
-        let certificate = match (&self.users, subject) {
-            (None, _) => Certificate::None,
-            (Some(users), Some(user)) if users.verify(chain, now) => Certificate::User(user),
-            (Some(_), _) => Certificate::Bad,
+        let name = subject.as_ref().map_or("", |user| &user.name);
+        let is_allowed = self.allowed_names.is_empty() || self.allowed_names.iter().any(|one| one == name);
+        // Each kind of authority that is configured judges the certificate. What one refuses is bad, unless the other
+        // finds a user in it.
+        let is_proxy = self.proxies.as_ref().map(|proxies| is_allowed && proxies.verify(chain, now));
+        let is_user = self.users.as_ref().map(|users| users.verify(chain, now));
+        let certificate = match subject {
+            Some(user) if is_user == Some(true) => Certificate::User(user),
+            _ if is_user == Some(false) || is_proxy == Some(false) => Certificate::Bad,
+            _ => Certificate::None,
         };
-        Peer { certificate, is_front_proxy }
+        Peer { certificate, is_front_proxy: is_proxy == Some(true) }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::api::core::v1::Pod;
 use crate::plan::decision::{
     Admission, Decision, Failure, Placement, PodName, Preemption, Refusal, VolumeWrites,
 };
-use crate::plan::profile::{Plugin, PluginSet};
+use crate::plan::profile::{Plugin, PluginSet, Point};
 
 use super::super::super::planning::Planning;
 use super::super::super::stored::Stored;
@@ -130,7 +130,7 @@ impl Planning for Slots {
     fn plan(&mut self, _profile: usize, pod: &Arc<Compiled>, _api: &Pod, seed: u64) -> Decision {
         if self.fails {
             return Decision::Failed(Failure {
-                plugin: Some(Plugin::NodePorts),
+                plugin: Some((Plugin::NodePorts, Point::Filter)),
                 message: "broken".to_owned(),
             });
         }

@@ -311,7 +311,49 @@ fn an_error_of_the_planner_leads_to_backoff() {
     assert_eq!(bench.place("p"), Some("backoff"));
     let patches = bench.patches();
     let condition = &patches[0].1["status"]["conditions"][0];
-    assert_eq!(condition["message"], "running plugin \"NodePorts\": broken");
+    assert_eq!(condition["message"], "running \"NodePorts\" filter plugin: broken");
+}
+
+/// A pod that the API says is nominated to `a`.
+fn nominated(name: &str) -> crate::api::core::v1::Pod {
+    let mut pod = pod(name);
+    pod.status.as_mut().unwrap().nominated_node_name = "a".to_owned();
+    pod
+}
+
+/// The nomination of `p` was taken back: in the plan, in the queue and in the API.
+fn assert_nomination_is_cleared(bench: &mut Bench) {
+    assert_eq!(bench.executor.planning().nominated("uid-p"), None);
+    assert_eq!(bench.executor.queue().nominator().node_of(&uid("p")), None);
+    let patches = bench.patches();
+    let status = patches[0].1["status"].as_object().unwrap();
+    assert!(status.get("nominatedNodeName").is_some_and(serde_json::Value::is_null), "{status:?}");
+}
+
+#[test]
+fn an_error_of_the_planner_takes_a_nomination_back() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.executor.planning.fails = true;
+    bench.upsert(&nominated("p"));
+    assert_eq!(bench.executor.planning().nominated("uid-p"), Some("a"));
+    bench.step();
+    assert_nomination_is_cleared(&mut bench);
+}
+
+#[test]
+fn a_refused_binding_takes_a_nomination_back_and_lost_leadership_does_not() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&nominated("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::NotLeading));
+    assert_eq!(bench.executor.planning().nominated("uid-p"), Some("a"));
+    assert!(bench.patches()[0].1["status"].get("nominatedNodeName").is_none());
+    bench.pass(20);
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::Refused("no".to_owned())));
+    assert_nomination_is_cleared(&mut bench);
 }
 
 #[test]
