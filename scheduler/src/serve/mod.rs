@@ -209,3 +209,9 @@ fn reviewer(path: &Path, brand: &'static Brand, purpose: &str) -> Result<Arc<dyn
     })?;
     Ok(Arc::new(ReviewServer::new(target, brand)))
 }
+
+/// Does what the metrics of the port measure, for the test that lists metrics.
+#[cfg(test)]
+pub(crate) fn exercise_tls() {
+    tls::tests::exercise();
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::queue::{ClusterEvent, Uid};
 
 use super::super::binding::{Job, Outcome, Why};
-use super::super::input::{Effect, Observation};
+use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
 use super::report::scheduled;
 use super::{Executor, Now};
@@ -16,6 +16,11 @@ use super::{Executor, Now};
 impl<P: Planning> Executor<P> {
     pub(super) fn finished(&mut self, job: &Job, outcome: Outcome, now: Now, effects: &mut Vec<Effect>) {
         self.bindings = self.bindings.checked_sub(1).expect("each job ends once");
+        let result = match outcome {
+            Outcome::Bound => AttemptResult::Scheduled,
+            Outcome::NotBound(_) => AttemptResult::Error,
+        };
+        self.observe_attempt(job.profile, result, job.began, effects);
         let uid = Uid(job.pod.uid.clone());
         match outcome {
             Outcome::Bound => {
@@ -26,6 +31,7 @@ impl<P: Planning> Executor<P> {
                     profile: job.profile,
                     attempts: job.attempts,
                     waited,
+                    is_flushed: job.is_flushed,
                 }));
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);

@@ -33,10 +33,11 @@ use crate::client::ObjectKey;
 use crate::election::WallTime;
 use crate::plan::decision::Admission;
 use crate::queue::{At, NodeFacts, Plugin, PodFacts, Queue, QueueOptions, Shapes, Uid};
+use crate::stopwatch::{Started, Stopwatch};
 
 use super::binding::PodRef;
 use super::extender::Extender;
-use super::input::{Effect, Input};
+use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
 use super::stored::Followed;
 
@@ -58,6 +59,8 @@ pub struct ProfileOptions {
     pub scheduler_name: Arc<str>,
     /// How long a job waits until volumes are bound.
     pub volume_timeout: Duration,
+    /// How long a job waits until devices are usable.
+    pub device_timeout: Duration,
 }
 
 /// Settings of the executor.
@@ -69,6 +72,8 @@ pub struct ExecutorOptions {
     pub queue: QueueOptions,
     /// Extenders that bind.
     pub binders: Vec<Arc<Extender>>,
+    /// Measures durations for the metrics.
+    pub stopwatch: Stopwatch,
 }
 
 /// The moment of a call.
@@ -141,8 +146,16 @@ impl<P: Planning> Executor<P> {
     /// Takes an input in.
     pub fn handle(&mut self, input: Input, now: Now, effects: &mut Vec<Effect>) {
         match input {
-            Input::Upsert(object) => self.upsert(object, now, effects),
-            Input::Delete(object, key) => self.delete(object, &key, now),
+            Input::Upsert(object) => {
+                let started = self.options.stopwatch.start();
+                let event = self.upsert(object, now, effects);
+                self.observe_event(event, started, effects);
+            }
+            Input::Delete(object, key) => {
+                let started = self.options.stopwatch.start();
+                let event = self.delete(object, &key, now);
+                self.observe_event(event, started, effects);
+            }
             Input::Synced(kind) => {
                 self.unsynced.remove(&kind);
             }
@@ -190,6 +203,33 @@ impl<P: Planning> Executor<P> {
     /// The planner, for metrics and tests.
     pub fn planning(&self) -> &P {
         &self.planning
+    }
+
+    /// What is held now, for metrics.
+    pub fn levels(&self) -> Levels<'_> {
+        let assumed_pods = self.pending.values().filter(|pending| pending.stage == Stage::Assumed).count();
+        Levels {
+            queue: &self.queue,
+            nodes: self.nodes.len(),
+            pods: self.assigned.len() + assumed_pods,
+            assumed_pods,
+            bindings: self.bindings,
+        }
+    }
+
+    /// Tells how long an event of an object took, and the hints that it asked for.
+    fn observe_event(
+        &mut self,
+        event: Option<&'static str>,
+        started: Option<Started>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(took) = self.options.stopwatch.since(started) else { return };
+        if let Some(event) = event {
+            effects.push(Effect::Observe(Observation::Handled { event, took }));
+        }
+        let hints = self.queue.take_hint_costs().into_iter();
+        effects.extend(hints.map(|cost| Effect::Observe(Observation::Hinted(cost))));
     }
 
     /// Calls the queue with the check of this moment.
