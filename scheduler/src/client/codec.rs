@@ -368,7 +368,10 @@ mod tests {
     #[test]
     fn what_is_written_and_what_is_read_may_differ() {
         let codec = Codec::with(&ORCH, ContentType::Protobuf, ContentType::Json);
-        assert_eq!((codec.media_type(), codec.accept().as_str()), (ORCH.protobuf_media_type, "application/json"));
+        assert_eq!(
+            (codec.media_type(), codec.accept().as_str()),
+            (ORCH.protobuf_media_type, "application/json")
+        );
         assert!(codec.encode(&pod()).unwrap().starts_with(PREFIX));
         let json = Codec::new(&ORCH, ContentType::Json).encode(&pod()).unwrap();
         assert_eq!(codec.decode::<Pod>(json).unwrap().metadata, pod().metadata);
@@ -381,7 +384,9 @@ mod tests {
         assert_eq!(ContentType::first_of("application/json,*/*"), Ok(Some(ContentType::Json)));
         assert_eq!(ContentType::first_of("*/*"), Ok(Some(ContentType::Protobuf)));
         assert_eq!(ContentType::first_of(" , "), Ok(None));
-        assert!(ContentType::first_of("text/plain,text/html").unwrap_err().to_string().contains("text/plain"));
+        assert!(
+            ContentType::first_of("text/plain,text/html").unwrap_err().to_string().contains("text/plain")
+        );
     }
 
     #[test]

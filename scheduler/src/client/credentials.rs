@@ -145,9 +145,10 @@ impl Credentials {
     ) -> Result<Option<HeaderValue>, CredentialError> {
         let printed = plugin.run().await?;
         if let Some((chain, key)) = &printed.certificate {
+            let before = self.presented.leaf();
             self.presented.replace(chain, key)?;
-            let before = std::mem::replace(&mut held.validity, self.presented.validity());
-            if let Some((since, _)) = before.filter(|before| Some(*before) != held.validity) {
+            let validity = std::mem::replace(&mut held.validity, self.presented.validity());
+            if let Some((since, _)) = validity.filter(|_| before != self.presented.leaf()) {
                 measures::certificate_replaced(since.elapsed().unwrap_or_default());
             }
         }

@@ -72,10 +72,7 @@ pub(super) fn certificate_replaced(age: Duration) {
 }
 
 fn labels(host: &str, method: &Method) -> Vec<::metrics::Label> {
-    vec![
-        ::metrics::Label::new("host", host.to_owned()),
-        ::metrics::Label::new("verb", method.to_string()),
-    ]
+    vec![::metrics::Label::new("host", host.to_owned()), ::metrics::Label::new("verb", method.to_string())]
 }
 
 fn bytes(count: usize) -> f64 {

@@ -38,10 +38,15 @@ impl CurrentCertificate {
         Ok(())
     }
 
+    /// The certificate itself, without those that lead to its authority; `None` without one.
+    pub(super) fn leaf(&self) -> Option<CertificateDer<'static>> {
+        self.0.load_full()?.cert.first().cloned()
+    }
+
     /// From when until when the certificate is valid; `None` without one, or where that cannot be read.
     pub(super) fn validity(&self) -> Option<(SystemTime, SystemTime)> {
-        let certified = self.0.load_full()?;
-        let (_, parsed) = X509Certificate::from_der(certified.cert.first()?).ok()?;
+        let leaf = self.leaf()?;
+        let (_, parsed) = X509Certificate::from_der(&leaf).ok()?;
         let validity = parsed.validity();
         let time = |seconds: i64| {
             let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());

@@ -328,6 +328,9 @@ fn plugins_stand_only_where_they_have_an_extension_point() {
     for (point, name) in [("permit", "Permit"), ("postBind", "PostBind")] {
         let file = format!("profiles:\n- plugins: {{{point}: {{enabled: [{{name: NodeName}}]}}}}\n");
         let error = with_file(&file, &[]).unwrap_err();
-        assert!(error.ends_with(&format!("plugin \"NodeName\" does not extend {name}Plugin plugin")), "{error}");
+        assert!(
+            error.ends_with(&format!("plugin \"NodeName\" does not extend {name}Plugin plugin")),
+            "{error}"
+        );
     }
 }

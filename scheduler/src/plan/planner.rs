@@ -12,7 +12,9 @@ use crate::stopwatch::Stopwatch;
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
 use super::costs::{Costs, Meter, Status};
-use super::decision::{Admission, ClaimName, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites};
+use super::decision::{
+    Admission, ClaimName, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites,
+};
 use super::device_claims::Found;
 use super::extenders::Extenders;
 use super::local::LocalTable;
@@ -52,7 +54,12 @@ struct Filtered {
 impl Planner {
     /// A planner for pods of `cluster`. It must not be used with another one.
     pub fn new(cluster: &mut Cluster, profile: Profile) -> Planner {
-        Planner { rules: Rules::new(cluster, profile), tables: HashMap::new(), plans: 0, meter: Meter::default() }
+        Planner {
+            rules: Rules::new(cluster, profile),
+            tables: HashMap::new(),
+            plans: 0,
+            meter: Meter::default(),
+        }
     }
 
     /// The profile.
@@ -315,8 +322,7 @@ fn refuse(
     meter.lap();
     let decision = refuse_nodes(trial, filtered, seed, extenders);
     let Context { rules, .. } = trial.context();
-    let is_found =
-        matches!(&decision, Decision::Unschedulable(Refusal { preemption: Some(_), .. }));
+    let is_found = matches!(&decision, Decision::Unschedulable(Refusal { preemption: Some(_), .. }));
     meter.point(Point::PostFilter, if is_found { Status::Success } else { Status::Unschedulable });
     meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
     decision

@@ -90,7 +90,11 @@ impl Scored<'_> {
             }
             Plugin::PodTopologySpread => {
                 let Memo { topologies, selections } = &*memo;
-                add(totals, &spread::score(rules, constraints, topologies, selections, table, feasible), weight);
+                add(
+                    totals,
+                    &spread::score(rules, constraints, topologies, selections, table, feasible),
+                    weight,
+                );
             }
             Plugin::InterPodAffinity => {
                 if let Some(affinity) = AffinityScore::prepare(rules, cluster, memo, pod) {

@@ -62,8 +62,7 @@ fn node(name: &str, labels: &[(&str, &str)], more: &[(&str, &str)]) -> Node {
 
 /// A pod of `app: x` that asks for `asks`, on `on` unless that is empty.
 fn pod(name: &str, on: &str, asks: &[(&str, &str)]) -> Pod {
-    let resources =
-        Some(ResourceRequirements { requests: amounts(asks), ..ResourceRequirements::default() });
+    let resources = Some(ResourceRequirements { requests: amounts(asks), ..ResourceRequirements::default() });
     let spec = PodSpec {
         node_name: on.to_owned(),
         containers: vec![Container { resources, ..Container::default() }],
@@ -190,8 +189,7 @@ fn the_scoring_strategy_its_resources_and_its_curve_choose_the_node() {
         (&scoring("NodeResourcesFit", "", only_memory), "b"),
     );
     let curve = |empty: i32, full: i32| {
-        let shape =
-            format!("[{{utilization: 0, score: {empty}}}, {{utilization: 100, score: {full}}}]");
+        let shape = format!("[{{utilization: 0, score: {empty}}}, {{utilization: 100, score: {full}}}]");
         let more = format!(", requestedToCapacityRatio: {{shape: {shape}}}");
         strategy("RequestedToCapacityRatio", 9, 1, &more)
     };
@@ -236,9 +234,8 @@ fn affinity_of_other_pods_weighs_as_configured() {
         required_during_scheduling_ignored_during_execution: vec![term()],
         ..PodAffinity::default()
     };
-    let weighing = |weight: i32| {
-        scoring("InterPodAffinity", FIT, &format!("{{hardPodAffinityWeight: {weight}}}"))
-    };
+    let weighing =
+        |weight: i32| scoring("InterPodAffinity", FIT, &format!("{{hardPodAffinityWeight: {weight}}}"));
     world(required).check((&weighing(1), "a"), (&weighing(0), "b"));
     let preferred = WeightedPodAffinityTerm { weight: 10, pod_affinity_term: Some(term()) };
     let preferred = PodAffinity {
@@ -261,10 +258,12 @@ fn added_affinity_requires_and_prefers_nodes() {
         ..World::default()
     };
     let required = |term: &str| {
-        let added = format!("requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}");
+        let added =
+            format!("requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}");
         args("NodeAffinity", &format!("{{addedAffinity: {{{added}}}}}"))
     };
-    world.check(("", "b"), (&required("{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}"), "a"));
+    world
+        .check(("", "b"), (&required("{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}"), "a"));
     world.check(
         (&required("{matchExpressions: [{key: disk, operator: Exists}]}"), "b"),
         (&required("{matchExpressions: [{key: disk, operator: NotIn, values: [hdd]}]}"), "a"),
@@ -390,10 +389,10 @@ fn plugins_that_are_disabled_at_a_point_do_not_run_there() {
     let mut taken = port.clone();
     taken.metadata = metadata("u", &[]);
     taken.spec.as_mut().unwrap().node_name = "a".to_owned();
-    let world =
-        World { nodes: vec![node("a", &[], &[])], pods: vec![taken], pod: port, ..World::default() };
+    let world = World { nodes: vec![node("a", &[], &[])], pods: vec![taken], pod: port, ..World::default() };
     let refused = "0/1 nodes are available: 1 node(s) didn't have free ports";
-    let disabled = |point: &str| format!("profiles:\n- plugins: {{{point}: {{disabled: [{{name: NodePorts}}]}}}}\n");
+    let disabled =
+        |point: &str| format!("profiles:\n- plugins: {{{point}: {{disabled: [{{name: NodePorts}}]}}}}\n");
     world.check(("", refused), (&disabled("filter"), "a"));
     world.check(("", refused), (&disabled("multiPoint"), "a"));
     let mut gated = world.clone();

@@ -78,8 +78,7 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
         running.follow_leadership(configuration.election.resource_name.clone());
     }
     let document = configuration.to_document();
-    let pages =
-        Pages { brand, configuration: document, flags: shown, started, pods: running.ledger() };
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: running.ledger() };
     let content = Content {
         health: health(&stopping, &running),
         metrics,

@@ -19,11 +19,7 @@ use super::stored::Follow;
 const PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Starts to follow all kinds. The tasks end when the receiver is gone, or with the set.
-pub(super) fn follow_all(
-    client: &Client,
-    sender: &mpsc::Sender<Input>,
-    ledger: &Arc<Ledger>,
-) -> JoinSet<()> {
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: &Arc<Ledger>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let ledger = ledger.clone();
     let pods = Reflector::<core::v1::Pod>::new(client.clone(), ListQuery::by_field(PODS));

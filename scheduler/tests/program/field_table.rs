@@ -42,7 +42,10 @@ const TABLE: &[(&str, &[(&str, Effect)])] = &[
         "LeaderElectionConfiguration",
         &[
             ("leaderElect", Shown("with_leader_election_a_signal_is_an_orderly_end")),
-            ("leaseDuration", Shown("a_lock_of_another_is_left_until_it_was_seen_unchanged_for_its_duration")),
+            (
+                "leaseDuration",
+                Shown("a_lock_of_another_is_left_until_it_was_seen_unchanged_for_its_duration"),
+            ),
             ("renewDeadline", Shown("a_leader_works_until_the_deadline_after_the_start_of_its_write")),
             ("retryPeriod", Shown("every_kind_of_lock_is_known")),
             ("resourceLock", Shown("every_kind_of_lock_is_known")),
@@ -277,10 +280,7 @@ const TABLE: &[(&str, &[(&str, Effect)])] = &[
 
 #[test]
 fn every_field_of_the_file_has_a_test_that_shows_its_effect() {
-    let sources = [
-        include_str!("../../src/config/types.rs"),
-        include_str!("../../src/config/arguments.rs"),
-    ];
+    let sources = [include_str!("../../src/config/types.rs"), include_str!("../../src/config/arguments.rs")];
     let fields: BTreeSet<(&str, &str)> = sources.into_iter().flat_map(fields_of).collect();
     assert!(fields.len() > 100, "{}", fields.len());
     let rows = TABLE.iter().flat_map(|(owner, rows)| rows.iter().map(move |row| (*owner, *row)));

@@ -191,10 +191,9 @@ async fn requests_keep_to_the_rate() {
 
 #[tokio::test]
 async fn answers_come_in_the_accepted_form_whatever_is_sent() {
-    for (sent, accepted) in [
-        (ContentType::Protobuf, ContentType::Json),
-        (ContentType::Json, ContentType::Protobuf),
-    ] {
+    for (sent, accepted) in
+        [(ContentType::Protobuf, ContentType::Json), (ContentType::Json, ContentType::Protobuf)]
+    {
         let api = FakeApi::start().await;
         let config = api.config().with_limits(sent, -1.0, 0).accepting(accepted);
         let client = Client::new(&config, FakeApi::brand()).unwrap();

@@ -84,10 +84,8 @@ fn has_ended(pod: &Pod) -> bool {
 impl Rows {
     fn upsert(&mut self, pod: &Pod) {
         let (spec, key) = (pod.spec.clone().unwrap_or_default(), pod.key());
-        let demand = self.share(Demand {
-            requests: requests::of_spec(&spec),
-            limits: requests::limits_of_spec(&spec),
-        });
+        let demand = self
+            .share(Demand { requests: requests::of_spec(&spec), limits: requests::limits_of_spec(&spec) });
         let row = PodDemand {
             namespace: self.name(&key.namespace),
             name: key.name.as_str().into(),

@@ -26,8 +26,7 @@ fn container(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Container {
 }
 
 fn pod(name: &str, spec: PodSpec) -> Pod {
-    let metadata =
-        ObjectMeta { name: name.to_owned(), namespace: "n".to_owned(), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { name: name.to_owned(), namespace: "n".to_owned(), ..ObjectMeta::default() };
     let spec = PodSpec { scheduler_name: "other".to_owned(), ..spec };
     Pod { metadata: Some(metadata), spec: Some(spec), status: Some(PodStatus::default()) }
 }
@@ -60,8 +59,7 @@ fn each_resource_of_a_pod_is_a_series_with_its_unit() {
         ],
         &[("cpu", "1")],
     )];
-    let spec =
-        PodSpec { containers, node_name: "a".to_owned(), priority: Some(-7), ..PodSpec::default() };
+    let spec = PodSpec { containers, node_name: "a".to_owned(), priority: Some(-7), ..PodSpec::default() };
     let common = "namespace=\"n\",node=\"a\",pod=\"p\",priority=\"-7\"";
     let line = |kind: &str, resource: &str, unit: &str, value: &str| {
         format!(

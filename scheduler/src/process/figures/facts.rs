@@ -19,7 +19,7 @@ use crate::api::core::v1::{
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::Quantity;
 use crate::client::testing::{FakeApi, Fault, eventually};
-use crate::client::{Bearer, Client, ExecPlugin, ObjectKey};
+use crate::client::{Bearer, Client, ContentType, ExecPlugin, ObjectKey};
 use crate::config::Features;
 use crate::config::flags::parse;
 use crate::election::{Elector, LeaseLock, Machine, Timing, WallTime};
@@ -37,7 +37,8 @@ const FACTS: &str = include_str!("../../../tests/data/scheduler-metrics.txt");
 /// Where the reference links a library of API servers and never calls it.
 const SERVERS_ONLY: &str = "only API servers do this";
 /// Where work waits for nobody.
-const DONE_AT_ONCE: &str = "files are read by whoever finds them changed, so that nothing waits or is under way";
+const DONE_AT_ONCE: &str =
+    "files are read by whoever finds them changed, so that nothing waits or is under way";
 
 /// Metrics that nothing observes, and why.
 const NEVER: &[(&str, &str)] = &[
@@ -334,7 +335,7 @@ impl World {
 async fn requests(metrics: &Metrics) -> String {
     let api = FakeApi::start().await;
     let directory = tempfile::tempdir().unwrap();
-    let mut config = api.config();
+    let mut config = api.config().with_limits(ContentType::Protobuf, 100.0, 100);
     config.bearer = Bearer::Exec(Box::new(program(directory.path())));
     let client = Client::new(&config, FakeApi::brand()).unwrap();
     for _ in 0..2 {

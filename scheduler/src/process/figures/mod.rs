@@ -3,9 +3,9 @@
 //! Owns the names and labels of these series. Counting costs a look-up in the recorder for each figure, but for those of
 //! single plans ([`plans`]), whose series are kept at hand; levels are written once a second.
 
-mod plans;
 #[cfg(test)]
 mod facts;
+mod plans;
 #[cfg(test)]
 mod tests;
 
@@ -71,13 +71,10 @@ fn attempted(profile: &Arc<str>, result: AttemptResult, took: Duration) {
         AttemptResult::Unschedulable => "unschedulable",
         AttemptResult::Error => "error",
     };
-    let labels = vec![
-        ::metrics::Label::new("profile", profile.to_string()),
-        ::metrics::Label::new("result", result),
-    ];
+    let labels =
+        vec![::metrics::Label::new("profile", profile.to_string()), ::metrics::Label::new("result", result)];
     ::metrics::counter!("scheduler_schedule_attempts_total", labels.clone()).increment(1);
-    ::metrics::histogram!("scheduler_scheduling_attempt_duration_seconds", labels)
-        .record(took.as_secs_f64());
+    ::metrics::histogram!("scheduler_scheduling_attempt_duration_seconds", labels).record(took.as_secs_f64());
 }
 
 fn bound(attempts: u32, waited: Duration) {

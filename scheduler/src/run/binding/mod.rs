@@ -73,6 +73,13 @@ pub struct Job {
     pub binder: Option<Arc<Extender>>,
 }
 
+impl Job {
+    /// Whether something has to be made ready before the pod is bound.
+    pub fn prepares(&self) -> bool {
+        !self.volumes.is_empty() || !self.claims.is_empty()
+    }
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {

@@ -35,7 +35,7 @@ use crate::plan::decision::Admission;
 use crate::queue::{At, NodeFacts, Plugin, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
 
-use super::binding::PodRef;
+use super::binding::{Job, PodRef};
 use super::extender::Extender;
 use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
@@ -51,6 +51,10 @@ pub(super) use tests::slots_for_tests;
 /// Pods that are bound at the same time. At a thousandth of a second for each binding this is far from a limit of
 /// throughput; it bounds what a slow API leaves under way, and what is unsure when the process ends.
 pub const BINDINGS_MAX: usize = 1_024;
+
+/// Pods whose volumes or devices are made ready at the same time, which may take minutes each and must not hold up pods
+/// that need none. Each takes a few kilobytes; beyond, planning waits.
+const PREPARING_MAX: usize = 16_384;
 
 /// A profile as the executor sees it.
 #[derive(Debug, Clone)]
@@ -101,8 +105,10 @@ pub struct Executor<P: Planning> {
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
     unsynced: BTreeSet<Followed>,
-    // Jobs under way. Invariant: bindings <= BINDINGS_MAX.
+    // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
+    // preparing <= PREPARING_MAX.
     bindings: usize,
+    preparing: usize,
 }
 
 /// A pod without a node.
@@ -140,6 +146,7 @@ impl<P: Planning> Executor<P> {
             preempting: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             bindings: 0,
+            preparing: 0,
         }
     }
 
@@ -177,12 +184,17 @@ impl<P: Planning> Executor<P> {
 
     /// Whether another pod may be planned: there is room for its job.
     pub fn has_room(&self) -> bool {
-        self.bindings < BINDINGS_MAX
+        self.bindings < BINDINGS_MAX && self.preparing < PREPARING_MAX
     }
 
     /// Jobs under way.
     pub fn bindings(&self) -> usize {
-        self.bindings
+        self.bindings + self.preparing
+    }
+
+    /// The number that counts jobs like this one.
+    fn jobs_like(&mut self, job: &Job) -> &mut usize {
+        if job.prepares() { &mut self.preparing } else { &mut self.bindings }
     }
 
     /// Moves on pods by time.
@@ -213,7 +225,7 @@ impl<P: Planning> Executor<P> {
             nodes: self.nodes.len(),
             pods: self.assigned.len() + assumed_pods,
             assumed_pods,
-            bindings: self.bindings,
+            bindings: self.bindings(),
         }
     }
 

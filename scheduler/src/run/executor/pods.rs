@@ -40,17 +40,19 @@ impl<P: Planning> Executor<P> {
         let phase = pod.status.as_ref().map_or("", |status| status.phase.as_str());
         let is_finished = matches!(phase, "Succeeded" | "Failed");
         let has_node = spec.is_some_and(|spec| !spec.node_name.is_empty());
-        let is_ending = pod.metadata.as_ref().is_some_and(|metadata| metadata.deletion_timestamp.is_some());
+        let is_ending = is_ending(&pod);
         match () {
             () if is_finished => self.pod_is_gone(&key, &uid, now),
             () if has_node => self.upsert_assigned(pod, uid, now),
-            // A pod without a node that is being deleted needs none. One that is being bound is left to its job.
-            () if is_ending => {
-                match self.pending.get(&uid) {
-                    Some(pending) if pending.stage == Stage::Assumed => None,
-                    _ => self.pod_is_gone(&key, &uid, now),
+            // A pod without a node that is being deleted needs none. One that is being bound is left to its job, which
+            // does not bring it back.
+            () if is_ending => match self.pending.get_mut(&uid) {
+                Some(pending) if pending.stage == Stage::Assumed => {
+                    pending.api = pod.into();
+                    Some(UNSCHEDULED_POD_UPDATE)
                 }
-            }
+                _ => self.pod_is_gone(&key, &uid, now),
+            },
             () => self.upsert_pending(pod, uid, now, effects),
         }
     }
@@ -68,6 +70,8 @@ impl<P: Planning> Executor<P> {
             // The snapshot replaces an assumption by what the API says, whichever node that is.
             self.leave_queue(&uid, now);
         }
+        // Whom it was to push aside may stay.
+        self.preempting.remove(&uid);
         self.planning.upsert(&Stored::Pod(pod));
         let event = match self.assigned.insert(uid, facts.clone()) {
             None => Some(ClusterEvent::assigned_pod_added(facts)),
@@ -158,6 +162,11 @@ fn metadata_of(key: &ObjectKey, facts: &PodFacts) -> ObjectMeta {
         uid: facts.uid.0.to_string(),
         ..ObjectMeta::default()
     }
+}
+
+/// Whether the pod is being deleted.
+pub(super) fn is_ending(pod: &Pod) -> bool {
+    pod.metadata.as_ref().is_some_and(|metadata| metadata.deletion_timestamp.is_some())
 }
 
 /// The node that the pod's status nominates; empty for none.

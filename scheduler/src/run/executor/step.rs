@@ -110,7 +110,7 @@ impl<P: Planning> Executor<P> {
         // Room that was kept for it is its own now.
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
-        self.bindings += 1;
+        *self.jobs_like(&job) += 1;
         effects.push(Effect::Bind(Box::new(job)));
         None
     }

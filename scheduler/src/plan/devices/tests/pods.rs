@@ -194,7 +194,9 @@ fn devices_that_could_not_be_bound_are_not_available() {
     cluster.add(allocated.clone());
     let said = |cluster: &Cluster, timed_out_before| {
         let pod = PodClaims::new(&pod_with(&["x"]));
-        let PreFilter::Ready(mut devices) = cluster.devices.pre_filter(pod.as_ref(), DeviceLimits { timed_out_before, ..LIMITS }) else {
+        let PreFilter::Ready(mut devices) =
+            cluster.devices.pre_filter(pod.as_ref(), DeviceLimits { timed_out_before, ..LIMITS })
+        else {
             panic!("it is ready")
         };
         devices.filter(NodeOf { name: "a", labels: &labels_of("a") })

@@ -9,8 +9,8 @@ use super::super::{Outcome, PodRef, Why};
 use super::bench;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{
-    AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimConsumerReference,
-    ResourceClaimStatus,
+    AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
+    ResourceClaimConsumerReference, ResourceClaimStatus,
 };
 use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::plan::decision::{ClaimName, ClaimWrite};
