@@ -81,7 +81,7 @@ fn sums(text: &str) -> BTreeMap<String, f64> {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             family = rest.split(' ').next().unwrap().to_owned();
             sums.insert(family.clone(), 0.0);
-        } else if !line.starts_with('#') && !line.contains("le=\"") {
+        } else if !line.starts_with('#') && !line.contains("_bucket{") {
             let value: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
             *sums.get_mut(&family).unwrap() += value.abs();
         }
