@@ -163,8 +163,10 @@ pub struct Config {
     pub namespace: String,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// The representation of bodies in both directions.
+    /// The representation of bodies that are sent.
     pub content_type: ContentType,
+    /// The representation of bodies that come back.
+    pub accepted: ContentType,
     /// Requests a second on average; negative for no limit, 0 for [`QPS_DEFAULT`].
     pub qps: f32,
     /// Requests that may leave at once; 0 for [`BURST_DEFAULT`].
@@ -186,6 +188,7 @@ impl Config {
             namespace: String::new(),
             user_agent: user_agent("scheduler"),
             content_type: ContentType::Protobuf,
+            accepted: ContentType::Protobuf,
             qps: QPS_DEFAULT,
             burst: BURST_DEFAULT,
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
@@ -197,6 +200,14 @@ impl Config {
     #[must_use]
     pub fn with_limits(mut self, content_type: ContentType, qps: f32, burst: u32) -> Self {
         (self.content_type, self.qps, self.burst) = (content_type, qps, burst);
+        self.accepted = content_type;
+        self
+    }
+
+    /// The same with another representation of what comes back.
+    #[must_use]
+    pub fn accepting(mut self, accepted: ContentType) -> Self {
+        self.accepted = accepted;
         self
     }
 }

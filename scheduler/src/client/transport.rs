@@ -24,6 +24,7 @@ use super::config::{Config, ConfigError, Impersonation};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
 use super::error::{ApiStatus, Error};
+use super::measures::{self, Sent};
 use super::rate::TokenBucket;
 use super::tls::{CurrentCertificate, client_config};
 
@@ -121,8 +122,10 @@ impl Transport {
             HeaderValue::try_from(text)
                 .map_err(|_| ConfigError::Invalid { field, problem: "not a valid header".to_owned() })
         };
+        let http = http_client(tls, config)?;
+        measures::transport_made();
         Ok(Self {
-            http: http_client(tls, config)?,
+            http,
             endpoints: config.endpoints.clone(),
             current: AtomicUsize::new(0),
             credentials: Credentials::new(config, presented),
@@ -164,11 +167,15 @@ impl Transport {
         loop {
             attempts += 1;
             if let Some(bucket) = &self.bucket {
+                let asked = Instant::now();
                 bucket.take().await;
+                let next = &self.endpoints[self.current.load(Ordering::Relaxed)];
+                measures::limited(next.host(), &call.method, asked.elapsed());
             }
             let used = self.current.load(Ordering::Relaxed);
             let authorization = self.credentials.authorization(Instant::now()).await?;
             let request = self.request(call, used, authorization.as_ref())?;
+            let began = Instant::now();
             let outcome = match self.http.request(request).await {
                 Ok(response) => self.receive(call, response, is_whole).await,
                 Err(source) if source.is_connect() => Err(Error::Connect { what: call.described(), source }),
@@ -176,6 +183,7 @@ impl Transport {
                     Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) })
                 }
             };
+            self.measure(call, used, &outcome, began.elapsed());
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
                 && !is_refreshed
                 && self.credentials.refuse(authorization.as_ref()).await
@@ -194,6 +202,20 @@ impl Transport {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells the metrics what came of an attempt.
+    fn measure(&self, call: &Call, used: usize, outcome: &Result<Opened, Error>, took: Duration) {
+        let (code, is_watch, answer_bytes) = match outcome {
+            Ok(Opened::Answer(answer)) => (Some(answer.code), false, Some(answer.body.len())),
+            Ok(Opened::Stream(_)) => (Some(200), true, None),
+            Err(_) => (None, false, None),
+        };
+        let sent = Sent { host: self.endpoints[used].host(), method: &call.method, code };
+        measures::counted(&sent);
+        if !is_watch {
+            measures::ended(&sent, took, call.body.len(), answer_bytes);
         }
     }
 
@@ -251,6 +273,12 @@ impl Transport {
         let body =
             body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
         Ok(Opened::Answer(Answer { code, retry_after, body: body.to_bytes() }))
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        measures::transport_dropped();
     }
 }
 

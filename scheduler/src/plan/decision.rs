@@ -88,6 +88,8 @@ pub struct Refusal {
     pub message: String,
     /// Plugins that refused the pod on some node; their queueing hints wake it up.
     pub plugins: PluginSet,
+    /// Whether extenders refused nodes, of whom nobody knows what they look at: any event may help then.
+    pub by_extenders: bool,
     /// Plugins that wait for something outside of the scheduler: once it happens, the pod skips its backoff.
     pub pending: PluginSet,
     /// What preemption found.

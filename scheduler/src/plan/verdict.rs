@@ -66,6 +66,11 @@ impl Verdict {
         Verdict(EXTENDER | unresolvable | (reason as u64) << REASONS_SHIFT)
     }
 
+    /// Whether an extender refused.
+    pub fn is_extenders(self) -> bool {
+        self.0 & 0xff == EXTENDER
+    }
+
     /// Whether the pod fits.
     pub fn fits(self) -> bool {
         self.0 == 0

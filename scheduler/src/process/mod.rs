@@ -6,6 +6,8 @@
 
 mod arguments;
 mod connection;
+#[cfg(test)]
+mod effects;
 mod extenders;
 mod figures;
 mod parent;
@@ -25,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::flags::{CommandLine, Flags};
 use crate::config::{
-    Configuration, Features, check_election, check_flags, check_lock, check_source, ignored_flags, settle,
+    Configuration, Features, PARALLELISM, check_election, check_flags, check_lock, check_source,
+    ignored_flags, settle,
 };
 use crate::logging::Verbosity;
 use crate::metrics::{Metrics, Policy};
@@ -66,6 +69,7 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     if is_elected {
         check_election(&configuration.election).map_err(Failure)?;
     }
+    notice_fields(&configuration);
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
@@ -75,7 +79,7 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
         running.follow_leadership(configuration.election.resource_name.clone());
     }
     let document = configuration.to_document();
-    let pages = Pages { brand, configuration: document, flags: shown, started, pods: None };
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: running.ledger() };
     let content = Content {
         health: health(&stopping, running.elected(), running.synced()),
         metrics,
@@ -154,6 +158,16 @@ fn notice(flags: &Flags, features: &Features, brand: &Brand) {
     }
     for gate in features.unknown() {
         tracing::warn!(gate, "this feature gate is not known, and has no effect");
+    }
+}
+
+/// Says which fields of the configuration have no effect although they were changed.
+fn notice_fields(configuration: &Configuration) {
+    if usize::try_from(PARALLELISM) != Ok(configuration.parallelism) {
+        tracing::warn!(
+            parallelism = configuration.parallelism,
+            "parallelism has no effect: nodes are looked at on one thread"
+        );
     }
 }
 

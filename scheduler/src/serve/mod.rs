@@ -215,3 +215,9 @@ fn reviewer(path: &Path, brand: &'static Brand, purpose: &str) -> Result<Arc<dyn
     let config = from_file(path, None, None).map_err(|error| refused(&error))?;
     Ok(Arc::new(ReviewServer::new(config, brand).map_err(|error| refused(&error))?))
 }
+
+/// Does what the metrics of the port measure, for the test that lists metrics.
+#[cfg(test)]
+pub(crate) fn exercise_tls() {
+    tls::tests::exercise();
+}

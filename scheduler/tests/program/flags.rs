@@ -20,7 +20,7 @@ fn started(port: u16, flags: &[&str]) -> (Running, tempfile::TempDir) {
     } else {
         let text = format!(
             "apiVersion: orchscheduler.config.orch.io/v1\nkind: OrchSchedulerConfiguration\nclientConnection: \
-             {{orchconfig: {folder}/admin.conf}}\n"
+             {{orchconfig: {folder}/admin.conf}}\nparallelism: 3\n"
         );
         std::fs::write(directory.path().join("scheduler.yaml"), text).unwrap();
     }
@@ -41,6 +41,7 @@ fn flags_without_effect_say_so() {
         "--cloud-container-registry-config has no effect",
         "this flag is ignored, because --config is given flag=\"--orch-api-qps\"",
         "this feature gate is not known, and has no effect gate=\"Unheard\"",
+        "parallelism has no effect: nodes are looked at on one thread parallelism=3",
     ] {
         assert!(running.said(expected), "{expected}");
     }

@@ -216,3 +216,18 @@ fn missing_authorities_are_told_in_the_references_words() {
         "unable to load client CA provider: open /nowhere.pem: no such file or directory"
     );
 }
+
+/// Reads the files of a port again, once in vain, and verifies a client: for the test that lists metrics.
+pub(in crate::serve) fn exercise() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = pair(directory.path(), "default", &["localhost"]);
+    let users = Authority::new(directory.path(), "users");
+    let resolver = Resolver::load(DefaultPair::Files { certificate, key }, Vec::new()).unwrap();
+    let clients = Clients::load(Some(Authorities::File(users.file.clone())), None, Vec::new()).unwrap();
+    let tls = Tls::new(&TlsOptions::default(), resolver, clients).unwrap();
+    let peer = tls.clients().identify(Some(&[users.sign("alice", "people")]), SystemTime::now());
+    assert!(matches!(peer.certificate, Certificate::User(_)));
+    assert!(tls.reload());
+    std::fs::write(&users.file, "broken").unwrap();
+    assert!(!tls.reload());
+}

@@ -16,6 +16,7 @@ use crate::api::resource::Quantity;
 use crate::client::ObjectKey;
 use crate::election::WallTime;
 use crate::queue::{QueueOptions, Uid};
+use crate::stopwatch::Stopwatch;
 
 use super::super::binding::{Job, Outcome};
 use super::super::event::Report;
@@ -36,6 +37,7 @@ fn options() -> ExecutorOptions {
     let profile = |name: &str| ProfileOptions {
         scheduler_name: Arc::from(name),
         volume_timeout: Duration::from_secs(600),
+        device_timeout: Duration::from_secs(600),
     };
     let queue = QueueOptions::default();
     let plugins = queue.profiles[0];
@@ -43,6 +45,7 @@ fn options() -> ExecutorOptions {
         profiles: vec![profile("default-scheduler"), profile("second")],
         queue: QueueOptions { profiles: vec![plugins, plugins], ..queue },
         binders: Vec::new(),
+        stopwatch: Stopwatch::default(),
     }
 }
 
