@@ -4,6 +4,7 @@
 //! connection and reads no file; PEM that stands in a file is read when the client is made, and again while it runs,
 //! because certificates and tokens are renewed in place.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -139,6 +140,8 @@ pub struct Impersonation {
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
+    /// What else is known of the user, by key.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Everything that a client is made of.
@@ -187,15 +190,6 @@ impl Config {
             burst: BURST_DEFAULT,
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
         }
-    }
-
-    /// Replaces the addresses by those of `--master`, a list separated by commas. Trust and credentials stay.
-    ///
-    /// # Errors
-    /// [`ConfigError::Endpoint`] where `master` holds no usable address.
-    pub fn with_master(mut self, master: &str) -> Result<Self, ConfigError> {
-        self.endpoints = Endpoint::parse_list(master)?;
-        Ok(self)
     }
 
     /// The same with another representation and other limits, as `--*-api-content-type`, `--*-api-qps` and

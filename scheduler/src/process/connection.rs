@@ -46,8 +46,7 @@ fn source(
             }
             other => other,
         },
-        (path, None) => crate::client::from_file(Path::new(path), None),
-        (path, Some(master)) => crate::client::from_file(Path::new(path), None)?.with_master(master),
+        (path, master) => crate::client::from_file(Path::new(path), None, master),
     }
 }
 
@@ -83,6 +82,9 @@ mod tests {
         let file = directory.path().join("a.conf");
         std::fs::write(&file, FILE).unwrap();
         let file = file.to_str().unwrap();
+        let empty = directory.path().join("empty.conf");
+        std::fs::write(&empty, "users: null\n").unwrap();
+        let empty = empty.to_str().unwrap();
         let variable = [("ORCH_MASTER", "http://127.0.0.1:3")];
         for (file, master, variables, expected) in [
             (file, None, &variable[..], "http://127.0.0.1:1"),
@@ -93,6 +95,7 @@ mod tests {
                 &[],
                 "http://127.0.0.1:2 http://127.0.0.1:4",
             ),
+            (empty, Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", None, &variable, "http://127.0.0.1:3"),
         ] {
