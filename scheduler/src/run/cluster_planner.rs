@@ -22,6 +22,8 @@ use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
 use super::stored::Stored;
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 /// The planner with its snapshot and the extenders.
 pub struct ClusterPlanner {
@@ -96,6 +98,10 @@ impl Planning for ClusterPlanner {
     }
 
     fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {
+        #[cfg(test)]
+        if plant::is(Plant::ForgetsAssume) {
+            return Ok(());
+        }
         self.cluster.assume(pod, placement).map_err(|error| error.to_string())
     }
 
@@ -108,6 +114,10 @@ impl Planning for ClusterPlanner {
     }
 
     fn withdraw(&mut self, uid: &str) {
+        #[cfg(test)]
+        if plant::is(Plant::KeepsNomination) {
+            return;
+        }
         self.cluster.withdraw(uid);
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Owns which objects of a kind are followed: of pods only those that have not ended.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::api::{apps, core, policy, resource, scheduling, storage};
-use crate::client::{Client, ListQuery, Reflector};
+use crate::client::{Client, ListQuery, Reflector, Relist};
 
 use super::input::Input;
 use super::stored::Follow;
@@ -14,11 +16,31 @@ use super::stored::Follow;
 /// Pods that have ended take no room, and there may be more of them than of others.
 const PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Starts to follow all kinds. The tasks end when the receiver is gone, or with the set.
-pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    follow::<core::v1::Pod>(client, ListQuery::by_field(PODS), sender, &mut tasks);
-    let mut all = Everything { client, sender, tasks: &mut tasks };
+/// The reflectors at work.
+#[derive(Default)]
+pub(super) struct Informers {
+    tasks: JoinSet<()>,
+    relists: Vec<Arc<Relist>>,
+}
+
+impl Informers {
+    /// Asks every reflector for a new list.
+    pub(super) fn relist(&self, number: u64) {
+        for relist in &self.relists {
+            relist.request(number);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.tasks.abort_all();
+    }
+}
+
+/// Starts to follow all kinds. The tasks end when the receiver is gone, or with the informers.
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> Informers {
+    let mut informers = Informers::default();
+    follow::<core::v1::Pod>(client, ListQuery::by_field(PODS), sender, &mut informers);
+    let mut all = Everything { client, sender, informers: &mut informers };
     all.of::<core::v1::Node>();
     all.of::<core::v1::Namespace>();
     all.of::<core::v1::Service>();
@@ -37,19 +59,19 @@ pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinS
     all.of::<resource::v1::ResourceSlice>();
     all.of::<resource::v1::DeviceClass>();
     all.of::<scheduling::v1::PriorityClass>();
-    tasks
+    informers
 }
 
 /// Follows all objects of kinds.
 struct Everything<'a> {
     client: &'a Client,
     sender: &'a mpsc::Sender<Input>,
-    tasks: &'a mut JoinSet<()>,
+    informers: &'a mut Informers,
 }
 
 impl Everything<'_> {
     fn of<T: Follow>(&mut self) {
-        follow::<T>(self.client, ListQuery::default(), self.sender, self.tasks);
+        follow::<T>(self.client, ListQuery::default(), self.sender, self.informers);
     }
 }
 
@@ -57,8 +79,9 @@ fn follow<T: Follow>(
     client: &Client,
     query: ListQuery,
     sender: &mpsc::Sender<Input>,
-    tasks: &mut JoinSet<()>,
+    informers: &mut Informers,
 ) {
     let reflector = Reflector::<T>::new(client.clone(), query);
-    tasks.spawn(reflector.run(sender.clone(), T::input));
+    informers.relists.push(reflector.relist());
+    informers.tasks.spawn(reflector.run(sender.clone(), T::input));
 }
