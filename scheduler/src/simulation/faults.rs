@@ -87,7 +87,7 @@ pub(super) fn timing(random: &mut StdRng) -> Timing {
 pub(super) fn manner(timing: Timing, random: &mut StdRng) -> Manner {
     let gap = timing.lease_duration - timing.renew_deadline;
     let gap = Moment::try_from(gap.as_millis()).expect("durations are short");
-    let slice = [20, 50, 100][random.random_range(0..3)];
+    let slice = [20, 20, 50][random.random_range(0..3)];
     let mut often = |most: u32| if random.random_bool(0.5) { random.random_range(0..most) } else { 0 };
     let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
     let (refused, unconnected) = (often(100), often(60));

@@ -63,14 +63,14 @@ impl Scheduler {
     pub(super) fn run_until(&mut self, moment: Moment) {
         self.clock = moment;
         let until = self.origin + millis(moment - self.began);
-        self.runtime.block_on(sleep_until(until));
+        self.runtime.block_on(async { sleep_until(until).await });
     }
 
     /// Lets time pass without letting the process run.
     pub(super) fn skip_until(&mut self, moment: Moment) {
         let passed = millis(moment - self.clock);
         self.clock = moment;
-        self.runtime.block_on(advance(passed));
+        self.runtime.block_on(async { advance(passed).await });
     }
 
     /// Tells the process to end in order.
@@ -85,10 +85,6 @@ impl Scheduler {
 
     pub(super) fn leads(&self) -> bool {
         self.runtime.block_on(async { self.readiness.leads() })
-    }
-
-    pub(super) fn is_synced(&self) -> bool {
-        self.readiness.is_synced()
     }
 
     /// How the process ended: with a panic of one of its parts, or without.
