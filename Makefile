@@ -7,6 +7,7 @@
 
 CARGO ?= cargo
 SEED ?=
+PLANT ?=
 SEEDS ?= 1000
 CRASHES ?= 500
 NIGHT_SEEDS = $(if $(filter command line,$(origin SEEDS)),$(SEEDS),20000)
@@ -68,8 +69,9 @@ sim-night: setup ## Simulate fresh seeds on every core (SEEDS=20000, or HOURS=8)
 sim-plants: setup ## Plant every known bug in simulated clusters, and print which seed finds it
 	$(SIM) --plants --jobs 0 --seconds 12 $(ARGS)
 
-sim-scheduler: setup ## Simulate scheduler processes on many seeds (SEEDS=1000), or replay one and print it (SEED=17)
-	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --lib -- --nocapture simulation::tests::no_seed
+sim-scheduler: setup ## Simulate scheduler processes on many seeds (SEEDS=1000), replay one (SEED=17), or plant a bug (PLANT=BindsByName)
+	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) test --release -p orch-scheduler --lib -- \
+		--nocapture simulation::tests::$(if $(PLANT),planted,no_seed)
 
 oracle: setup ## Compare the scheduler's plans with a slow oracle on random clusters (SEEDS=100000), or replay one (SEED=17)
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --test oracle

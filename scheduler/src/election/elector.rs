@@ -13,8 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ambient;
 use crate::api::core::v1::ObjectReference;
-#[cfg(test)]
-use crate::simulation::plant::{self, Plant};
 
 use super::lease::{Lock, LockError};
 use super::machine::{Attempt, JITTER, Machine, Monotonic, Written};
@@ -55,8 +53,6 @@ impl Leadership {
     pub fn holds(&self, now: Instant) -> bool {
         match &self.until {
             None => true,
-            #[cfg(test)]
-            Some(until) if plant::is(Plant::BindsWithoutLease) => until.borrow().is_some(),
             Some(until) => until.borrow().is_some_and(|until| now < until),
         }
     }

@@ -118,7 +118,7 @@ impl Binder {
         let sending =
             self.client.create_subresource::<Pod, _>(&pod.namespace, &pod.name, "binding", &binding);
         #[cfg(test)]
-        if plant::is(Plant::RetriesWithoutLease) {
+        if plant::is(Plant::RetriesWithoutLease) || plant::is(Plant::BindsWithoutLease) {
             return sending.await;
         }
         // The client sends a request again that had no effect, after pauses that may outlast the lease.
