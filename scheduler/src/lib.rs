@@ -21,6 +21,7 @@ pub mod selector;
 pub mod serve;
 #[cfg(test)]
 mod simulation;
+pub mod stopwatch;
 pub mod version;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.

@@ -26,6 +26,7 @@ mod http;
 mod in_cluster;
 mod kind;
 mod kubeconfig;
+mod measures;
 mod paths;
 mod post;
 mod rate;

@@ -7,15 +7,20 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::objects::pod::{LocalShape, Pod};
+use crate::stopwatch::Stopwatch;
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
-use super::decision::{Admission, ClaimName, Decision, Failure, Placement, Refusal, VolumeWrites};
+use super::costs::{Costs, Meter, Status};
+use super::decision::{
+    Admission, ClaimName, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites,
+};
+use super::device_claims::Found;
 use super::extenders::Extenders;
 use super::local::LocalTable;
 use super::message::{self, Reasons};
 use super::preempt::{Outcome, preempt};
-use super::profile::{Plugin, PluginSet, Profile};
+use super::profile::{Plugin, PluginSet, Point, Profile};
 use super::rules::Rules;
 use super::score::{self, Scored};
 use super::spread::Constraints;
@@ -36,6 +41,7 @@ pub struct Planner {
     rules: Rules,
     tables: HashMap<usize, LocalTable>,
     plans: u64,
+    meter: Meter,
 }
 
 /// Nodes that passed, and what was said of the others.
@@ -48,12 +54,27 @@ struct Filtered {
 impl Planner {
     /// A planner for pods of `cluster`. It must not be used with another one.
     pub fn new(cluster: &mut Cluster, profile: Profile) -> Planner {
-        Planner { rules: Rules::new(cluster, profile), tables: HashMap::new(), plans: 0 }
+        Planner {
+            rules: Rules::new(cluster, profile),
+            tables: HashMap::new(),
+            plans: 0,
+            meter: Meter::default(),
+        }
     }
 
     /// The profile.
     pub fn profile(&self) -> &Profile {
         &self.rules.profile
+    }
+
+    /// Measures plans with `stopwatch` from now on.
+    pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.meter.set(stopwatch);
+    }
+
+    /// What the last plan cost; nothing without a stopwatch.
+    pub fn take_costs(&mut self) -> Costs {
+        self.meter.take()
     }
 
     /// Bindings of devices that began before `seconds` (since 1970) have failed; none have unless this is called.
@@ -87,25 +108,30 @@ impl Planner {
         extenders: &mut dyn Extenders,
     ) -> Decision {
         if cluster.nodes().is_empty() {
-            return Decision::Unschedulable(refusal(message::NO_NODES.into()));
+            let refusal = Refusal { clear_nomination: true, ..refusal(message::NO_NODES.into()) };
+            return Decision::Unschedulable(refusal);
         }
-        let Planner { rules, tables, plans } = self;
+        let Planner { rules, tables, plans, meter } = self;
         *plans += 1;
+        meter.begin();
         let table = table_of(tables, &pod.shape.local, *plans);
         table.update(rules, cluster);
         let table: &LocalTable = table;
+        let updating = meter.lap();
         let mut memo = cluster.memo();
         let constraints = Constraints::prepare(rules, cluster, &mut memo, pod);
         let prepared = Prepared::new(rules, cluster, &mut memo, pod);
         let Memo { topologies, selections } = &*memo;
         let context = Context { rules, cluster, topologies, selections, pod, table };
-        let mut trial = match Trial::new(context, &constraints, prepared) {
+        let mut trial = match Trial::new(context, &constraints, prepared, meter) {
             Ok(trial) => trial,
-            Err(refused) => return refuse_pod(rules, cluster, pod, refused),
+            Err(refused) => return refuse_pod(context, refused, meter),
         };
         let mut filtered = filter(&mut trial, seed);
+        trial.measure(meter, updating, filtered.feasible.first().copied());
         if let Some(message) = trial.error.take() {
-            return Decision::Failed(Failure { plugin: Some(Plugin::DynamicResources), message });
+            let plugin = Some((Plugin::DynamicResources, Point::Filter));
+            return Decision::Failed(Failure { plugin, message });
         }
         if !filtered.feasible.is_empty()
             && let Err(error) = ask_extenders(&mut filtered, &mut trial.own, context, extenders)
@@ -113,7 +139,7 @@ impl Planner {
             return Decision::Failed(Failure { plugin: None, message: error });
         }
         if filtered.feasible.is_empty() {
-            return refuse(&mut trial, &filtered, seed, extenders);
+            return refuse(&mut trial, &filtered, seed, extenders, meter);
         }
         let found = trial.into_found();
         let node = match filtered.feasible.as_slice() {
@@ -122,7 +148,7 @@ impl Planner {
                 let extra = extenders.prioritize(cluster, pod, feasible);
                 let scored =
                     Scored { rules, cluster, pod, table, constraints: &constraints, found: &found, feasible };
-                score::choose(&scored, &mut memo, &extra, seed)
+                score::choose(&scored, &mut memo, &extra, seed, meter)
             }
         };
         let slot = cluster.nodes().slot(node).expect("feasible nodes exist");
@@ -131,9 +157,15 @@ impl Planner {
             evaluated: filtered.evaluated,
             feasible: filtered.feasible.len(),
             volumes: volume_writes(rules, cluster, pod, slot),
-            claims: found.writes(cluster, node),
+            claims: claim_writes(rules, cluster, &found, node),
         })
     }
+}
+
+/// What DynamicResources writes before the pod is bound.
+fn claim_writes(rules: &Rules, cluster: &Cluster, found: &Found, node: NodeId) -> Vec<ClaimWrite> {
+    let runs = rules.profile.enabled.pre_bind.contains(&Plugin::DynamicResources);
+    if runs { found.writes(cluster, node) } else { Vec::new() }
 }
 
 /// What VolumeBinding writes before the pod is bound.
@@ -234,6 +266,7 @@ fn refusal(message: String) -> Refusal {
     Refusal {
         message,
         plugins: PluginSet::EMPTY,
+        by_extenders: false,
         pending: PluginSet::EMPTY,
         preemption: None,
         clear_nomination: false,
@@ -242,14 +275,18 @@ fn refusal(message: String) -> Refusal {
 }
 
 /// A plugin refused the pod before any node was looked at: no eviction can help.
-fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: RefusedPod) -> Decision {
+fn refuse_pod(context: Context<'_>, refused: RefusedPod, meter: &mut Meter) -> Decision {
+    let Context { rules, cluster, pod, .. } = context;
+    meter.point(Point::PreFilter, Status::UnschedulableAndUnresolvable);
     let nodes = cluster.nodes().len();
     let mut messages = Vec::new();
+    let mut clear_nomination = rules.profile.enabled.post_filter.is_empty();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {
             Plugin::DynamicResources if !is_prepared(rules, &refused, *plugin) => {
                 // The reference's plugin misses what it would have prepared, and its error ends the attempt.
                 messages = vec!["not found".to_owned()];
+                clear_nomination = false;
                 break;
             }
             Plugin::DynamicResources => messages.push("no new claims to deallocate".to_owned()),
@@ -260,12 +297,16 @@ fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: RefusedPod) 
                 let mut reasons = Reasons::default();
                 reasons.add(message::NOT_HELPFUL.into(), nodes);
                 messages.push(format!("preemption: {}", reasons.message(nodes)));
+                clear_nomination = true;
             }
             _ => {}
         }
     }
+    meter.point(Point::PostFilter, Status::Unschedulable);
+    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
     let before = message::refused_before_nodes(nodes, &refused.message);
     let mut refusal = refusal(format!("{before} {}", messages.join(", ")).trim_end().to_owned());
+    refusal.clear_nomination = clear_nomination;
     refusal.plugins.insert(refused.plugin);
     Decision::Unschedulable(refusal)
 }
@@ -277,12 +318,35 @@ fn is_prepared(rules: &Rules, refused: &RefusedPod, plugin: Plugin) -> bool {
 }
 
 /// No node passed.
-fn refuse(trial: &mut Trial<'_>, filtered: &Filtered, seed: u64, extenders: &mut dyn Extenders) -> Decision {
+fn refuse(
+    trial: &mut Trial<'_>,
+    filtered: &Filtered,
+    seed: u64,
+    extenders: &mut dyn Extenders,
+    meter: &mut Meter,
+) -> Decision {
+    meter.lap();
+    let decision = refuse_nodes(trial, filtered, seed, extenders);
+    let Context { rules, .. } = trial.context();
+    let is_found = matches!(&decision, Decision::Unschedulable(Refusal { preemption: Some(_), .. }));
+    meter.point(Point::PostFilter, if is_found { Status::Success } else { Status::Unschedulable });
+    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
+    decision
+}
+
+fn refuse_nodes(
+    trial: &mut Trial<'_>,
+    filtered: &Filtered,
+    seed: u64,
+    extenders: &mut dyn Extenders,
+) -> Decision {
     let Context { rules, cluster, .. } = trial.context();
     let nodes = cluster.nodes().len();
     let (reasons, plugins) = count_reasons(trial.context(), &filtered.verdicts, &trial.own);
     let mut refusal = refusal(reasons.message(nodes));
     refusal.plugins = plugins;
+    refusal.clear_nomination = rules.profile.enabled.post_filter.is_empty();
+    refusal.by_extenders = filtered.verdicts.iter().any(|verdict| verdict.is_extenders());
     let mut messages = Vec::new();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {

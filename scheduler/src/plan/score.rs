@@ -2,18 +2,31 @@
 //!
 //! Owns the sum over plugins: each score is brought to 0 to 100 over the nodes that passed, and weighted.
 
+use std::hint::black_box;
+
 use super::affinity::AffinityScore;
 use super::cluster::nodes::NodeId;
 use super::cluster::{Cluster, Memo};
+use super::costs::{Meter, Status};
 use super::device_claims::Found;
 use super::local::LocalTable;
-use super::profile::Plugin;
-use super::resource_scores::SCORE_MAX;
+use super::profile::{Plugin, Point};
+use super::resource_scores::{self as resources, SCORE_MAX};
 use super::rules::Rules;
 use super::spread::{self, Constraints};
 use crate::objects::pod::Pod;
 
+/// Plugins whose scores compare the nodes that passed; those of the others stand in the table.
+const COMPARING: [Plugin; 5] = [
+    Plugin::TaintToleration,
+    Plugin::NodeAffinity,
+    Plugin::PodTopologySpread,
+    Plugin::InterPodAffinity,
+    Plugin::DynamicResources,
+];
+
 /// Everything that scores look at.
+#[derive(Clone, Copy)]
 pub(super) struct Scored<'a> {
     /// The profile.
     pub(super) rules: &'a Rules,
@@ -34,47 +47,118 @@ pub(super) struct Scored<'a> {
 impl Scored<'_> {
     /// The scores of the nodes, in their order.
     pub(super) fn totals(&self, memo: &mut Memo) -> Vec<i64> {
-        let Scored { rules, cluster, pod, table, constraints, found, feasible } = *self;
-        let mut totals: Vec<i64> = feasible.iter().map(|node| i64::from(table.fixed[node.index()])).collect();
-        let taints = rules.weight(Plugin::TaintToleration);
-        if taints != 0 && table.has_taints {
-            let raw = |node: &NodeId| i64::from(table.taints[node.index()]);
-            add_scaled(&mut totals, feasible, raw, Direction::LessIsBetter, taints);
+        let fixed = |node: &NodeId| i64::from(self.table.fixed[node.index()]);
+        let mut totals: Vec<i64> = self.feasible.iter().map(fixed).collect();
+        for plugin in COMPARING {
+            self.add_scores(plugin, memo, &mut totals);
         }
-        let preferred = rules.weight(Plugin::NodeAffinity);
-        if preferred != 0 && !(pod.shape.local.preferred_nodes.is_empty() && rules.added_preferred.is_empty())
-        {
-            let raw = |node: &NodeId| i64::from(table.preferred[node.index()]);
-            add_scaled(&mut totals, feasible, raw, Direction::MoreIsBetter, preferred);
-        }
-        let spread_weight = rules.weight(Plugin::PodTopologySpread);
-        if spread_weight != 0 && constraints.has_soft() {
-            let Memo { topologies, selections } = &*memo;
-            let scores = spread::score(rules, constraints, topologies, selections, table, feasible);
-            add(&mut totals, &scores, spread_weight);
-        }
-        let affinity_weight = rules.weight(Plugin::InterPodAffinity);
-        let has_terms = pod.shape.terms.has_preferences() || !cluster.terms().is_empty();
-        if affinity_weight != 0
-            && has_terms
-            && let Some(affinity) = AffinityScore::prepare(rules, cluster, memo, pod)
-        {
-            add(&mut totals, &affinity.score(&memo.topologies, feasible), affinity_weight);
-        }
-        add(&mut totals, &found.scores(feasible), rules.weight(Plugin::DynamicResources));
         totals
+    }
+
+    /// Whether a plugin has something to do for the pod.
+    fn is_concerned(&self, plugin: Plugin) -> bool {
+        let Scored { rules, cluster, pod, table, constraints, found, .. } = *self;
+        match plugin {
+            Plugin::TaintToleration => table.has_taints,
+            Plugin::NodeAffinity => {
+                !(pod.shape.local.preferred_nodes.is_empty() && rules.added_preferred.is_empty())
+            }
+            Plugin::PodTopologySpread => constraints.has_soft(),
+            Plugin::InterPodAffinity => pod.shape.terms.has_preferences() || !cluster.terms().is_empty(),
+            Plugin::DynamicResources => !found.is_empty(),
+            // Storage is only scored with a feature that is off.
+            Plugin::VolumeBinding => false,
+            _ => true,
+        }
+    }
+
+    /// Adds the weighted scores of a plugin that compares nodes with each other.
+    fn add_scores(&self, plugin: Plugin, memo: &mut Memo, totals: &mut [i64]) {
+        let Scored { rules, cluster, pod, table, constraints, found, feasible } = *self;
+        let weight = rules.weight(plugin);
+        if weight == 0 || !self.is_concerned(plugin) {
+            return;
+        }
+        match plugin {
+            Plugin::TaintToleration => {
+                let raw = |node: &NodeId| i64::from(table.taints[node.index()]);
+                add_scaled(totals, feasible, raw, Direction::LessIsBetter, weight);
+            }
+            Plugin::NodeAffinity => {
+                let raw = |node: &NodeId| i64::from(table.preferred[node.index()]);
+                add_scaled(totals, feasible, raw, Direction::MoreIsBetter, weight);
+            }
+            Plugin::PodTopologySpread => {
+                let Memo { topologies, selections } = &*memo;
+                add(
+                    totals,
+                    &spread::score(rules, constraints, topologies, selections, table, feasible),
+                    weight,
+                );
+            }
+            Plugin::InterPodAffinity => {
+                if let Some(affinity) = AffinityScore::prepare(rules, cluster, memo, pod) {
+                    add(totals, &affinity.score(&memo.topologies, feasible), weight);
+                }
+            }
+            Plugin::DynamicResources => add(totals, &found.scores(feasible), weight),
+            _ => {}
+        }
+    }
+
+    /// Measures the scores. In a sampled plan each runs on the first node.
+    fn measure(&self, memo: &mut Memo, meter: &mut Meter) {
+        let Scored { rules, cluster, pod, feasible, .. } = *self;
+        meter.point(Point::Score, Status::Success);
+        let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
+        let enabled = &rules.profile.enabled;
+        meter.evaluated(Point::PreScore, enabled.pre_score.iter().copied().filter(concerned));
+        let scoring = enabled.score.iter().map(|weighted| weighted.plugin).filter(concerned);
+        meter.evaluated(Point::Score, scoring.clone());
+        let Some(slot) = feasible.first().and_then(|node| cluster.nodes().slot(*node)) else { return };
+        if !meter.is_sampling() {
+            return;
+        }
+        let alone = Scored { feasible: &feasible[..1], ..*self };
+        let local = &pod.shape.local;
+        for plugin in scoring {
+            let started = meter.start();
+            match plugin {
+                Plugin::NodeResourcesFit => {
+                    black_box(resources::fit(rules, local, slot, &slot.load));
+                }
+                Plugin::NodeResourcesBalancedAllocation => {
+                    black_box(resources::balanced(rules, local, slot, &slot.load));
+                }
+                Plugin::ImageLocality => {
+                    black_box(resources::images(cluster, local, slot));
+                }
+                plugin => alone.add_scores(plugin, memo, &mut [0]),
+            }
+            meter.plugin(Point::Score, plugin, Status::Success, started);
+        }
+        meter.lap();
     }
 }
 
 /// One of the best nodes.
-pub(super) fn choose(scored: &Scored<'_>, memo: &mut Memo, extra: &[i64], seed: u64) -> NodeId {
+pub(super) fn choose(
+    scored: &Scored<'_>,
+    memo: &mut Memo,
+    extra: &[i64],
+    seed: u64,
+    meter: &mut Meter,
+) -> NodeId {
+    meter.lap();
     let mut totals = scored.totals(memo);
     add(&mut totals, extra, 1);
     let best = *totals.iter().max().expect("the caller has nodes to choose from");
     let ties = totals.iter().filter(|total| **total == best).count();
     let chosen = usize::try_from(mix(seed) % ties as u64).unwrap_or(0);
     let at = totals.iter().enumerate().filter(|(_, total)| **total == best).nth(chosen);
-    scored.feasible[at.expect("one of the ties is chosen").0]
+    let chosen = scored.feasible[at.expect("one of the ties is chosen").0];
+    scored.measure(memo, meter);
+    chosen
 }
 
 /// Spreads consecutive seeds over all numbers.

@@ -1,3 +1,4 @@
-//! Tests of the snapshot's indexes.
+//! Tests of the snapshot's indexes, and of single plans.
 
+mod answers;
 mod indexes;

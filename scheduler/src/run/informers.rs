@@ -1,14 +1,16 @@
 //! A reflector for each kind that is followed.
 //!
-//! Owns which objects of a kind are followed: of pods only those that have not ended.
+//! Owns which objects of a kind are followed: of pods only those that have not ended. What pods ask for goes into the ledger
+//! of the metrics on its way.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::api::{apps, core, policy, resource, scheduling, storage};
-use crate::client::{Client, ListQuery, Reflector, Relist};
+use crate::api::{apps, core, policy, resource, storage};
+use crate::client::{Change, Client, ListQuery, Listed, Reflector, Relist};
+use crate::metrics::resources::Ledger;
 
 use super::input::Input;
 use super::stored::Follow;
@@ -34,12 +36,27 @@ impl Informers {
     pub(super) fn stop(&mut self) {
         self.tasks.abort_all();
     }
+
+    fn follow<T: Listed>(
+        &mut self,
+        reflector: Reflector<T>,
+        sender: &mpsc::Sender<Input>,
+        input: impl FnMut(Change<T>) -> Input + Send + 'static,
+    ) {
+        self.relists.push(reflector.relist());
+        self.tasks.spawn(reflector.run(sender.clone(), input));
+    }
 }
 
 /// Starts to follow all kinds. The tasks end when the receiver is gone, or with the informers.
-pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> Informers {
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: &Arc<Ledger>) -> Informers {
     let mut informers = Informers::default();
-    follow::<core::v1::Pod>(client, ListQuery::by_field(PODS), sender, &mut informers);
+    let pods = Reflector::<core::v1::Pod>::new(client.clone(), ListQuery::by_field(PODS));
+    let ledger = ledger.clone();
+    informers.follow(pods, sender, move |change| {
+        ledger.apply(&change);
+        core::v1::Pod::input(change)
+    });
     let mut all = Everything { client, sender, informers: &mut informers };
     all.of::<core::v1::Node>();
     all.of::<core::v1::Namespace>();
@@ -58,7 +75,6 @@ pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> Infor
     all.of::<resource::v1::ResourceClaim>();
     all.of::<resource::v1::ResourceSlice>();
     all.of::<resource::v1::DeviceClass>();
-    all.of::<scheduling::v1::PriorityClass>();
     informers
 }
 
@@ -71,17 +87,7 @@ struct Everything<'a> {
 
 impl Everything<'_> {
     fn of<T: Follow>(&mut self) {
-        follow::<T>(self.client, ListQuery::default(), self.sender, self.informers);
+        let reflector = Reflector::<T>::new(self.client.clone(), ListQuery::default());
+        self.informers.follow(reflector, self.sender, T::input);
     }
-}
-
-fn follow<T: Follow>(
-    client: &Client,
-    query: ListQuery,
-    sender: &mpsc::Sender<Input>,
-    informers: &mut Informers,
-) {
-    let reflector = Reflector::<T>::new(client.clone(), query);
-    informers.relists.push(reflector.relist());
-    informers.tasks.spawn(reflector.run(sender.clone(), T::input));
 }

@@ -20,6 +20,7 @@ use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
 use crate::plan::Profile;
 use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness};
+use crate::stopwatch::Stopwatch;
 
 /// A running process.
 pub(super) struct Scheduler {
@@ -115,6 +116,8 @@ fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> ProcessOptio
         }),
         waits_for_leadership: false,
         observer: Arc::new(|_| ()),
+        ledger: Arc::default(),
         report: Box::new(|_| ()),
+        stopwatch: Stopwatch::default(),
     }
 }

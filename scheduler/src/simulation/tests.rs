@@ -90,11 +90,11 @@ const PLANTS: &[(Plant, Option<u64>)] = &[
     (Plant::ForgetsAssume, Some(20)),
     (Plant::TakesOverEarly, Some(20)),
     (Plant::IgnoresDeletion, Some(60)),
-    (Plant::UndoesUnknown, None),
+    (Plant::UndoesUnknown, Some(40)),
     (Plant::TrustsUnknown, Some(20)),
     (Plant::ForgetsEarly, Some(20)),
     (Plant::RenewsFromEnd, None),
-    (Plant::BindsWithoutLease, None),
+    (Plant::BindsWithoutLease, Some(40)),
     (Plant::LosesWake, None),
     (Plant::SkipsVersion, None),
     (Plant::ListsWithoutDeletes, None),
@@ -102,7 +102,7 @@ const PLANTS: &[(Plant, Option<u64>)] = &[
     (Plant::BindsByName, None),
     (Plant::ReleasesEarly, None),
     (Plant::ReleasesUnfinished, None),
-    (Plant::RetriesWithoutLease, None),
+    (Plant::RetriesWithoutLease, Some(40)),
     (Plant::TrustsOldView, None),
 ];
 
