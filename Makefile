@@ -7,6 +7,7 @@
 
 CARGO ?= cargo
 SEED ?=
+PLANT ?=
 SEEDS ?= 1000
 CRASHES ?= 500
 NIGHT_SEEDS = $(if $(filter command line,$(origin SEEDS)),$(SEEDS),20000)
@@ -24,7 +25,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants oracle power bench failover services microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler oracle power bench failover services microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -67,6 +68,10 @@ sim-night: setup ## Simulate fresh seeds on every core (SEEDS=20000, or HOURS=8)
 
 sim-plants: setup ## Plant every known bug in simulated clusters, and print which seed finds it
 	$(SIM) --plants --jobs 0 --seconds 12 $(ARGS)
+
+sim-scheduler: setup ## Simulate scheduler processes on many seeds (SEEDS=1000), replay one (SEED=17), or plant a bug (PLANT=BindsByName)
+	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) test --release -p orch-scheduler --lib -- \
+		--nocapture simulation::tests::$(if $(PLANT),planted,no_seed)
 
 oracle: setup ## Compare the scheduler's plans with a slow oracle on random clusters (SEEDS=100000), or replay one (SEED=17)
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --test oracle

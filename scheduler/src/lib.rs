@@ -6,6 +6,7 @@
 //! (flags and file). [`process`] puts them together.
 //! It links no part of `orch-api` or `orch-raft`: it is a client like any other.
 
+mod ambient;
 pub mod client;
 pub mod config;
 pub mod election;
@@ -18,6 +19,8 @@ pub mod queue;
 pub mod run;
 pub mod selector;
 pub mod serve;
+#[cfg(test)]
+mod simulation;
 pub mod stopwatch;
 pub mod version;
 

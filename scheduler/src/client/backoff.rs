@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rand::Rng;
 
+use crate::ambient;
+
 /// Pauses that double from `first` to `last`. A success starts anew.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
@@ -30,7 +32,7 @@ impl Backoff {
 
     /// The next pause, spread by the process's own randomness.
     pub(crate) fn random_pause(&mut self) -> Duration {
-        self.pause(rand::rng().random())
+        self.pause(ambient::rng().random())
     }
 
     /// Starts anew after a success.

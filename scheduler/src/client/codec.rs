@@ -229,7 +229,7 @@ fn find(schema: &Schema, name: &str) -> Result<orch_schema::TypeId, CodecError> 
 }
 
 /// `message` in its envelope.
-pub(super) fn envelope(api_version: &str, kind: &str, message: Vec<u8>) -> Bytes {
+pub(crate) fn envelope(api_version: &str, kind: &str, message: Vec<u8>) -> Bytes {
     let type_meta = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
     let unknown = Unknown { type_meta: Some(type_meta), raw: message.into(), ..Unknown::default() };
     let mut body = Vec::with_capacity(PREFIX.len() + unknown.encoded_len());

@@ -173,6 +173,9 @@ pub struct Config {
     pub burst: u32,
     /// How long a request that is no watch may take in all.
     pub request_timeout: Duration,
+    /// Carries the requests in the place of sockets.
+    #[cfg(test)]
+    pub(crate) simulated: Option<super::http::Simulated>,
 }
 
 impl Config {
@@ -192,6 +195,8 @@ impl Config {
             qps: QPS_DEFAULT,
             burst: BURST_DEFAULT,
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
+            #[cfg(test)]
+            simulated: None,
         }
     }
 

@@ -100,7 +100,7 @@ pub enum Error {
         what: String,
         /// What the last attempt said.
         #[source]
-        source: hyper_util::client::legacy::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The connection broke, or the answer did: a write may have happened.
     #[error("lost the answer to {what}: {problem}")]

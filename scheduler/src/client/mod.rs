@@ -22,6 +22,7 @@ mod credentials;
 mod endpoint;
 mod error;
 mod exec;
+mod http;
 mod in_cluster;
 mod kind;
 mod kubeconfig;
@@ -40,9 +41,13 @@ mod tls;
 mod transport;
 mod watch;
 
+#[cfg(test)]
+pub(crate) use self::http::{Failure, Network, ResponseBody, Simulated};
 pub(crate) use backoff::Backoff;
 pub(crate) use codec::Codec;
 pub use codec::ContentType;
+#[cfg(test)]
+pub(crate) use codec::envelope;
 pub use config::{
     BURST_DEFAULT, Bearer, Certificate, Config, ConfigError, Impersonation, Pem, QPS_DEFAULT,
     REQUEST_TIMEOUT_DEFAULT, Trust, user_agent,
@@ -56,7 +61,7 @@ pub use kind::{Group, Kind, Listed, Object, ObjectKey};
 pub use kubeconfig::{from_file, from_text};
 pub(crate) use post::JsonServer;
 pub use rate::TokenBucket;
-pub use reflector::{Change, Reflector};
+pub use reflector::{Change, Reflector, Relist};
 pub use request::{Client, Created, DeleteOptions, ListPage, ListQuery, PatchType};
 pub use secret::Secret;
 pub use watch::{WatchEvent, WatchStream};

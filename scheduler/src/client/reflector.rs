@@ -14,11 +14,19 @@
 //! watch down, and the server ends a watch that falls too far behind, which leads to a new list.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures::FutureExt;
 use rand::Rng;
 use smol_str::SmolStr;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use crate::ambient;
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::backoff::Backoff;
 use super::error::{Error, Reason, chain};
@@ -47,8 +55,24 @@ pub enum Change<T> {
     Upsert(Box<T>),
     /// The object is gone, or left the selection.
     Delete(ObjectKey),
-    /// Everything that was stored when the list began has been told. Told after each list.
-    Synced,
+    /// Everything that was stored when the list began has been told. Told after each list, with the number of the newest
+    /// [`Relist::request`] before the list began.
+    Synced(u64),
+}
+
+/// Asks a reflector for a new list, although its watch is well: what a watch has told may be old, a list is not.
+#[derive(Debug, Default)]
+pub struct Relist {
+    wanted: AtomicU64,
+    told: Notify,
+}
+
+impl Relist {
+    /// Asks for a list that begins after this call. Numbers grow from request to request, and begin at 1.
+    pub fn request(&self, number: u64) {
+        self.wanted.store(number, Ordering::Release);
+        self.told.notify_one();
+    }
 }
 
 /// Follows the objects of one kind.
@@ -58,6 +82,7 @@ pub struct Reflector<T> {
     // The objects that the receiver knows, by the version that it was told.
     known: HashMap<ObjectKey, SmolStr>,
     backoff: Backoff,
+    relist: Arc<Relist>,
     object: std::marker::PhantomData<T>,
 }
 
@@ -87,13 +112,21 @@ enum WatchEnd {
     Expired,
     /// It broke.
     Failed(Error),
+    /// A new list was asked for.
+    Relist,
 }
 
 impl<T: Listed> Reflector<T> {
     /// A reflector of what `query` covers.
     pub fn new(client: Client, query: ListQuery) -> Self {
         let backoff = Backoff::new(PAUSE_FIRST, PAUSE_LAST);
-        Self { client, query, known: HashMap::new(), backoff, object: std::marker::PhantomData }
+        let relist = Arc::default();
+        Self { client, query, known: HashMap::new(), backoff, relist, object: std::marker::PhantomData }
+    }
+
+    /// Asks this reflector for new lists while it runs.
+    pub fn relist(&self) -> Arc<Relist> {
+        self.relist.clone()
     }
 
     /// Follows until the receiver is gone. `wrap` makes of a change what the channel carries.
@@ -123,6 +156,9 @@ impl<T: Listed> Reflector<T> {
 
     /// Tells the difference between what is stored and what the receiver knows. Returns the version of the list.
     async fn list<E>(&mut self, receiver: &Receiver<T, E>) -> Result<Result<String, Error>, Closed> {
+        // This list answers the requests until now; one that comes meanwhile is kept.
+        let _ = self.relist.told.notified().now_or_never();
+        let wanted = self.relist.wanted.load(Ordering::Acquire);
         let mut gone: HashMap<ObjectKey, SmolStr> = self.known.clone();
         let mut token = String::new();
         loop {
@@ -131,7 +167,7 @@ impl<T: Listed> Reflector<T> {
                 Err(error) => {
                     // A server that does not know the kind has no objects of it. It may learn it by an upgrade.
                     if error.is(Reason::NotFound) && self.known.is_empty() {
-                        receiver.tell(Change::Synced).await?;
+                        receiver.tell(Change::Synced(wanted)).await?;
                     }
                     return Ok(Err(error));
                 }
@@ -141,10 +177,17 @@ impl<T: Listed> Reflector<T> {
                 self.upsert(object, receiver).await?;
             }
             if page.continue_token.is_empty() {
-                for key in gone.into_keys() {
+                let mut gone: Vec<ObjectKey> = gone.into_keys().collect();
+                // In the order of names, so that the same changes are told in the same order each time.
+                gone.sort_unstable();
+                #[cfg(test)]
+                if plant::is(Plant::ListsWithoutDeletes) {
+                    gone.clear();
+                }
+                for key in gone {
                     self.delete(key, receiver).await?;
                 }
-                receiver.tell(Change::Synced).await?;
+                receiver.tell(Change::Synced(wanted)).await?;
                 return Ok(Ok(page.resource_version));
             }
             token = page.continue_token;
@@ -155,10 +198,17 @@ impl<T: Listed> Reflector<T> {
     async fn follow<E>(&mut self, mut version: String, receiver: &Receiver<T, E>) -> Result<(), Closed> {
         loop {
             let opened = Instant::now();
-            let seconds = rand::rng().random_range(WATCH_SECONDS);
-            let end = match self.client.watch::<T>(&self.query, &version, seconds).await {
+            let seconds = ambient::rng().random_range(WATCH_SECONDS);
+            let relist = self.relist.clone();
+            let opened_watch = tokio::select! {
+                biased;
+                () = relist.told.notified() => return Ok(()),
+                opened = self.client.watch::<T>(&self.query, &version, seconds) => opened,
+            };
+            let end = match opened_watch {
                 Ok(mut stream) => {
                     tokio::select! {
+                        biased;
                         end = self.consume(&mut stream, &mut version, receiver) => end?,
                         () = receiver.sender.closed() => return Err(Closed),
                     }
@@ -175,15 +225,20 @@ impl<T: Listed> Reflector<T> {
                     tracing::info!(kind = T::KIND.kind, version, "the history is gone, listing anew");
                     return Ok(());
                 }
+                WatchEnd::Relist => return Ok(()),
                 WatchEnd::Ended if is_good => {}
                 WatchEnd::Ended => {
                     let pause = self.backoff.random_pause();
-                    tokio::time::sleep(pause).await;
+                    self.sleep(receiver, pause).await;
                 }
                 WatchEnd::Failed(error) => self.pause(receiver, "watch", &error).await,
             }
             if receiver.sender.is_closed() {
                 return Err(Closed);
+            }
+            #[cfg(test)]
+            if plant::is(Plant::SkipsVersion) {
+                version = version.parse::<u64>().map_or(version, |number| (number + 1).to_string());
             }
         }
     }
@@ -195,7 +250,13 @@ impl<T: Listed> Reflector<T> {
         receiver: &Receiver<T, E>,
     ) -> Result<WatchEnd, Closed> {
         loop {
-            let event = match stream.next().await {
+            // Not around the rest of the loop: a change must not be dropped halfway.
+            let next = tokio::select! {
+                biased;
+                () = self.relist.told.notified() => return Ok(WatchEnd::Relist),
+                next = stream.next() => next,
+            };
+            let event = match next {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(WatchEnd::Ended),
                 Err(error) if error.is(Reason::Expired) => return Ok(WatchEnd::Expired),
@@ -244,9 +305,16 @@ impl<T: Listed> Reflector<T> {
         if matches!(error, Error::Lost { .. } | Error::Timeout { .. }) {
             self.client.leave_server();
         }
+        self.sleep(receiver, pause).await;
+    }
+
+    /// Pauses, until a new list is asked for at the latest. The next list, or the next wait, takes the request.
+    async fn sleep<E>(&self, receiver: &Receiver<T, E>, pause: Duration) {
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            biased;
+            () = self.relist.told.notified() => self.relist.told.notify_one(),
             () = receiver.sender.closed() => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

@@ -242,6 +242,12 @@ impl Client {
         self.write::<v1::DeleteOptions>(Method::DELETE, path, &options).await.map(|_| ())
     }
 
+    /// Whether a simulation carries the requests.
+    #[cfg(test)]
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.transport.is_simulated()
+    }
+
     /// Turns to the next API server: the present one's watches break or say nothing.
     pub(super) fn leave_server(&self) {
         self.transport.leave_current();

@@ -1,9 +1,9 @@
 //! Connections to the API servers, and which server is in use.
 //!
-//! Owns the HTTP client, the choice of an address, the limit of requests a second, and the rule of which failures are
-//! sent again. One HTTP/2 connection an address carries all requests; it is pinged while watches are open, so that a
-//! server that vanished is noticed within [`PING_INTERVAL`] and [`PING_TIMEOUT`]. All requests go to one address, and
-//! to the next in the list after that one failed, so that a client sees one server's order of events while it can.
+//! Owns the choice of an address, the limit of requests a second, and the rule of which failures are sent again. One
+//! HTTP/2 connection an address carries all requests; it is pinged while watches are open, so that a server that
+//! vanished is noticed (`http`). All requests go to one address, and to the next in the list after that one failed, so
+//! that a client sees one server's order of events while it can.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,33 +13,16 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::config::{Config, ConfigError, Impersonation};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
 use super::error::{ApiStatus, Error};
+use super::http::{Failure, Http, ResponseBody};
 use super::measures::{self, Sent};
 use super::rate::TokenBucket;
 use super::tls::{CurrentCertificate, client_config};
-
-/// How often an idle connection with open watches is pinged.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-
-/// How long the answer to a ping may take.
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a connection to one address may take to stand; then the next address is tried.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Bytes that a stream and a connection may have under way: a page of a list is some megabytes.
-const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
 /// Attempts of one request that had no effect. With three addresses each is asked three times.
 const ATTEMPTS_MAX: u32 = 9;
@@ -103,7 +86,7 @@ pub(super) struct Answer {
 
 /// Sends requests to whichever server answers.
 pub(super) struct Transport {
-    http: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Http,
     endpoints: Vec<Endpoint>,
     // Invariant: current < endpoints.len()
     current: AtomicUsize,
@@ -122,7 +105,7 @@ impl Transport {
             HeaderValue::try_from(text)
                 .map_err(|_| ConfigError::Invalid { field, problem: "not a valid header".to_owned() })
         };
-        let http = http_client(tls, config)?;
+        let http = Http::new(tls, config)?;
         measures::transport_made();
         Ok(Self {
             http,
@@ -134,6 +117,11 @@ impl Transport {
             impersonation: impersonation(&config.impersonation, header)?,
             timeout: config.request_timeout,
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_simulated(&self) -> bool {
+        self.http.is_simulated()
     }
 
     /// Sends `call` and reads the answer. Refusals are answers, too.
@@ -178,10 +166,8 @@ impl Transport {
             let began = Instant::now();
             let outcome = match self.http.request(request).await {
                 Ok(response) => self.receive(call, response, is_whole).await,
-                Err(source) if source.is_connect() => Err(Error::Connect { what: call.described(), source }),
-                Err(error) => {
-                    Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) })
-                }
+                Err(Failure::Connect(source)) => Err(Error::Connect { what: call.described(), source }),
+                Err(Failure::Lost(problem)) => Err(Error::Lost { what: call.described(), problem }),
             };
             self.measure(call, used, &outcome, began.elapsed());
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
@@ -260,7 +246,7 @@ impl Transport {
     async fn receive(
         &self,
         call: &Call,
-        response: Response<Incoming>,
+        response: Response<ResponseBody>,
         is_whole: bool,
     ) -> Result<Opened, Error> {
         let code = response.status().as_u16();
@@ -287,7 +273,7 @@ pub(super) enum Opened {
     /// The server refused it, or the answer was wanted whole.
     Answer(Answer),
     /// The stream of a watch.
-    Stream(Incoming),
+    Stream(ResponseBody),
 }
 
 /// What to do after an attempt.
@@ -321,38 +307,6 @@ impl Answer {
         let status = ApiStatus::new(self.code, codec.decode_status(self.body), self.retry_after);
         Error::Api { what, status: Box::new(status) }
     }
-}
-
-fn http_client(
-    tls: rustls::ClientConfig,
-    config: &Config,
-) -> Result<HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>, ConfigError> {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    tcp.set_keepalive(Some(PING_INTERVAL));
-    tcp.enforce_http(false);
-    let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    let builder = match &config.tls_server_name {
-        None => builder,
-        Some(name) => {
-            let name =
-                rustls::pki_types::ServerName::try_from(name.clone()).map_err(|_| ConfigError::Invalid {
-                    field: "tls-server-name",
-                    problem: "not a DNS name or an address".to_owned(),
-                })?;
-            builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
-        }
-    };
-    let connector = builder.enable_all_versions().wrap_connector(tcp);
-    let mut http = HttpClient::builder(TokioExecutor::new());
-    http.pool_timer(TokioTimer::new()).timer(TokioTimer::new());
-    http.http2_keep_alive_interval(PING_INTERVAL).http2_keep_alive_timeout(PING_TIMEOUT);
-    http.http2_initial_stream_window_size(STREAM_WINDOW_BYTES);
-    http.http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    // A request that a closing connection never took is sent again by the verdict, which knows what is safe.
-    http.retry_canceled_requests(true);
-    Ok(http.build(connector))
 }
 
 fn impersonation(

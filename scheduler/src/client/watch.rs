@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
 use crate::api::meta::v1::ObjectMeta;
 
 use super::codec::{Codec, ContentType};
 use super::error::{ApiStatus, Error, chain};
+use super::http::ResponseBody;
 use super::kind::Object;
 
 /// The longest event. The server's objects end at 1.5 MiB, about twice that in JSON.
@@ -37,7 +37,7 @@ pub enum WatchEvent<T> {
 
 /// A watch that the server has accepted. Dropping it ends it.
 pub struct WatchStream<T> {
-    body: Incoming,
+    body: ResponseBody,
     frames: Frames,
     codec: Codec,
     what: String,
@@ -46,7 +46,7 @@ pub struct WatchStream<T> {
 }
 
 impl<T: Object> WatchStream<T> {
-    pub(super) fn new(body: Incoming, codec: Codec, what: String, timeout_seconds: u32) -> Self {
+    pub(super) fn new(body: ResponseBody, codec: Codec, what: String, timeout_seconds: u32) -> Self {
         let lifetime = Duration::from_secs(u64::from(timeout_seconds)) + OVERTIME;
         Self {
             body,

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::ambient;
 use crate::api::core::v1::ObjectReference;
 
 use super::lease::{Lock, LockError};
@@ -22,7 +23,7 @@ pub type Announce = Box<dyn Fn(ObjectReference, String) + Send + Sync>;
 
 /// A name for a contender on the machine `host`, which no other contender has, not even the next one on that machine.
 pub fn identity(host: &str) -> String {
-    let unique: u128 = rand::rng().random();
+    let unique: u128 = ambient::rng().random();
     format!("{host}_{unique:032x}")
 }
 
@@ -53,6 +54,26 @@ impl Leadership {
         match &self.until {
             None => true,
             Some(until) => until.borrow().is_some_and(|until| now < until),
+        }
+    }
+
+    /// Does `work` while this process leads. `None`: it leads no more, and the work was dropped where it stood.
+    pub async fn while_held<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let now = Instant::now();
+            if !self.holds(now) {
+                return None;
+            }
+            let Some(until) = self.until.as_ref().and_then(|until| *until.borrow()) else {
+                return Some(work.await);
+            };
+            // A renewal moves the end while the work goes on.
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => {}
+                done = &mut work => return Some(done),
+            }
         }
     }
 
@@ -100,8 +121,9 @@ impl<L: Lock> Elector<L> {
             let patience = self.patience();
             let attempting = self.attempt(patience);
             tokio::select! {
-                () = attempting => {}
+                biased;
                 () = stop.cancelled() => return self.stop().await,
+                () = attempting => {}
             }
             if self.is_lost() {
                 return self.lose();
@@ -110,8 +132,9 @@ impl<L: Lock> Elector<L> {
             let until = self.machine.leads_until().map(|until| self.origin + until.0);
             let wake = until.map_or(pause, |until| pause.min(until));
             tokio::select! {
-                () = sleep_until(wake) => {}
+                biased;
                 () = stop.cancelled() => return self.stop().await,
+                () = sleep_until(wake) => {}
             }
             if self.is_lost() {
                 return self.lose();
@@ -137,7 +160,7 @@ impl<L: Lock> Elector<L> {
         let period = self.machine.timing().retry_period;
         let factor = match self.machine.leads_until() {
             Some(_) => 1.0,
-            None => 1.0 + JITTER * rand::rng().random::<f64>(),
+            None => 1.0 + JITTER * ambient::rng().random::<f64>(),
         };
         Instant::now() + period.mul_f64(factor)
     }

@@ -14,6 +14,8 @@
 use std::time::Duration;
 
 use super::record::{Record, WallTime};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 /// Time since some moment of this process, by a clock that never steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -188,6 +190,8 @@ impl Machine {
         };
         let is_ours = record.holder == self.identity;
         let is_free = record.holder.is_empty() || now >= at.after(lifetime(&record));
+        #[cfg(test)]
+        let is_free = is_free || (plant::is(Plant::TakesOverEarly) && now >= at.after(lifetime(&record) / 2));
         let next =
             (is_ours || is_free).then(|| Attempt::Update(version.clone(), self.record(Some(&record), wall)));
         self.observed = Some(Observed { record, version, at });
@@ -206,6 +210,8 @@ impl Machine {
             }
             Written::Done(version) => {
                 assert_eq!(record.holder, self.identity, "contenders write only themselves");
+                #[cfg(test)]
+                let began = if plant::is(Plant::RenewsFromEnd) { now } else { began };
                 self.observed = Some(Observed { record, version, at: now });
                 self.leads_until = Some(began.after(self.timing.renew_deadline));
             }

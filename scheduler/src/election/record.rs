@@ -17,8 +17,7 @@ pub struct WallTime(pub i64);
 impl WallTime {
     /// The present time.
     pub fn now() -> Self {
-        let micros = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
-        Self(i64::try_from(micros).unwrap_or(i64::MAX))
+        Self(crate::ambient::wall_micros())
     }
 
     fn micro_time(self) -> MicroTime {

@@ -25,6 +25,8 @@ use crate::stopwatch::Stopwatch;
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
 use super::stored::Stored;
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 /// The planner with its snapshot and the extenders.
 pub struct ClusterPlanner {
@@ -113,6 +115,10 @@ impl Planning for ClusterPlanner {
     }
 
     fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {
+        #[cfg(test)]
+        if plant::is(Plant::ForgetsAssume) {
+            return Ok(());
+        }
         self.cluster.assume(pod, placement).map_err(|error| error.to_string())
     }
 
@@ -125,6 +131,10 @@ impl Planning for ClusterPlanner {
     }
 
     fn withdraw(&mut self, uid: &str) {
+        #[cfg(test)]
+        if plant::is(Plant::KeepsNomination) {
+            return;
+        }
         self.cluster.withdraw(uid);
     }
 }

@@ -15,14 +15,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ambient;
 use crate::client::Client;
 use crate::election::{Leadership, WallTime};
 use crate::metrics::resources::Ledger;
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::binding::Binder;
 use super::effects::{Effects, Observer, Reporter};
 use super::executor::{Executor, ExecutorOptions, Now};
-use super::informers::follow_all;
+use super::informers::{Informers, follow_all};
 use super::input::{Effect, Input};
 use super::planning::Planning;
 use super::recorder::Recorder;
@@ -67,7 +70,15 @@ pub struct EngineOptions {
 pub struct Engine {
     stop: CancellationToken,
     synced: Arc<AtomicBool>,
-    thread: thread::JoinHandle<()>,
+    running: Running,
+}
+
+/// What runs the loop.
+enum Running {
+    Thread(thread::JoinHandle<usize>),
+    /// Simulations have one thread.
+    #[cfg(test)]
+    Task(tokio::task::JoinHandle<usize>),
 }
 
 impl Engine {
@@ -79,10 +90,17 @@ impl Engine {
         let stop = CancellationToken::new();
         let synced = Arc::<AtomicBool>::default();
         let runtime = Handle::current();
+        #[cfg(test)]
+        let is_simulated = options.client.is_simulated();
         let run = Loop::new(planning, options, runtime, stop.clone(), synced.clone());
+        #[cfg(test)]
+        if is_simulated {
+            let running = Running::Task(tokio::spawn(run.run_as_task()));
+            return Ok(Self { stop, synced, running });
+        }
         let builder = thread::Builder::new().name("scheduling".to_owned()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(move || run.run())?;
-        Ok(Self { stop, synced, thread })
+        let running = Running::Thread(builder.spawn(move || run.run())?);
+        Ok(Self { stop, synced, running })
     }
 
     /// The flag behind [`Engine::is_synced`], for health checks.
@@ -95,18 +113,22 @@ impl Engine {
         self.synced.load(Ordering::Relaxed)
     }
 
-    /// Stops planning, waits for what is under way, and returns once nothing is sent any more. The lock may be let go
-    /// after it.
+    /// Stops planning and waits for what is under way, but not for ever. Returns how many bindings are under way all the
+    /// same: only if there are none may the lock be let go, because the next leader plans at once.
     ///
     /// # Errors
     /// Where the thread panicked.
-    pub async fn stop(self) -> Result<(), String> {
+    pub async fn stop(self) -> Result<usize, String> {
         self.stop.cancel();
-        let joined = tokio::task::spawn_blocking(move || self.thread.join()).await;
-        match joined {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err("the scheduling thread panicked".to_owned()),
-        }
+        let bindings = match self.running {
+            Running::Thread(thread) => {
+                let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+                joined.ok().and_then(Result::ok)
+            }
+            #[cfg(test)]
+            Running::Task(task) => task.await.ok(),
+        };
+        bindings.ok_or_else(|| "the scheduling thread panicked".to_owned())
     }
 }
 
@@ -122,7 +144,10 @@ struct Loop<P: Planning> {
     report: Reporter,
     reported: Instant,
     waiting: Option<Waiting>,
-    informers: tokio::task::JoinSet<()>,
+    informers: Informers,
+    // Whether the last turn was made as the leader.
+    led: bool,
+    lists_wanted: u64,
 }
 
 /// What informers are made of that do not follow the cluster yet.
@@ -134,7 +159,7 @@ struct Waiting {
 
 impl Waiting {
     /// Follows the cluster; a runtime must be entered.
-    fn follow(self) -> tokio::task::JoinSet<()> {
+    fn follow(self) -> Informers {
         follow_all(&self.client, &self.sender, &self.ledger)
     }
 }
@@ -151,12 +176,14 @@ impl<P: Planning> Loop<P> {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let waiting = Waiting { client: client.clone(), sender: sender.clone(), ledger: options.ledger };
         let (waiting, informers) = match options.waits_for_leadership {
-            true => (Some(waiting), tokio::task::JoinSet::new()),
+            true => (Some(waiting), Informers::default()),
             false => (None, waiting.follow()),
         };
         let binder = Binder::new(client.clone(), leadership.clone(), observer.clone());
         let effects = Effects::new(runtime.clone(), client, binder, recorder, observer, sender);
         let now = Instant::now();
+        // Without an election this process leads from the start, and its first lists are new.
+        let led = waiting.is_none() && leadership.holds(now);
         Self {
             executor: Executor::new(planning, executor),
             effects,
@@ -170,31 +197,70 @@ impl<P: Planning> Loop<P> {
             reported: now,
             waiting,
             informers,
+            led,
+            lists_wanted: 0,
         }
     }
 
-    fn run(mut self) {
+    /// Runs to the end, and returns how many bindings are under way then.
+    fn run(mut self) -> usize {
+        let runtime = self.runtime.clone();
         let mut effects = Vec::new();
         while !self.stop.is_cancelled() {
-            self.take_inputs(&mut effects);
-            self.executor.tick(self.now());
-            self.report();
-            let leads = self.leadership.holds(Instant::now());
-            if leads && let Some(waiting) = self.waiting.take() {
-                let _runtime = self.runtime.enter();
-                self.informers = waiting.follow();
-            }
-            let may_plan = leads && self.executor.is_synced() && self.executor.has_room();
-            let planned = may_plan && {
-                let seed = rand::rng().random();
-                self.executor.step(self.now(), seed, &mut effects)
-            };
-            self.carry_out(&mut effects);
-            if !planned {
-                self.wait(&mut effects);
+            if !self.turn(&mut effects) {
+                runtime.block_on(self.wait(&mut effects));
             }
         }
-        self.end(&mut effects);
+        runtime.block_on(self.end(&mut effects))
+    }
+
+    /// The same without a thread.
+    #[cfg(test)]
+    async fn run_as_task(mut self) -> usize {
+        let mut effects = Vec::new();
+        while !self.stop.is_cancelled() {
+            match self.turn(&mut effects) {
+                true => tokio::task::yield_now().await,
+                false => self.wait(&mut effects).await,
+            }
+        }
+        self.end(&mut effects).await
+    }
+
+    /// Takes inputs in, and plans a pod. Returns whether there was one to plan.
+    fn turn(&mut self, effects: &mut Vec<Effect>) -> bool {
+        self.take_inputs(effects);
+        self.executor.tick(self.now());
+        self.report();
+        let leads = self.leadership.holds(Instant::now());
+        if leads && !self.led {
+            self.take_over();
+        }
+        self.led = leads;
+        let may_plan = leads && self.executor.is_synced() && self.executor.has_room();
+        let planned = may_plan && {
+            let seed = ambient::rng().random();
+            self.executor.step(self.now(), seed, effects)
+        };
+        self.carry_out(effects);
+        planned
+    }
+
+    /// Begins to lead. Bindings of the one before have arrived by now, or never will; but watches may not have told them
+    /// yet. So nothing is planned before everything has been listed since.
+    fn take_over(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            let _runtime = self.runtime.enter();
+            self.informers = waiting.follow();
+            return;
+        }
+        #[cfg(test)]
+        if plant::is(Plant::TrustsOldView) {
+            return;
+        }
+        self.lists_wanted += 1;
+        self.executor.distrust(self.lists_wanted);
+        self.informers.relist(self.lists_wanted);
     }
 
     fn now(&self) -> Now {
@@ -224,18 +290,17 @@ impl<P: Planning> Loop<P> {
     }
 
     /// Sleeps until an input, until the queue has something to do, or for [`IDLE_MAX`].
-    fn wait(&mut self, effects: &mut Vec<Effect>) {
+    async fn wait(&mut self, effects: &mut Vec<Effect>) {
         let due = self.executor.next_tick().map(|at| self.origin + at);
         let latest = Instant::now() + IDLE_MAX;
         let until = due.map_or(latest, |due| due.min(latest));
         let (inputs, stop) = (&mut self.inputs, &self.stop);
-        let input = self.runtime.block_on(async {
-            tokio::select! {
-                input = inputs.recv() => input,
-                () = tokio::time::sleep_until(until) => None,
-                () = stop.cancelled() => None,
-            }
-        });
+        let input = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            input = inputs.recv() => input,
+            () = tokio::time::sleep_until(until) => None,
+        };
         if let Some(input) = input {
             self.handle(input, effects);
         }
@@ -249,12 +314,11 @@ impl<P: Planning> Loop<P> {
     }
 
     /// Waits for the jobs under way, so that the next leader finds no pod half bound.
-    fn end(mut self, effects: &mut Vec<Effect>) {
-        self.informers.abort_all();
+    async fn end(mut self, effects: &mut Vec<Effect>) -> usize {
+        self.informers.stop();
         let until = Instant::now() + END_MAX;
         while self.executor.bindings() > 0 && Instant::now() < until {
-            let inputs = &mut self.inputs;
-            let waited = self.runtime.block_on(async { tokio::time::timeout_at(until, inputs.recv()).await });
+            let waited = tokio::time::timeout_at(until, self.inputs.recv()).await;
             let Ok(Some(input)) = waited else { break };
             self.executor.handle(input, self.now(), effects);
             self.carry_out(effects);
@@ -262,5 +326,6 @@ impl<P: Planning> Loop<P> {
         if self.executor.bindings() > 0 {
             tracing::warn!(bindings = self.executor.bindings(), "bindings are still under way at the end");
         }
+        self.executor.bindings()
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::api::{apps, core, policy, resource, storage};
-use crate::client::{Client, ListQuery, Reflector};
+use crate::client::{Change, Client, ListQuery, Listed, Reflector, Relist};
 use crate::metrics::resources::Ledger;
 
 use super::input::Input;
@@ -18,16 +18,46 @@ use super::stored::Follow;
 /// Pods that have ended take no room, and there may be more of them than of others.
 const PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Starts to follow all kinds. The tasks end when the receiver is gone, or with the set.
-pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: &Arc<Ledger>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    let ledger = ledger.clone();
+/// The reflectors at work.
+#[derive(Default)]
+pub(super) struct Informers {
+    tasks: JoinSet<()>,
+    relists: Vec<Arc<Relist>>,
+}
+
+impl Informers {
+    /// Asks every reflector for a new list.
+    pub(super) fn relist(&self, number: u64) {
+        for relist in &self.relists {
+            relist.request(number);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.tasks.abort_all();
+    }
+
+    fn follow<T: Listed>(
+        &mut self,
+        reflector: Reflector<T>,
+        sender: &mpsc::Sender<Input>,
+        input: impl FnMut(Change<T>) -> Input + Send + 'static,
+    ) {
+        self.relists.push(reflector.relist());
+        self.tasks.spawn(reflector.run(sender.clone(), input));
+    }
+}
+
+/// Starts to follow all kinds. The tasks end when the receiver is gone, or with the informers.
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: &Arc<Ledger>) -> Informers {
+    let mut informers = Informers::default();
     let pods = Reflector::<core::v1::Pod>::new(client.clone(), ListQuery::by_field(PODS));
-    tasks.spawn(pods.run(sender.clone(), move |change| {
+    let ledger = ledger.clone();
+    informers.follow(pods, sender, move |change| {
         ledger.apply(&change);
         core::v1::Pod::input(change)
-    }));
-    let mut all = Everything { client, sender, tasks: &mut tasks };
+    });
+    let mut all = Everything { client, sender, informers: &mut informers };
     all.of::<core::v1::Node>();
     all.of::<core::v1::Namespace>();
     all.of::<core::v1::Service>();
@@ -45,19 +75,19 @@ pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: 
     all.of::<resource::v1::ResourceClaim>();
     all.of::<resource::v1::ResourceSlice>();
     all.of::<resource::v1::DeviceClass>();
-    tasks
+    informers
 }
 
 /// Follows all objects of kinds.
 struct Everything<'a> {
     client: &'a Client,
     sender: &'a mpsc::Sender<Input>,
-    tasks: &'a mut JoinSet<()>,
+    informers: &'a mut Informers,
 }
 
 impl Everything<'_> {
     fn of<T: Follow>(&mut self) {
         let reflector = Reflector::<T>::new(self.client.clone(), ListQuery::default());
-        self.tasks.spawn(reflector.run(self.sender.clone(), T::input));
+        self.informers.follow(reflector, self.sender, T::input);
     }
 }

@@ -24,8 +24,8 @@ pub enum Input {
     Upsert(Stored),
     /// An object is gone; of the object itself only the name is known.
     Delete(Stored, ObjectKey),
-    /// All objects of a kind have been told.
-    Synced(Followed),
+    /// All objects of a kind have been told that were stored when a list began, and which request that list answers.
+    Synced(Followed, u64),
     /// A job ended.
     Finished(Box<Job>, Outcome),
     /// Victims were evicted, or not.

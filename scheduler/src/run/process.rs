@@ -25,6 +25,8 @@ use crate::election::{
 use crate::metrics::resources::Ledger;
 use crate::plan::Profile;
 use crate::queue::{Plugin, PluginSet, QueueOptions};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 use crate::stopwatch::Stopwatch;
 
 use super::cluster_planner::ClusterPlanner;
@@ -203,14 +205,28 @@ impl Process {
             }
             Some(mut contender) => {
                 let lost = tokio::select! {
+                    biased;
                     ended = &mut contender => Some(ended),
                     () = stop.cancelled() => None,
                 };
-                self.engine.stop().await.map_err(ProcessError::Panicked)?;
-                self.stop_contender.cancel();
+                #[cfg(test)]
+                if plant::is(Plant::ReleasesEarly) {
+                    self.stop_contender.cancel();
+                }
+                let bindings = self.engine.stop().await.map_err(ProcessError::Panicked)?;
+                #[cfg(test)]
+                let bindings = if plant::is(Plant::ReleasesUnfinished) { 0 } else { bindings };
                 let ended = match lost {
                     Some(ended) => ended,
-                    None => contender.await,
+                    // The lease lapses by itself, after the time in which a binding under way may still arrive.
+                    None if bindings > 0 => {
+                        contender.abort();
+                        Ok(Outcome::Stopped)
+                    }
+                    None => {
+                        self.stop_contender.cancel();
+                        contender.await
+                    }
                 };
                 ended
                     .map_err(|error| ProcessError::Panicked(format!("the leader election ended: {error}")))?

@@ -67,11 +67,12 @@ async fn send_all(client: Client, mut series: Series, mut reports: mpsc::Receive
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let sendings = tokio::select! {
+            biased;
+            _ = sweep.tick() => series.end_old(WallTime::now()),
             report = reports.recv() => match report {
                 Some(report) => series.add(report, WallTime::now()).into_iter().collect(),
                 None => break,
             },
-            _ = sweep.tick() => series.end_old(WallTime::now()),
         };
         for sending in sendings {
             let permit = sends.clone().acquire_owned().await.expect("the semaphore is never closed");

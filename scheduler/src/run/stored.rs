@@ -52,7 +52,7 @@ pub(super) trait Follow: Listed {
         match change {
             Change::Upsert(object) => Input::Upsert(object.stored()),
             Change::Delete(key) => Input::Delete(Box::new(Self::of_key(&key)).stored(), key),
-            Change::Synced => Input::Synced(Self::FOLLOWED),
+            Change::Synced(number) => Input::Synced(Self::FOLLOWED, number),
         }
     }
 

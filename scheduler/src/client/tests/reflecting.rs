@@ -8,21 +8,26 @@ use tokio::sync::mpsc;
 
 use crate::api::core::v1::Pod;
 use crate::client::testing::{FakeApi, Fault, PATIENCE, pod};
-use crate::client::{Change, Client, Config, ContentType, ListQuery, Object, Reflector};
+use crate::client::{Change, Client, Config, ContentType, ListQuery, Object, Reflector, Relist};
 
 /// What a receiver knows, by name and version.
 struct Mirror {
     changes: mpsc::Receiver<Change<Pod>>,
     known: BTreeMap<String, String>,
     synced: usize,
+    // The request that the last list answers.
+    answers: u64,
+    relist: std::sync::Arc<Relist>,
 }
 
 impl Mirror {
     fn of(client: Client) -> Self {
         let (sender, changes) = mpsc::channel(8);
         let query = ListQuery::by_field("status.phase!=Failed");
-        tokio::spawn(Reflector::<Pod>::new(client, query).run(sender, |change| change));
-        Self { changes, known: BTreeMap::new(), synced: 0 }
+        let reflector = Reflector::<Pod>::new(client, query);
+        let relist = reflector.relist();
+        tokio::spawn(reflector.run(sender, |change| change));
+        Self { changes, known: BTreeMap::new(), synced: 0, answers: 0, relist }
     }
 
     async fn next(&mut self) {
@@ -36,7 +41,10 @@ impl Mirror {
             Change::Delete(key) => {
                 assert!(self.known.remove(&key.to_string()).is_some(), "{key} was never told");
             }
-            Change::Synced => self.synced += 1,
+            Change::Synced(answers) => {
+                self.synced += 1;
+                self.answers = answers;
+            }
         }
     }
 
@@ -188,4 +196,23 @@ async fn a_reflector_ends_with_its_receiver() {
     let running = tokio::spawn(reflector.run(sender, |change| change));
     drop(changes);
     tokio::time::timeout(PATIENCE, running).await.expect("in time").unwrap();
+}
+
+#[tokio::test]
+async fn a_new_list_that_is_asked_for_tells_what_the_watch_did_not() {
+    let api = FakeApi::start().await;
+    api.store().put("pods", pod("a"));
+    let mut mirror = Mirror::of(api.client());
+    mirror.until("the first list", |mirror| mirror.synced == 1).await;
+    assert_eq!(mirror.answers, 0, "nobody asked for it");
+    api.plant("GET", "/pods", 1, Fault::Status(500, 0));
+    mirror.relist.request(1);
+    api.store().put("pods", pod("b"));
+    mirror.until("a list after the request", |mirror| mirror.answers == 1).await;
+    assert!(mirror.known.contains_key("default/b"));
+    mirror.relist.request(2);
+    mirror.relist.request(3);
+    mirror.until("a list after the last request", |mirror| mirror.answers == 3).await;
+    api.store().remove("pods", "default", "a");
+    mirror.catch_up(&api).await;
 }

@@ -62,7 +62,7 @@ impl Ledger {
             Change::Upsert(pod) if has_ended(pod) => drop(self.0.lock().pods.remove(&pod.key())),
             Change::Upsert(pod) => self.0.lock().upsert(pod),
             Change::Delete(key) => drop(self.0.lock().pods.remove(key)),
-            Change::Synced => {}
+            Change::Synced(_) => {}
         }
     }
 

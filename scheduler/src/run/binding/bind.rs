@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::api::core::v1::{Binding, ObjectReference, Pod};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Backoff, Error, Reason, chain};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::{Binder, Job, Outcome, PodRef, Why};
 
@@ -34,6 +36,16 @@ pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
         Ok(()) => return Known::Outcome(Outcome::Bound),
         Err(error) => error,
     };
+    #[cfg(test)]
+    if error.is_outcome_unknown() {
+        match () {
+            () if plant::is(Plant::UndoesUnknown) => {
+                return Known::Outcome(Outcome::NotBound(Why::Refused(chain(error))));
+            }
+            () if plant::is(Plant::TrustsUnknown) => return Known::Outcome(Outcome::Bound),
+            () => {}
+        }
+    }
     match error.status().map(|status| status.reason) {
         Some(Reason::NotFound) => Known::Outcome(Outcome::NotBound(Why::Gone)),
         // Bound already, by an earlier attempt of this job or by another scheduler; or another pod of this name.
@@ -98,7 +110,22 @@ impl Binder {
                 ..ObjectReference::default()
             }),
         };
-        self.client.create_subresource::<Pod, _>(&pod.namespace, &pod.name, "binding", &binding).await
+        #[cfg(test)]
+        let binding = match plant::is(Plant::BindsByName) {
+            true => Binding { metadata: None, ..binding },
+            false => binding,
+        };
+        let sending =
+            self.client.create_subresource::<Pod, _>(&pod.namespace, &pod.name, "binding", &binding);
+        #[cfg(test)]
+        if plant::is(Plant::RetriesWithoutLease) || plant::is(Plant::BindsWithoutLease) {
+            return sending.await;
+        }
+        // The client sends a request again that had no effect, after pauses that may outlast the lease.
+        self.leadership.while_held(sending).await.unwrap_or_else(|| {
+            let problem = "the lease ended before the answer came".to_owned();
+            Err(Error::Lost { what: "binding".to_owned(), problem })
+        })
     }
 
     /// Reads the pod until it answers. `None`: it has no node. Asks on even without leadership: the answer decides

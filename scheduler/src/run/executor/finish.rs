@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use crate::queue::{ClusterEvent, Uid};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::super::binding::{Job, Outcome, Why};
 use super::super::condition::Nomination;
@@ -36,6 +38,10 @@ impl<P: Planning> Executor<P> {
                     waited,
                     is_flushed: job.is_flushed,
                 }));
+                #[cfg(test)]
+                if plant::is(Plant::ForgetsEarly) {
+                    self.planning.forget(&uid.0);
+                }
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);
             }

@@ -105,6 +105,8 @@ pub struct Executor<P: Planning> {
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
     unsynced: BTreeSet<Followed>,
+    // Which request for new lists all kinds have to answer before a pod is planned; 0 for the first lists.
+    lists_wanted: u64,
     // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
     // preparing <= PREPARING_MAX.
     bindings: usize,
@@ -145,6 +147,7 @@ impl<P: Planning> Executor<P> {
             objects: Objects::default(),
             preempting: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
+            lists_wanted: 0,
             bindings: 0,
             preparing: 0,
         }
@@ -163,8 +166,10 @@ impl<P: Planning> Executor<P> {
                 let event = self.delete(object, &key, now);
                 self.observe_event(event, started, effects);
             }
-            Input::Synced(kind) => {
-                self.unsynced.remove(&kind);
+            Input::Synced(kind, number) => {
+                if number >= self.lists_wanted {
+                    self.unsynced.remove(&kind);
+                }
             }
             Input::Finished(job, outcome) => self.finished(&job, outcome, now, effects),
             Input::Evicted(eviction, outcomes) => self.evicted(eviction, outcomes, now, effects),
@@ -177,7 +182,13 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// Whether everything that was stored at the start is known.
+    /// Takes in that what is known may be old: it counts as known again once every kind was listed after `request`.
+    pub fn distrust(&mut self, request: u64) {
+        self.lists_wanted = request;
+        self.unsynced = Followed::ALL.iter().copied().collect();
+    }
+
+    /// Whether everything is known that was stored at the start, or when it was last distrusted.
     pub fn is_synced(&self) -> bool {
         self.unsynced.is_empty()
     }

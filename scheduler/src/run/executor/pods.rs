@@ -9,6 +9,8 @@ use crate::api::core::v1::Pod;
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Object, ObjectKey};
 use crate::queue::{ClusterEvent, PodFacts, Uid};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::super::input::Effect;
 use super::super::planning::Planning;
@@ -127,6 +129,10 @@ impl<P: Planning> Executor<P> {
             event = Some(UNSCHEDULED_POD_DELETE);
             self.leave_queue(uid, now);
             self.planning.withdraw(&uid.0);
+            #[cfg(test)]
+            if plant::is(Plant::IgnoresDeletion) {
+                return event;
+            }
             if pending.stage == Stage::Assumed {
                 self.planning.forget(&uid.0);
                 let facts = Arc::new(self.shapes.facts(&pending.api));
@@ -137,6 +143,10 @@ impl<P: Planning> Executor<P> {
         if let Some(facts) = self.assigned.remove(uid) {
             let gone = Pod { metadata: Some(metadata_of(key, &facts)), ..Pod::default() };
             self.planning.delete(&Stored::Pod(Box::new(gone)));
+            #[cfg(test)]
+            if plant::is(Plant::LosesWake) {
+                return None;
+            }
             event = self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
         }
         event

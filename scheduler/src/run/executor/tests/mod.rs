@@ -59,7 +59,7 @@ fn synced() -> Executor<Slots> {
     let now = Now { monotonic: Duration::ZERO, wall: WallTime(0) };
     for kind in Followed::ALL {
         assert!(!executor.is_synced());
-        executor.handle(Input::Synced(*kind), now, &mut Vec::new());
+        executor.handle(Input::Synced(*kind, 0), now, &mut Vec::new());
     }
     executor
 }

@@ -129,7 +129,7 @@ impl World {
         self.api.untold_pods = pods.map(|pod| Input::Upsert(Stored::Pod(Box::new(pod)))).collect();
         self.tell_all();
         for kind in Followed::ALL {
-            self.tell(Input::Synced(*kind));
+            self.tell(Input::Synced(*kind, 0));
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::super::binding::{Outcome, Why};
 use super::super::super::event::Severity;
 use super::super::super::input::Input;
-use super::super::super::stored::Stored;
+use super::super::super::stored::{Followed, Stored};
 use super::{Bench, gated, node, on_node, pod, uid};
 use crate::api::core::v1::PodCondition;
 use crate::api::meta::v1::Time;
@@ -374,6 +374,21 @@ fn the_room_for_jobs_is_bounded() {
 }
 
 #[test]
+fn a_view_that_is_distrusted_counts_again_once_every_kind_was_listed_since() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.executor.distrust(2);
+    for kind in Followed::ALL {
+        // A list that began before the request proves nothing.
+        bench.tell(Input::Synced(*kind, 1));
+        assert!(!bench.executor.is_synced());
+    }
+    for kind in Followed::ALL {
+        assert!(!bench.executor.is_synced());
+        bench.tell(Input::Synced(*kind, 2));
+    }
+    assert!(bench.executor.is_synced());
+}
+
 fn a_pod_that_extenders_refused_waits_for_any_event() {
     let mut bench = Bench::with(&[("a", 0)]);
     bench.executor.planning.has_extenders = true;

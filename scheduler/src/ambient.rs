@@ -1,0 +1,78 @@
+//! What the process takes from outside of its inputs: randomness and the time of day.
+//!
+//! Owns the only two places where the parts that a simulation runs read them. A test may give its thread a source of its
+//! own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic
+//! clock is Tokio's, which tests stop and move.
+
+use time::OffsetDateTime;
+
+/// The process's randomness.
+#[cfg(not(test))]
+pub(crate) fn rng() -> rand::rngs::ThreadRng {
+    rand::rng()
+}
+
+/// Microseconds since 1970.
+#[cfg(not(test))]
+pub(crate) fn wall_micros() -> i64 {
+    system_micros()
+}
+
+fn system_micros() -> i64 {
+    let micros = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) use replaced::{replace_rng, replace_wall, rng, wall_micros};
+
+#[cfg(test)]
+mod replaced {
+    use std::cell::{Cell, RefCell};
+
+    use rand::rngs::StdRng;
+    use rand::{RngCore, SeedableRng};
+
+    thread_local! {
+        static RNG: RefCell<Option<StdRng>> = const { RefCell::new(None) };
+        static WALL: Cell<Option<i64>> = const { Cell::new(None) };
+    }
+
+    /// Randomness of the thread's seed, or the system's where it has none.
+    pub(crate) struct Drawn;
+
+    impl RngCore for Drawn {
+        fn next_u32(&mut self) -> u32 {
+            RNG.with_borrow_mut(|rng| rng.as_mut().map_or_else(|| rand::rng().next_u32(), RngCore::next_u32))
+        }
+
+        fn next_u64(&mut self) -> u64 {
+            RNG.with_borrow_mut(|rng| rng.as_mut().map_or_else(|| rand::rng().next_u64(), RngCore::next_u64))
+        }
+
+        fn fill_bytes(&mut self, bytes: &mut [u8]) {
+            RNG.with_borrow_mut(|rng| match rng {
+                Some(rng) => rng.fill_bytes(bytes),
+                None => rand::rng().fill_bytes(bytes),
+            });
+        }
+    }
+
+    pub(crate) fn rng() -> Drawn {
+        Drawn
+    }
+
+    pub(crate) fn wall_micros() -> i64 {
+        WALL.get().unwrap_or_else(super::system_micros)
+    }
+
+    /// From now on this thread draws from `seed`; `None`: from the system again.
+    pub(crate) fn replace_rng(seed: Option<u64>) {
+        RNG.set(seed.map(StdRng::seed_from_u64));
+    }
+
+    /// From now on the time of day is `micros` on this thread; `None`: the system's again.
+    pub(crate) fn replace_wall(micros: Option<i64>) {
+        WALL.set(micros);
+    }
+}

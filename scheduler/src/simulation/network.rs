@@ -1,0 +1,302 @@
+//! The network between scheduler processes and the API servers.
+//!
+//! ```text
+//!   request ──transit──> server acts ──transit──> answer          each leg has its own delay
+//!      │ refused to connect   │ lost before        │ lost after, late, held while cut off
+//! ```
+//!
+//! Owns what is under way. A request that was sent arrives although its sender crashed meanwhile. Its transit is shorter
+//! than the time between the end of a leadership and the next one's begin ([`Manner::transit_max`]): no lease can protect
+//! from a request that arrives later, and the product does not claim it. Answers may take any time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::channel::oneshot;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::Moment;
+use super::api::Store;
+use super::check::{Sent, Told};
+use super::server::{Asked, Reply, refusal};
+use super::watches::Watches;
+use crate::client::{Failure, Network, ResponseBody};
+
+/// API servers: addresses of one store.
+pub(super) const SERVERS: usize = 2;
+
+/// Which process, and its how manieth life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Life {
+    pub(super) process: usize,
+    pub(super) number: u64,
+}
+
+/// How often what goes wrong, in thousandths of requests, and how long things take, in milliseconds.
+#[derive(Debug, Clone)]
+pub(super) struct Manner {
+    pub(super) slice: Moment,
+    pub(super) transit_max: Moment,
+    pub(super) answer_max: Moment,
+    pub(super) lag_max: Moment,
+    pub(super) slow: u32,
+    pub(super) lost_before: u32,
+    pub(super) lost_after: u32,
+    pub(super) refused: u32,
+    pub(super) unconnected: u32,
+}
+
+impl Manner {
+    /// Nothing goes wrong any more.
+    pub(super) fn calm(&mut self) {
+        (self.slow, self.lost_before, self.lost_after) = (0, 0, 0);
+        (self.refused, self.unconnected) = (0, 0);
+        self.lag_max = self.slice * 2;
+    }
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Served,
+    Unconnected,
+    LostBefore,
+    LostAfter,
+    Refused(u16, u64),
+}
+
+type Answer = Result<Response<ResponseBody>, Failure>;
+
+enum Flight {
+    Arrival { from: Life, server: usize, asked: Box<Asked>, fate: Fate, answer: oneshot::Sender<Answer> },
+    // Without a server: noticed on the process's own side, cut off or not.
+    Return { from: Life, server: Option<usize>, outcome: Box<Answer>, answer: oneshot::Sender<Answer> },
+}
+
+/// Store, network and what was seen of both.
+pub(super) struct World {
+    pub(super) now: Moment,
+    pub(super) random: StdRng,
+    pub(super) manner: Manner,
+    pub(super) store: Store,
+    pub(super) watches: Watches,
+    pub(super) sent: Vec<Sent>,
+    pub(super) told: Vec<Told>,
+    /// Who wrote each name into the lease.
+    pub(super) holders: BTreeMap<String, Life>,
+    pub(super) trace: Vec<String>,
+    // Until when a process reaches a server no more.
+    pub(super) cuts: BTreeMap<(usize, usize), Moment>,
+    flights: BTreeMap<(Moment, u64), Flight>,
+    serial: u64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, manner: Manner) -> Self {
+        Self {
+            now: 0,
+            random: StdRng::seed_from_u64(seed ^ 0x6e65_7477_6f72_6b00),
+            manner,
+            store: Store::default(),
+            watches: Watches::default(),
+            sent: Vec::new(),
+            told: Vec::new(),
+            holders: BTreeMap::new(),
+            trace: Vec::new(),
+            cuts: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            serial: 0,
+        }
+    }
+
+    pub(super) fn note(&mut self, what: &str) {
+        self.trace.push(format!("{:>7} {what}", self.now));
+    }
+
+    /// Until when `process` does not reach `server`; `None` if it does.
+    fn cut(&self, process: usize, server: usize) -> Option<Moment> {
+        self.cuts.get(&(process, server)).copied().filter(|until| *until > self.now)
+    }
+
+    fn chance(&mut self, thousandths: u32) -> bool {
+        self.random.random_range(0..1_000) < thousandths
+    }
+
+    /// A delay of up to `max`, of which most are short.
+    fn delay(&mut self, max: Moment) -> Moment {
+        let slow = self.manner.slow;
+        let short = self.manner.slice * 2;
+        let max = if self.chance(slow) { max.max(short + 1) } else { short + 1 };
+        self.manner.slice + self.random.random_range(0..max)
+    }
+
+    fn fly(&mut self, delay: Moment, flight: Flight) {
+        self.serial += 1;
+        self.flights.insert((self.now + delay, self.serial), flight);
+    }
+
+    fn fate(&mut self, process: usize, server: usize) -> Fate {
+        let Manner { lost_before, lost_after, refused, unconnected, .. } = self.manner;
+        let is_cut = self.cut(process, server).is_some();
+        match () {
+            () if is_cut && self.random.random_bool(0.5) => Fate::Unconnected,
+            () if self.chance(unconnected) => Fate::Unconnected,
+            () if self.chance(lost_before) => Fate::LostBefore,
+            () if self.chance(lost_after) => Fate::LostAfter,
+            () if self.chance(refused) => match self.random.random_range(0..4) {
+                0 => Fate::Refused(500, 0),
+                1 => Fate::Refused(503, 0),
+                2 => Fate::Refused(429, self.random.random_range(1..4)),
+                _ => Fate::Refused(503, self.random.random_range(1..11)),
+            },
+            () => Fate::Served,
+        }
+    }
+
+    fn send(&mut self, from: Life, request: Request<Bytes>) -> oneshot::Receiver<Answer> {
+        let host = request.uri().host().unwrap_or_default();
+        let server = usize::from(host != "api-0");
+        let asked = Box::new(Asked::new(request));
+        let (answer, receiver) = oneshot::channel();
+        let fate = self.fate(from.process, server);
+        if fate == Fate::Unconnected {
+            let outcome = Box::new(Err(Failure::Connect("no connection".into())));
+            let delay = self.delay(self.manner.answer_max.min(5_000));
+            self.fly(delay, Flight::Return { from, server: None, outcome, answer });
+            return receiver;
+        }
+        if asked.is_binding() {
+            let (pod, binding) = asked.binding();
+            let node = binding.target.map(|target| target.name).unwrap_or_default();
+            self.note(&format!("{from:?} sends the binding of {pod} to {node}: {fate:?}"));
+            self.sent.push(Sent { at: self.now, by: from, pod, node });
+        }
+        let delay = self.delay(self.manner.transit_max.saturating_sub(2 * self.manner.slice));
+        self.fly(delay, Flight::Arrival { from, server, asked, fate, answer });
+        receiver
+    }
+
+    /// Delivers what is due.
+    pub(super) fn deliver(&mut self) {
+        while let Some(entry) = self.flights.first_entry()
+            && entry.key().0 <= self.now
+        {
+            match entry.remove() {
+                Flight::Arrival { from, server, asked, fate, answer } => {
+                    self.arrive(from, server, &asked, fate, answer);
+                }
+                Flight::Return { from, server, outcome, answer } => {
+                    let cut = server.and_then(|server| Some((server, self.cut(from.process, server)?)));
+                    match cut {
+                        // Half of the connections outlive the cut, and bring their answers after it.
+                        Some((_, until)) if self.random.random_bool(0.5) => {
+                            let delay = until - self.now;
+                            self.fly(delay, Flight::Return { from, server, outcome, answer });
+                        }
+                        Some((server, _)) => self.break_later(from, server, answer),
+                        // Nobody takes the answer where the process has crashed, or waits no more.
+                        None => drop(answer.send(*outcome)),
+                    }
+                }
+            }
+        }
+        let Self { watches, store, random, manner, cuts, now, .. } = self;
+        watches.flush(*now, store, random, manner, cuts);
+    }
+
+    fn break_later(&mut self, from: Life, server: usize, answer: oneshot::Sender<Answer>) {
+        let until = self.cut(from.process, server).unwrap_or(self.now);
+        let wait = self.random.random_range(0..=until - self.now);
+        let outcome = Box::new(Err(Failure::Lost("the connection broke".to_owned())));
+        match wait {
+            0 => drop(answer.send(*outcome)),
+            wait => self.fly(wait, Flight::Return { from, server: None, outcome, answer }),
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        from: Life,
+        server: usize,
+        asked: &Asked,
+        fate: Fate,
+        answer: oneshot::Sender<Answer>,
+    ) {
+        let is_cut = self.cut(from.process, server).is_some();
+        if is_cut || fate == Fate::LostBefore {
+            return self.break_later(from, server, answer);
+        }
+        let reply = match fate {
+            Fate::Refused(code, retry_after) => {
+                Reply::Whole(refusal(&(code, "", "planted".to_owned()), retry_after))
+            }
+            _ => self.store.serve(self.now, asked),
+        };
+        self.see(from, asked, fate, &reply);
+        let outcome = match (fate, reply) {
+            (Fate::LostAfter, _) => Err(Failure::Lost("the answer was lost".to_owned())),
+            (_, Reply::Whole(response)) => Ok(response),
+            (_, Reply::Watch(request)) => {
+                let Self { watches, random, manner, now, .. } = self;
+                Ok(watches.open(*now, from, server, request, random, manner))
+            }
+        };
+        let delay = self.delay(self.manner.answer_max);
+        let flight = Flight::Return { from, server: Some(server), outcome: Box::new(outcome), answer };
+        self.fly(delay, flight);
+    }
+
+    fn see(&mut self, from: Life, asked: &Asked, fate: Fate, reply: &Reply) {
+        let Reply::Whole(response) = reply else { return };
+        let code = response.status().as_u16();
+        if !asked.is_watch() && asked.method != "GET" && !asked.is_event() {
+            self.note(&format!("{from:?} {}: {code} {fate:?}", asked.described()));
+        }
+        if code == 200 && asked.is_lease() {
+            let spec = self.store.lease.as_ref().and_then(|lease| lease.spec.clone());
+            let holder = spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            if asked.method != "GET" && !holder.is_empty() {
+                self.holders.insert(holder, from);
+            }
+        }
+        if code == 200
+            && let Some(event) = asked.event()
+        {
+            let regarding = event.regarding.unwrap_or_default();
+            self.told.push(Told { by: from, reason: event.reason, note: event.note, uid: regarding.uid });
+        }
+    }
+
+    /// Ends every fault: connections that were cut break or go on at once.
+    pub(super) fn calm(&mut self) {
+        self.manner.calm();
+        self.cuts.clear();
+        self.watches.calm();
+        let late: Vec<_> = self.flights.keys().copied().filter(|(at, _)| *at > self.now + 5_000).collect();
+        for key in late {
+            if let Some(flight) = self.flights.remove(&key) {
+                self.fly(5_000, flight);
+            }
+        }
+    }
+}
+
+/// The way of one process to the servers.
+pub(super) struct Link {
+    pub(super) from: Life,
+    pub(super) world: Arc<Mutex<World>>,
+}
+
+impl Network for Link {
+    fn request(&self, request: Request<Bytes>) -> BoxFuture<'static, Answer> {
+        let answer = self.world.lock().send(self.from, request);
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|_| Err(Failure::Lost("the connection broke".to_owned())))
+        })
+    }
+}

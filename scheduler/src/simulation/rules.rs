@@ -1,0 +1,128 @@
+//! The rules of writes: what the API refuses, and what an accepted write does.
+//!
+//! Owns the conditions that the scheduler's promises rest on: a binding needs the pod's UID and a pod without a node; a
+//! lease is replaced only by who knows its version; a deletion takes exactly the UID that it names.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Moment;
+use super::api::{Store, is_ending, node_of, uid_of};
+use crate::api::coordination::v1::Lease;
+use crate::api::core::v1::{Binding, Pod, PodCondition};
+use crate::api::meta::v1::{DeleteOptions, Time};
+
+/// A refusal: code, reason, message.
+pub(super) type Refused = (u16, &'static str, String);
+
+fn conflict(message: impl Into<String>) -> Refused {
+    (409, "Conflict", message.into())
+}
+
+fn missing(name: &str) -> Refused {
+    (404, "NotFound", format!("{name} not found"))
+}
+
+impl Store {
+    pub(super) fn pod(&self, name: &str) -> Result<&Arc<Pod>, Refused> {
+        self.pods.get(name).ok_or_else(|| missing(name))
+    }
+
+    pub(super) fn bind(&mut self, at: Moment, name: &str, binding: &Binding) -> Result<(), Refused> {
+        let mut pod = (**self.pod(name)?).clone();
+        let wanted = binding.metadata.as_ref().map_or("", |metadata| &metadata.uid);
+        if !wanted.is_empty() && wanted != uid_of(&pod) {
+            return Err(conflict("another UID"));
+        }
+        if is_ending(&pod) {
+            return Err(conflict("the pod is being deleted"));
+        }
+        if !node_of(&pod).is_empty() {
+            return Err(conflict("the pod has a node already"));
+        }
+        let target = binding.target.as_ref().map_or("", |target| &target.name);
+        target.clone_into(&mut pod.spec.get_or_insert_default().node_name);
+        self.put_pod(at, pod);
+        Ok(())
+    }
+
+    /// A strategic merge patch of a pod's status: conditions by their type, and the nomination.
+    pub(super) fn patch_status(
+        &mut self,
+        at: Moment,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Arc<Pod>, Refused> {
+        let mut pod = (**self.pod(name)?).clone();
+        if let Some(uid) = patch["metadata"]["uid"].as_str()
+            && uid != uid_of(&pod)
+        {
+            return Err(conflict("another UID"));
+        }
+        let status = pod.status.get_or_insert_default();
+        for condition in patch["status"]["conditions"].as_array().into_iter().flatten() {
+            let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+            status.conditions.retain(|held| held.r#type != text("type"));
+            status.conditions.push(PodCondition {
+                r#type: text("type"),
+                status: text("status"),
+                reason: text("reason"),
+                message: text("message"),
+                ..PodCondition::default()
+            });
+        }
+        match patch["status"].get("nominatedNodeName") {
+            None => {}
+            Some(node) => {
+                node.as_str().unwrap_or_default().clone_into(&mut status.nominated_node_name);
+            }
+        }
+        Ok(self.put_pod(at, pod))
+    }
+
+    /// Deletes a pod: at once where nothing has to end first, otherwise it is marked.
+    pub(super) fn delete_pod(
+        &mut self,
+        at: Moment,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Refused> {
+        let pod = self.pod(name)?.clone();
+        let wanted = options.preconditions.as_ref().and_then(|conditions| conditions.uid.as_deref());
+        if wanted.is_some_and(|wanted| wanted != uid_of(&pod)) {
+            return Err(conflict("another UID"));
+        }
+        let metadata = pod.metadata.clone().unwrap_or_default();
+        if is_ending(&pod) {
+            return Ok(());
+        }
+        if node_of(&pod).is_empty() && metadata.finalizers.is_empty() {
+            self.remove_pod(at, name);
+            return Ok(());
+        }
+        let mut marked = (*pod).clone();
+        let seconds = i64::try_from(at / 1_000).unwrap_or(i64::MAX);
+        marked.metadata.get_or_insert_default().deletion_timestamp = Some(Time { seconds, nanos: 0 });
+        self.put_pod(at, marked);
+        Ok(())
+    }
+
+    pub(super) fn create_lease(&mut self, at: Moment, lease: Lease) -> Result<Arc<Lease>, Refused> {
+        match self.lease {
+            Some(_) => Err((409, "AlreadyExists", "the lease exists".to_owned())),
+            None => Ok(self.put_lease(at, lease)),
+        }
+    }
+
+    pub(super) fn replace_lease(&mut self, at: Moment, lease: Lease) -> Result<Arc<Lease>, Refused> {
+        let Some(before) = &self.lease else { return Err(missing("the lease")) };
+        let version = |lease: &Lease| {
+            lease.metadata.as_ref().map(|metadata| metadata.resource_version.clone()).unwrap_or_default()
+        };
+        if version(before) != version(&lease) {
+            return Err(conflict("the lease has been modified"));
+        }
+        Ok(self.put_lease(at, lease))
+    }
+}

@@ -1,0 +1,234 @@
+//! One run: processes, users and faults from a seed, then the calm, then the checks.
+//!
+//! Owns the order of a slice: the network delivers, users act, faults begin, and each process that lives and is not
+//! stopped gets its time, one after the other. Checks run at the end; that no two processes lead is looked at after each
+//! slice, since no history tells it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+
+use super::faults::{Fault, Faults, manner, timing};
+use super::network::{Life, World};
+use super::plant::{Plant, plant};
+use super::process::Scheduler;
+use super::users::Users;
+use super::{Moment, check, settled};
+use crate::ambient;
+use crate::election::Timing;
+
+/// How long after the last fault every pod must have what it can have: a lease has to lapse, bindings under way to end, a
+/// backoff to pass, victims to go.
+const CALM: Moment = 90_000;
+
+/// Wall time at the beginning of a run, in microseconds.
+const WALL: i64 = 1_700_000_000_000_000;
+
+/// What became of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) problem: Option<String>,
+    pub(super) trace: Vec<String>,
+    pub(super) bound: usize,
+    pub(super) leaders: usize,
+}
+
+enum Slot {
+    Runs(Box<Scheduler>),
+    Down(Moment),
+}
+
+struct Run {
+    world: Arc<Mutex<World>>,
+    random: StdRng,
+    timing: Timing,
+    users: Users,
+    faults: Faults,
+    slots: Vec<Slot>,
+    lives: u64,
+    slice: Moment,
+}
+
+/// Does the run of `seed`, with a planted bug or without.
+pub(super) fn run(seed: u64, planted: Option<Plant>) -> Report {
+    plant(planted);
+    ambient::replace_rng(Some(seed));
+    let mut run = Run::new(seed);
+    let problem = run.whole().err();
+    drop(std::mem::take(&mut run.slots));
+    ambient::replace_rng(None);
+    ambient::replace_wall(None);
+    plant(None);
+    let mut world = run.world.lock();
+    let bound = world.sent.len();
+    Report { problem, trace: std::mem::take(&mut world.trace), bound, leaders: world.holders.len() }
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let timing = timing(&mut random);
+        let manner = manner(timing, &mut random);
+        let slice = manner.slice;
+        let faults = Faults::new(&mut random);
+        let processes = random.random_range(2..4);
+        let mut users = Users::default();
+        let mut world = World::new(seed, manner);
+        users.found(&mut world.store);
+        world.trace.push(format!("seed {seed}: {:?} {timing:?}", world.manner));
+        let slots = (0..processes).map(|_| Slot::Down(random.random_range(0..2_000))).collect();
+        Self { world: Arc::new(Mutex::new(world)), random, timing, users, faults, slots, lives: 0, slice }
+    }
+
+    fn whole(&mut self) -> Result<(), String> {
+        let faults_end = self.random.random_range(40_000..90_000);
+        while self.slice(Phase::Faults)? < faults_end {}
+        self.calm();
+        let end = faults_end + CALM;
+        while self.slice(Phase::Calm)? < end {}
+        let leaders = self.leaders().len();
+        let world = self.world.lock();
+        check::check(&world)?;
+        if leaders != 1 {
+            return Err(format!("{leaders} processes lead in the end"));
+        }
+        settled::check(&world)
+    }
+
+    /// One slice of time. Returns the moment of its end.
+    fn slice(&mut self, phase: Phase) -> Result<Moment, String> {
+        let now = {
+            let mut world = self.world.lock();
+            world.now += self.slice;
+            world.deliver();
+            let now = world.now;
+            match phase {
+                Phase::Faults => self.users.act(now, &mut world.store, &mut self.random),
+                Phase::Calm => self.users.settle(now, &mut world.store, &mut self.random),
+            }
+            now
+        };
+        if phase == Phase::Faults
+            && let Some(fault) = self.faults.draw(self.slice, &mut self.random)
+        {
+            self.strike(fault, now);
+        }
+        let micros = i64::try_from(now * 1_000).expect("runs are short");
+        ambient::replace_wall(Some(WALL + micros));
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.shuffle(&mut self.random);
+        for index in order {
+            self.run_process(index, now)?;
+        }
+        let leaders = self.leaders();
+        if leaders.len() > 1 {
+            return Err(format!("at {now} {leaders:?} lead"));
+        }
+        Ok(now)
+    }
+
+    fn run_process(&mut self, index: usize, now: Moment) -> Result<(), String> {
+        match &mut self.slots[index] {
+            Slot::Down(until) if *until <= now => {
+                self.lives += 1;
+                let life = Life { process: index, number: self.lives };
+                self.world.lock().note(&format!("{life:?} starts"));
+                let scheduler = Scheduler::start(life, self.timing, &self.world);
+                self.slots[index] = Slot::Runs(Box::new(scheduler));
+                Ok(())
+            }
+            Slot::Down(_) => Ok(()),
+            Slot::Runs(scheduler) if scheduler.stopped_until > now => Ok(()),
+            Slot::Runs(scheduler) => {
+                if std::mem::take(&mut scheduler.stopped_until) > 0 {
+                    scheduler.skip_until(now);
+                }
+                scheduler.run_until(now);
+                if scheduler.has_ended() { self.bury(index, now) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// A process has ended: it is started again after a while.
+    fn bury(&mut self, index: usize, now: Moment) -> Result<(), String> {
+        let down = Slot::Down(now + self.random.random_range(200..5_000));
+        let Slot::Runs(scheduler) = std::mem::replace(&mut self.slots[index], down) else { return Ok(()) };
+        let life = scheduler.life;
+        self.world.lock().note(&format!("{life:?} has ended"));
+        if scheduler.panicked() { Err(format!("at {now} {life:?} panicked")) } else { Ok(()) }
+    }
+
+    fn strike(&mut self, fault: Fault, now: Moment) {
+        let leader = self.leaders().first().map(|life| life.process);
+        let index = match leader {
+            Some(leader) if self.random.random_bool(0.6) => leader,
+            _ => self.random.random_range(0..self.slots.len()),
+        };
+        self.world.lock().note(&format!("process {index}: {fault:?}"));
+        match fault {
+            Fault::Crash => {
+                if let Slot::Runs(_) = self.slots[index] {
+                    self.slots[index] = Slot::Down(now + self.random.random_range(200..5_000));
+                }
+            }
+            Fault::Terminate => {
+                if let Slot::Runs(scheduler) = &self.slots[index] {
+                    scheduler.terminate();
+                }
+            }
+            Fault::Stop(time) => {
+                if let Slot::Runs(scheduler) = &mut self.slots[index] {
+                    scheduler.stopped_until = now + time;
+                }
+            }
+            Fault::Cut(server, time) => {
+                self.world.lock().cuts.insert((index, server), now + time);
+            }
+            Fault::Isolate(time) => {
+                let mut world = self.world.lock();
+                for server in 0..super::network::SERVERS {
+                    world.cuts.insert((index, server), now + time);
+                }
+            }
+            Fault::Watch(fault) => {
+                let mut world = self.world.lock();
+                world.watches.strike(now, index, fault, &mut self.random);
+            }
+            Fault::Compact => {
+                let mut world = self.world.lock();
+                world.store.compacted = world.store.revision;
+            }
+        }
+    }
+
+    fn calm(&mut self) {
+        let mut world = self.world.lock();
+        world.note("calm");
+        world.calm();
+        for slot in &mut self.slots {
+            if let Slot::Runs(scheduler) = slot
+                && scheduler.stopped_until > 0
+            {
+                scheduler.stopped_until = 1;
+            }
+        }
+    }
+
+    /// Who works now. A stopped process does not.
+    fn leaders(&self) -> Vec<Life> {
+        let running = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Runs(scheduler) if scheduler.stopped_until == 0 => Some(scheduler),
+            Slot::Runs(_) | Slot::Down(_) => None,
+        });
+        running.filter(|scheduler| scheduler.leads()).map(|scheduler| scheduler.life).collect()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Faults,
+    Calm,
+}

@@ -1,0 +1,211 @@
+//! The HTTP side of the model: which path does what, and how answers are written.
+//!
+//! Owns the translation between requests and the store. Kinds that no run has objects of are empty lists, and watches
+//! that tell nothing. A request that the model does not know is a fault of the model, and panics.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use prost::Message;
+
+use super::Moment;
+use super::api::{Store, is_finished};
+use super::rules::Refused;
+use crate::api::coordination::v1::Lease;
+use crate::api::core::v1::{Binding, NodeList, Pod, PodList};
+use crate::api::events::v1::Event;
+use crate::api::meta::v1::{DeleteOptions, ListMeta, Status, WatchEvent};
+use crate::api::runtime::RawExtension;
+use crate::client::{Codec, ContentType, ResponseBody, envelope};
+
+/// The kinds of which there are watches with something to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    Pods,
+    Nodes,
+    Nothing,
+}
+
+/// A watch that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WatchRequest {
+    pub(super) kind: Watched,
+    /// The revision behind which it begins.
+    pub(super) from: u64,
+    pub(super) seconds: u64,
+}
+
+/// What a request leads to.
+pub(super) enum Reply {
+    Whole(Response<ResponseBody>),
+    Watch(WatchRequest),
+}
+
+/// A request, taken apart.
+pub(super) struct Asked {
+    pub(super) method: String,
+    /// The parts of the path behind the namespace, or behind the version.
+    path: Vec<String>,
+    query: HashMap<String, String>,
+    body: Bytes,
+}
+
+impl Asked {
+    pub(super) fn new(request: Request<Bytes>) -> Self {
+        let (head, body) = request.into_parts();
+        let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let path = head.uri.path();
+        let rest = path.split_once("/v1/").map_or("", |(_, rest)| rest);
+        let mut path: Vec<String> = rest.split('/').map(decode).collect();
+        if path.first().is_some_and(|first| first == "namespaces") && path.len() > 2 {
+            path.drain(..2);
+        }
+        let pairs = head.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let query = pairs.map(|(name, value)| (name.to_owned(), decode(value))).collect();
+        Self { method: head.method.to_string(), path, query, body }
+    }
+
+    pub(super) fn is_binding(&self) -> bool {
+        self.path.get(2).is_some_and(|part| part == "binding")
+    }
+
+    /// The pod of a binding, and where it is to go.
+    pub(super) fn binding(&self) -> (String, Binding) {
+        (self.path[1].clone(), self.read())
+    }
+
+    /// The event of a request that creates one.
+    pub(super) fn event(&self) -> Option<Event> {
+        (self.method == "POST" && self.path[0] == "events").then(|| self.read())
+    }
+
+    pub(super) fn is_watch(&self) -> bool {
+        self.query.contains_key("watch")
+    }
+
+    pub(super) fn is_lease(&self) -> bool {
+        self.path[0] == "leases"
+    }
+
+    pub(super) fn is_event(&self) -> bool {
+        self.path[0] == "events"
+    }
+
+    pub(super) fn described(&self) -> String {
+        format!("{} {}", self.method, self.path.join("/"))
+    }
+
+    fn read<T: crate::client::Object>(&self) -> T {
+        codec().decode(self.body.clone()).expect("the client writes what it may send")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.query.get(name).map_or(0, |text| text.parse().expect("the client writes numbers"))
+    }
+}
+
+fn codec() -> Codec {
+    Codec::new(&orch_proto::brand::ORCH, ContentType::Protobuf)
+}
+
+impl Store {
+    /// Does what `asked` says, at `at`.
+    pub(super) fn serve(&mut self, at: Moment, asked: &Asked) -> Reply {
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let answer = match (asked.method.as_str(), &path[..]) {
+            ("GET", [plural]) if asked.is_watch() => return self.watch(plural, asked),
+            ("GET", ["pods"]) => Ok(self.list_pods()),
+            ("GET", ["nodes"]) => Ok(self.list_nodes()),
+            ("GET", [_]) => Ok(PodList { metadata: self.list_meta(), items: Vec::new() }.encode_to_vec()),
+            ("GET", ["pods", name]) => self.pod(name).map(|pod| pod.encode_to_vec()),
+            ("GET", ["leases", name]) => {
+                let lease = self.lease.as_ref().ok_or((404, "NotFound", format!("{name} not found")));
+                lease.map(|lease| lease.encode_to_vec())
+            }
+            ("POST", ["leases"]) => {
+                self.create_lease(at, asked.read::<Lease>()).map(|lease| lease.encode_to_vec())
+            }
+            ("PUT", ["leases", _]) => {
+                self.replace_lease(at, asked.read::<Lease>()).map(|lease| lease.encode_to_vec())
+            }
+            ("POST", ["pods", name, "binding"]) => {
+                self.bind(at, name, &asked.read()).map(|()| Status::default().encode_to_vec())
+            }
+            ("PATCH", ["pods", name, "status"]) => {
+                let patch = serde_json::from_slice(&asked.body).expect("the client writes JSON");
+                self.patch_status(at, name, &patch).map(|pod| pod.encode_to_vec())
+            }
+            ("DELETE", ["pods", name]) => {
+                let options: DeleteOptions = asked.read();
+                self.delete_pod(at, name, &options).map(|()| Status::default().encode_to_vec())
+            }
+            ("POST", ["events"]) | ("PATCH", ["events", _]) => Ok(Event::default().encode_to_vec()),
+            (method, path) => panic!("the model knows no {method} {path:?}"),
+        };
+        Reply::Whole(match answer {
+            Ok(message) => whole(200, message),
+            Err(refused) => refusal(&refused, 0),
+        })
+    }
+
+    fn watch(&self, plural: &str, asked: &Asked) -> Reply {
+        let from = asked.number("resourceVersion");
+        if from < self.compacted {
+            return Reply::Whole(refusal(&(410, "Expired", "the history is gone".to_owned()), 0));
+        }
+        let kind = match plural {
+            "pods" => Watched::Pods,
+            "nodes" => Watched::Nodes,
+            _ => Watched::Nothing,
+        };
+        Reply::Watch(WatchRequest { kind, from, seconds: asked.number("timeoutSeconds") })
+    }
+
+    fn list_meta(&self) -> Option<ListMeta> {
+        Some(ListMeta { resource_version: self.revision.to_string(), ..ListMeta::default() })
+    }
+
+    fn list_pods(&self) -> Vec<u8> {
+        let unfinished = self.pods.values().filter(|pod| !is_finished(pod));
+        let items: Vec<Pod> = unfinished.map(|pod| (**pod).clone()).collect();
+        PodList { metadata: self.list_meta(), items }.encode_to_vec()
+    }
+
+    fn list_nodes(&self) -> Vec<u8> {
+        let items = self.nodes.values().map(|node| (**node).clone()).collect();
+        NodeList { metadata: self.list_meta(), items }.encode_to_vec()
+    }
+}
+
+fn whole(code: u16, message: Vec<u8>) -> Response<ResponseBody> {
+    let body = Full::new(envelope("v1", "Any", message)).map_err(|never| match never {}).boxed_unsync();
+    Response::builder().status(code).body(body).expect("the head is valid")
+}
+
+/// A refusal; with `Retry-After` where that is not 0.
+pub(super) fn refusal((code, reason, message): &Refused, retry_after: u64) -> Response<ResponseBody> {
+    let status = Status {
+        status: "Failure".to_owned(),
+        message: message.clone(),
+        reason: (*reason).to_owned(),
+        code: i32::from(*code),
+        ..Status::default()
+    };
+    let mut answer = whole(*code, status.encode_to_vec());
+    if retry_after > 0 {
+        answer.headers_mut().insert("retry-after", retry_after.into());
+    }
+    answer
+}
+
+/// One frame of a watch.
+pub(super) fn frame(event: &str, object: &impl Message) -> Bytes {
+    let raw = envelope("v1", "Any", object.encode_to_vec());
+    let event = WatchEvent { r#type: event.to_owned(), object: Some(RawExtension { raw: raw.into() }) };
+    let message = event.encode_to_vec();
+    let mut frame = u32::try_from(message.len()).expect("events are small").to_be_bytes().to_vec();
+    frame.extend(message);
+    frame.into()
+}
