@@ -41,7 +41,7 @@ impl Informers {
         &mut self,
         reflector: Reflector<T>,
         sender: &mpsc::Sender<Input>,
-        input: impl FnMut(Change<T>) -> Input + Send + 'static,
+        input: impl Fn(Change<T>) -> Input + Send + Sync + 'static,
     ) {
         self.relists.push(reflector.relist());
         self.tasks.spawn(reflector.run(sender.clone(), input));

@@ -231,7 +231,7 @@ impl World {
         let mut executor = Executor::new(planner, options);
         let now = Now { monotonic: Duration::ZERO, wall: WallTime(0) };
         for kind in Followed::ALL {
-            executor.handle(Input::Synced(*kind), now, &mut Vec::new());
+            executor.handle(Input::Synced(*kind, 0), now, &mut Vec::new());
         }
         World { executor, observer: observer(names.clone()), reporter: reporter(names), now: Duration::ZERO }
     }

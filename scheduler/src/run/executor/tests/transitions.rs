@@ -389,6 +389,7 @@ fn a_view_that_is_distrusted_counts_again_once_every_kind_was_listed_since() {
     assert!(bench.executor.is_synced());
 }
 
+#[test]
 fn a_pod_that_extenders_refused_waits_for_any_event() {
     let mut bench = Bench::with(&[("a", 0)]);
     bench.executor.planning.has_extenders = true;
