@@ -63,7 +63,11 @@ pub(super) struct Trial<'a> {
     pub(super) error: Option<String>,
     /// The only nodes that the pod names; sorted.
     pub(super) named: Option<Vec<Symbol>>,
+    /// Filters that are asked of each node, in the order of the profile. Where those that look at one node alone come
+    /// first, the table speaks for them.
     filters: Vec<Plugin>,
+    /// Whether filters read columns only, and need no look at the node itself.
+    reads_columns: bool,
 }
 
 /// What is asked of the filters before the context is fixed, because it makes indexes.
@@ -100,7 +104,8 @@ impl<'a> Trial<'a> {
             own: Vec::new(),
             error: None,
             named: None,
-            filters: rules.profile.enabled.filter.clone(),
+            filters: Vec::new(),
+            reads_columns: false,
         };
         let mut done = PluginSet::EMPTY;
         let mut volumes = VolumeState::default();
@@ -116,8 +121,7 @@ impl<'a> Trial<'a> {
                 }
                 Plugin::PodTopologySpread if constraints.has_hard() => {
                     let Context { topologies, selections, table, .. } = context;
-                    trial.spread =
-                        Some(SpreadFilter::new(constraints, cluster, topologies, selections, table));
+                    trial.spread = Some(SpreadFilter::new(constraints, topologies, selections, table));
                 }
                 Plugin::VolumeRestrictions
                 | Plugin::NodeVolumeLimits
@@ -144,7 +148,24 @@ impl<'a> Trial<'a> {
             done.insert(*plugin);
         }
         trial.volumes = has_volumes.then_some(volumes);
+        trial.filters = rules.profile.enabled.filter.iter().copied().filter(|p| trial.is_asked(*p)).collect();
+        trial.reads_columns = rules.locals_first
+            && trial.volumes.is_none()
+            && trial.devices.is_none()
+            && trial.named.is_none()
+            && cluster.nominations().is_empty();
         Ok(trial)
+    }
+
+    /// Whether a filter can refuse the pod on some node, apart from what the table says.
+    fn is_asked(&self, plugin: Plugin) -> bool {
+        match plugin {
+            plugin if is_local(plugin) => !self.context.rules.locals_first,
+            Plugin::PodTopologySpread => self.spread.is_some(),
+            Plugin::InterPodAffinity => self.affinity.is_some(),
+            Plugin::DynamicResources => self.devices.is_some(),
+            _ => self.volumes.is_some(),
+        }
     }
 
     /// Whether what the filters say of a node depends on that node alone.
@@ -164,6 +185,9 @@ impl<'a> Trial<'a> {
 
     /// What the filters say of a node as it is, and with the pods that are nominated to it.
     pub(super) fn check_node(&mut self, node: NodeId) -> Verdict {
+        if self.reads_columns {
+            return self.check_columns(node);
+        }
         let slot = match self.context.cluster.nodes().slot(node) {
             Some(slot) => slot,
             None => return Verdict::ABSENT,
@@ -172,6 +196,33 @@ impl<'a> Trial<'a> {
             return Verdict::NOT_SELECTED;
         }
         self.check(node, slot, None, &[])
+    }
+
+    /// The same for a pod whose filters read columns only.
+    fn check_columns(&self, node: NodeId) -> Verdict {
+        let Context { topologies, table, .. } = self.context;
+        let verdict = table.verdicts[node.index()];
+        if !verdict.fits() {
+            return verdict;
+        }
+        for plugin in &self.filters {
+            let verdict = match plugin {
+                Plugin::PodTopologySpread => self.check_spread(topologies, node),
+                _ => self.check_affinity(topologies, node),
+            };
+            if !verdict.fits() {
+                return verdict;
+            }
+        }
+        Verdict::FITS
+    }
+
+    fn check_spread(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+        self.spread.as_ref().map_or(Verdict::FITS, |spread| spread.check(topologies, node))
+    }
+
+    fn check_affinity(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+        self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
     }
 
     /// What the filters say of a node without some of its pods; `load` is what is left of its load. Everything that
@@ -223,18 +274,11 @@ impl<'a> Trial<'a> {
             let plugin = &self.filters[at];
             let verdict = match plugin {
                 plugin if is_local(*plugin) => {
-                    if rules.locals_first {
-                        continue;
-                    }
                     let load = load.unwrap_or(&slot.load);
                     local::check(*plugin, rules, cluster, &pod.shape.local, slot, load)
                 }
-                Plugin::PodTopologySpread => {
-                    self.spread.as_ref().map_or(Verdict::FITS, |spread| spread.check(topologies, node))
-                }
-                Plugin::InterPodAffinity => {
-                    self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
-                }
+                Plugin::PodTopologySpread => self.check_spread(topologies, node),
+                Plugin::InterPodAffinity => self.check_affinity(topologies, node),
                 Plugin::DynamicResources => self.ask_devices(node, slot),
                 plugin => self
                     .volumes

@@ -80,6 +80,10 @@ impl Planning for ClusterPlanner {
         }
     }
 
+    fn reads_pods(&self) -> bool {
+        !self.extenders.is_empty()
+    }
+
     fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
         self.cluster.compile(pod)
     }
@@ -179,6 +183,11 @@ impl Asked<'_> {
 }
 
 impl Extenders for Asked<'_> {
+    fn sees_nodes(&self) -> bool {
+        let verbs = self.extenders.iter().map(|extender| extender.config());
+        verbs.into_iter().any(|config| !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty())
+    }
+
     fn filter(
         &mut self,
         cluster: &Cluster,

@@ -3,8 +3,6 @@
 //! Owns what follows from a certain outcome, in whichever order it and the watch tell of it: a pod that the watch has
 //! confirmed, or has told to be gone, is not pending any more, and its outcome changes nothing.
 
-use std::sync::Arc;
-
 use crate::queue::{ClusterEvent, Uid};
 
 use super::super::binding::{Job, Outcome, Why};
@@ -39,7 +37,7 @@ impl<P: Planning> Executor<P> {
             self.queue.done(uid);
             return;
         };
-        let facts = Arc::new(self.shapes.facts(&pending.api));
+        let facts = pending.facts.clone();
         self.planning.forget(&uid.0);
         match why {
             Why::Gone | Why::Taken(_) => {

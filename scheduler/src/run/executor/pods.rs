@@ -13,7 +13,8 @@ use crate::queue::{ClusterEvent, PodFacts, Uid};
 use super::super::input::Effect;
 use super::super::planning::Planning;
 use super::super::stored::Stored;
-use super::{Executor, Now, Pending, Stage};
+use super::pending::{Pending, Stage, reduced};
+use super::{Executor, Now};
 
 impl<P: Planning> Executor<P> {
     pub(super) fn upsert_pod(&mut self, pod: Box<Pod>, now: Now, effects: &mut Vec<Effect>) {
@@ -66,12 +67,13 @@ impl<P: Planning> Executor<P> {
     fn upsert_pending(&mut self, pod: Box<Pod>, uid: Uid, now: Now, effects: &mut Vec<Effect>) {
         let Some(profile) = self.profile_of(&pod) else { return };
         let facts = Arc::new(self.shapes.facts(&pod));
-        let api: Arc<Pod> = pod.into();
+        let compiled = self.planning.compile(&pod);
+        let reads_whole = self.planning.reads_pods() || !self.options.binders.is_empty();
+        let api: Arc<Pod> = if reads_whole { pod.into() } else { Arc::new(reduced(*pod)) };
         let before = self.pending.get(&uid);
         let nominated = nominated_node(&api);
         let is_new_nomination = before.map_or("", |before| nominated_node(&before.api)) != nominated;
         let stage = before.map_or(Stage::Queued, |before| before.stage.clone());
-        let compiled = self.planning.compile(&api);
         // The plugins' own nominations are only replaced by one that the API tells anew.
         if is_new_nomination && stage == Stage::Queued {
             match nominated {
@@ -79,7 +81,8 @@ impl<P: Planning> Executor<P> {
                 node => self.planning.nominate(&compiled, node),
             }
         }
-        let pending = Pending { api, compiled, profile, stage: stage.clone(), reported: None };
+        let kept = facts.clone();
+        let pending = Pending { api, facts: kept, compiled, profile, stage: stage.clone(), reported: None };
         let reported = self.pending.insert(uid.clone(), pending).and_then(|before| before.reported);
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.reported = reported;
@@ -101,8 +104,7 @@ impl<P: Planning> Executor<P> {
             self.planning.withdraw(&uid.0);
             if pending.stage == Stage::Assumed {
                 self.planning.forget(&uid.0);
-                let facts = Arc::new(self.shapes.facts(&pending.api));
-                self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+                self.wake(Some(ClusterEvent::assigned_pod_deleted(pending.facts)), now);
             }
         }
         self.preempting.remove(uid);
