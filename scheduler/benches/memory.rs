@@ -27,9 +27,13 @@ use orch_scheduler::run::{
 use prost::Message;
 use smol_str::SmolStr;
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const BRAND: &Brand = &ORCH;
 /// Inputs that wait for the scheduling thread of the process.
-const WAITING: usize = 16_384;
+const WAITING: usize = 2_048;
 /// Workloads of the pods.
 const WORKLOADS: usize = 500;
 

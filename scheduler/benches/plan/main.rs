@@ -38,8 +38,8 @@ struct Shape {
     /// What the reference must reach on its own machine, in pods per second.
     floor: f64,
     zones: usize,
-    /// Pods that are there before, for each node.
-    before: f64,
+    /// Pods that are there before, for five nodes.
+    before: usize,
     make_before: Make,
     pods: usize,
     make: Make,
@@ -52,7 +52,7 @@ fn shapes() -> Vec<Shape> {
         name: "basic",
         floor: 270.0,
         zones: 1,
-        before: 0.2,
+        before: 1,
         make_before: objects::basic,
         pods: 10_000,
         make: objects::basic,
@@ -65,19 +65,12 @@ fn shapes() -> Vec<Shape> {
     let (affine, near, apart) = (objects::node_affinity, objects::pod_affinity, objects::pod_anti_affinity);
     vec![
         plain,
-        Shape {
-            name: "node affinity",
-            floor: 220.0,
-            before: 1.0,
-            make_before: affine,
-            make: affine,
-            ..plain
-        },
+        Shape { name: "node affinity", floor: 220.0, before: 5, make_before: affine, make: affine, ..plain },
         Shape {
             name: "topology spreading",
             floor: 85.0,
             zones: 3,
-            before: 1.0,
+            before: 5,
             pods: 5_000,
             make: objects::spreading,
             ..plain
@@ -85,7 +78,7 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "required affinity",
             floor: 35.0,
-            before: 1.0,
+            before: 5,
             make_before: near,
             pods: 5_000,
             make: near,
@@ -102,7 +95,7 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "preemption beside",
             floor: 160.0,
-            before: 4.0,
+            before: 20,
             make_before: low,
             pods: 5_000,
             churn: Some(preempting),
@@ -111,18 +104,18 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "preemption, every pod",
             floor: 160.0,
-            before: 4.0,
+            before: 20,
             make_before: low,
             pods: 4_000,
             make: high,
             expected: Outcome::Preempts,
             ..plain
         },
-        Shape { name: "unschedulable beside", floor: 140.0, before: 4.0, churn: Some(parked), ..plain },
+        Shape { name: "unschedulable beside", floor: 140.0, before: 20, churn: Some(parked), ..plain },
         Shape {
             name: "unschedulable, every pod",
             floor: 140.0,
-            before: 4.0,
+            before: 20,
             make: large,
             expected: Outcome::Refused,
             ..plain
@@ -132,8 +125,7 @@ fn shapes() -> Vec<Shape> {
 
 fn run(shape: &Shape, nodes: usize) {
     let mut world = World::new(nodes, shape.zones);
-    let before = (nodes as f64 * shape.before).round() as usize;
-    for index in 0..before {
+    for index in 0..nodes * shape.before / 5 {
         assert_eq!(world.schedule(&(shape.make_before)("sched-0", index)), Outcome::Bound);
     }
     let made: Vec<(v1::Pod, Outcome)> = (0..shape.pods)

@@ -75,7 +75,10 @@ impl Ranking {
     #[cfg(test)]
     pub(super) fn sorted(&self) -> Ranking {
         let mut sorted = self.clone();
-        sorted.refused.sort_by_key(|(verdict, _)| (verdict.plugin().map(|p| p as u64), verdict.reasons()));
+        let key = |verdict: Verdict| {
+            (verdict.plugin().map(|plugin| plugin as u64), verdict.is_resolvable(), verdict.reasons())
+        };
+        sorted.refused.sort_by_key(|(verdict, _)| key(*verdict));
         sorted
     }
 

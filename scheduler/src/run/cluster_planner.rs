@@ -184,8 +184,8 @@ impl Asked<'_> {
 
 impl Extenders for Asked<'_> {
     fn sees_nodes(&self) -> bool {
-        let verbs = self.extenders.iter().map(|extender| extender.config());
-        verbs.into_iter().any(|config| !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty())
+        let mut configs = self.extenders.iter().map(|extender| extender.config());
+        configs.any(|config| !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty())
     }
 
     fn filter(
