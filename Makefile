@@ -26,9 +26,9 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 
 .PHONY: run test lint fmt sim sim-night sim-plants oracle power bench bench-scheduler failover services microbench verify vectors fuzz setup build
 
-run: setup ## Start a node for development; ARGS='--brand kubernetes'
+run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
-	$(CARGO) build --release --bin orch
+	$(CARGO) build --release --bin orch --bin scheduler
 	exec $(CARGO) run --quiet --release --bin orch -- dev $(ARGS)
 
 # One build makes the tests and the `orch` that tests of processes start. Those run after a failure, too.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 /// Groups and versions, by the folder or file below `proto/schema`.
-const READ: [&str; 13] = [
+const READ: [&str; 12] = [
     "apps/v1.proto",
     "authentication/v1.proto",
     "authorization/v1.proto",
@@ -16,7 +16,6 @@ const READ: [&str; 13] = [
     "node/v1.proto",
     "policy/v1.proto",
     "resource/v1",
-    "scheduling/v1.proto",
     "storage/v1",
 ];
 

@@ -16,9 +16,9 @@ pub struct Server {
     pub url: String,
 }
 
-/// The text of a configuration for the administrator: one context for each server, the first of them current.
+/// The text of a configuration for the client called `user`: one context for each server, the first of them current.
 /// Secret: it holds a private key.
-pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pair) -> String {
+pub fn kubeconfig(brand: &Brand, user: &str, servers: &[Server], authority: &str, pair: &Pair) -> String {
     let entry = |server: &Server| format!("{}-{}", brand.name, server.name);
     let authority = STANDARD.encode(authority);
     let clusters = servers.iter().map(|server| {
@@ -29,16 +29,16 @@ pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pa
     });
     let contexts = servers
         .iter()
-        .map(|server| json!({"name": entry(server), "context": {"cluster": entry(server), "user": "admin"}}));
-    let user = json!({
-        "client-certificate-data": STANDARD.encode(&admin.certificate),
-        "client-key-data": STANDARD.encode(&admin.key),
+        .map(|server| json!({"name": entry(server), "context": {"cluster": entry(server), "user": user}}));
+    let credentials = json!({
+        "client-certificate-data": STANDARD.encode(&pair.certificate),
+        "client-key-data": STANDARD.encode(&pair.key),
     });
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": clusters.collect::<Vec<_>>(),
-        "users": [{"name": "admin", "user": user}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": contexts.collect::<Vec<_>>(),
         "current-context": servers.first().map(entry).unwrap_or_default(),
     });
@@ -62,18 +62,14 @@ pub fn with_authority(config: &str, authority: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Replaces the administrator's certificate and key in `config`.
-pub fn reissued(config: &str, admin: &Pair) -> Result<String, String> {
+/// Replaces the certificate and key of `user` in `config`.
+pub fn reissued(config: &str, user: &str, pair: &Pair) -> Result<String, String> {
     let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
     let users = config.get_mut("users").and_then(|users| users.as_array_mut()).ok_or("it names no users")?;
-    let user = users
-        .iter_mut()
-        .find(|user| user["name"] == "admin")
-        .and_then(|user| user.get_mut("user"))
-        .ok_or("it has no user \"admin\"")?;
-    *user = json!({
-        "client-certificate-data": STANDARD.encode(&admin.certificate),
-        "client-key-data": STANDARD.encode(&admin.key),
+    let entry = users.iter_mut().find(|entry| entry["name"] == user).and_then(|entry| entry.get_mut("user"));
+    *entry.ok_or_else(|| format!("it has no user {user:?}"))? = json!({
+        "client-certificate-data": STANDARD.encode(&pair.certificate),
+        "client-key-data": STANDARD.encode(&pair.key),
     });
     let mut text = format!("{config:#}");
     text.push('\n');

@@ -5,6 +5,7 @@
 //! validation, no network.
 
 pub mod brand;
+pub mod environment;
 pub mod kms;
 
 /// The envelope of the Protobuf representation of an object: `Unknown` and `TypeMeta`.

@@ -24,6 +24,7 @@ use orch_scheduler::queue::QueueOptions;
 use orch_scheduler::run::{
     ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Stored,
 };
+use orch_scheduler::stopwatch::Stopwatch;
 use prost::Message;
 use smol_str::SmolStr;
 
@@ -184,12 +185,16 @@ struct Process {
 impl Process {
     fn new(runtime: &tokio::runtime::Runtime) -> Process {
         let profile = Profile { scheduler_name: BRAND.scheduler_name.to_owned(), ..Profile::default() };
-        let planner = ClusterPlanner::new(BRAND, vec![profile], Vec::new(), runtime.handle().clone());
+        let stopwatch = Stopwatch::default();
+        let runtime = runtime.handle().clone();
+        let planner = ClusterPlanner::new(BRAND, vec![profile], Vec::new(), runtime, &stopwatch);
         let profiles = vec![ProfileOptions {
             scheduler_name: BRAND.scheduler_name.into(),
             volume_timeout: Duration::from_secs(600),
+            device_timeout: Duration::from_secs(600),
         }];
-        let options = ExecutorOptions { profiles, queue: QueueOptions::default(), binders: Vec::new() };
+        let queue = QueueOptions::default();
+        let options = ExecutorOptions { profiles, queue, binders: Vec::new(), stopwatch };
         Process {
             executor: Executor::new(planner, options),
             waiting: VecDeque::new(),

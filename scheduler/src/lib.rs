@@ -18,6 +18,7 @@ pub mod queue;
 pub mod run;
 pub mod selector;
 pub mod serve;
+pub mod stopwatch;
 pub mod version;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.

@@ -7,6 +7,7 @@
 
 mod binary;
 mod node;
+mod scheduler;
 mod status;
 mod upkeep;
 
@@ -23,7 +24,9 @@ use tokio::time::sleep;
 
 use crate::client::{Access, Client, Endpoint, Identity, Response, Trust};
 pub use crate::load::process::Memory;
+pub use binary::find as program;
 use node::Node;
+pub use scheduler::Scheduler;
 pub use status::{Member, Status};
 pub use upkeep::Ending;
 
@@ -94,7 +97,7 @@ impl Cluster {
     pub async fn start(options: Options) -> Result<Self> {
         let named = options.nodes + options.spares;
         ensure!(options.nodes >= 1 && named <= NAMES.len(), "a cluster has one to {} members", NAMES.len());
-        let binary = binary::find()?;
+        let binary = binary::find("orch")?;
         let lock = tokio::task::spawn_blocking({
             let path = binary.with_file_name("orch-processes.lock");
             move || -> Result<File> {

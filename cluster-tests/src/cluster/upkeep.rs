@@ -120,7 +120,7 @@ impl Cluster {
         let flags = vec![format!("--join={join}"), format!("--peer-address={address}")];
         let brand = format!("--brand={}", self.brand);
         let flags = flags.into_iter().chain([brand]).chain(self.flags.iter().cloned()).collect();
-        let mut node = Node::new(&binary::find()?, self.folder.path(), name, flags);
+        let mut node = Node::new(&binary::find("orch")?, self.folder.path(), name, flags);
         node.spawn()?;
         self.nodes.push(node);
         Ok(number)
@@ -129,7 +129,7 @@ impl Cluster {
     /// Runs `orch cluster` with `arguments` against member `through` and returns its output.
     pub fn operate(&self, through: usize, arguments: &[&str]) -> Result<String> {
         let config = self.operator_config(through)?;
-        let mut command = Command::new(binary::find()?);
+        let mut command = Command::new(binary::find("orch")?);
         let output = command.arg("cluster").args(arguments).arg("--kubeconfig").arg(&config).output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "orch cluster {}: {errors}", arguments.join(" "));
@@ -138,7 +138,7 @@ impl Cluster {
 
     /// Runs `orch` with `arguments`, whatever comes of it.
     pub fn run(&self, arguments: &[&str]) -> Result<Output> {
-        Ok(Command::new(binary::find()?).args(arguments).output()?)
+        Ok(Command::new(binary::find("orch")?).args(arguments).output()?)
     }
 
     /// Runs `orch cluster` until it succeeds or `patience` is over: a change is refused while another is under way, for

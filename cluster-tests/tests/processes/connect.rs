@@ -1,6 +1,7 @@
 //! Logs, streams and proxies through a real node to a pretend kubelet and a pretend pod.
 
 mod channels;
+mod forwarding;
 pub(crate) mod pretend;
 
 use std::time::Duration;

@@ -33,6 +33,7 @@ mod replacement;
 mod resource_quotas;
 mod restart;
 mod rust_client;
+mod scheduling;
 mod secrets;
 mod services;
 mod snapshot;

@@ -11,7 +11,7 @@ fn config() -> String {
     let admin = authority.issue(&admin_leaf(), now).unwrap();
     let server = |name: &str, url: &str| Server { name: name.to_owned(), url: url.to_owned() };
     let servers = [server("a", "https://10.0.0.1:6443"), server("b", "https://[fd00::2]:6443/")];
-    kubeconfig(&orch_proto::brand::ORCH, &servers, &authority.pair.certificate, &admin)
+    kubeconfig(&orch_proto::brand::ORCH, "admin", &servers, &authority.pair.certificate, &admin)
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! `orch certs init` and `orch certs add`: authorities, keys, certificates and the client configuration of a new cluster,
+//! `orch certs init` and `orch certs add`: authorities, keys, certificates and client configurations of a new cluster,
 //! and the certificates of members that come later.
 
 use std::path::PathBuf;
 
-use orch_api::authn::{GROUP_MASTERS, USER_ADMIN};
 use orch_proto::Brand;
 use orch_raft::transport::tonic::peer_dns_name;
 use time::OffsetDateTime;
 
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, token_keys};
+use super::clients::Client;
 use super::file::write_new;
 use super::layout::Layout;
 use crate::cli::{AddMembersArgs, InitArgs, MemberSpec};
-use crate::kubeconfig::{Server, kubeconfig};
+use crate::kubeconfig::Server;
 
 /// A file to be written.
 struct Draft {
@@ -52,9 +52,7 @@ fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsE
     let authority = Authority::create("cluster-ca", now)?;
     let peer_authority = Authority::create("peer-ca", now)?;
     let (token_key, token_public_key) = token_keys()?;
-    let admin = authority.issue(&admin_leaf(), now)?;
     let servers: Vec<Server> = arguments.members.iter().map(|m| server(m, arguments.secure_port)).collect();
-    let config = kubeconfig(arguments.brand.0, &servers, &authority.pair.certificate, &admin);
     let mut drafts = pair(layout.authority_certificate(), layout.authority_key(), authority.pair.clone());
     drafts.extend(pair(
         layout.peer_authority_certificate(),
@@ -63,8 +61,12 @@ fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsE
     ));
     drafts.push(Draft { path: layout.token_key(), content: token_key });
     drafts.push(Draft { path: layout.token_public_key(), content: token_public_key });
-    drafts.extend(pair(layout.admin_certificate(), layout.admin_key(), admin));
-    drafts.push(Draft { path: layout.admin_config(), content: config });
+    for client in Client::ALL {
+        let (files, issued) = (layout.client(client), authority.issue(&client.leaf(arguments.brand.0), now)?);
+        let content = client.config(arguments.brand.0, &servers, &authority.pair.certificate, &issued);
+        drafts.extend(pair(files.certificate, files.key, issued));
+        drafts.push(Draft { path: files.config, content });
+    }
     let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
     drafts.extend(issuing.draft_members(&arguments.members, arguments.brand.0)?);
     Ok(drafts)
@@ -111,16 +113,6 @@ fn server(member: &MemberSpec, port: u16) -> Server {
 /// `HOST:PORT`, with an IPv6 address in brackets.
 fn host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-/// The administrator's certificate.
-pub fn admin_leaf() -> Leaf {
-    Leaf {
-        common_name: USER_ADMIN.to_owned(),
-        organization: Some(GROUP_MASTERS.to_owned()),
-        hosts: Vec::new(),
-        purpose: Purpose::Client,
-    }
 }
 
 /// The server certificate of member `name`, for clients: its hosts, its name, the loopback names, and the names of the

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::clients::Client;
+
 /// A certificate directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -22,6 +24,17 @@ pub struct MemberFiles {
     pub peer_certificate: PathBuf,
     /// Its key.
     pub peer_key: PathBuf,
+}
+
+/// The files of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// Its certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Its client configuration.
+    pub config: PathBuf,
 }
 
 /// The files of an authority.
@@ -98,19 +111,10 @@ impl Layout {
         self.root.join("service-account.pub")
     }
 
-    /// The administrator's certificate.
-    pub fn admin_certificate(&self) -> PathBuf {
-        self.root.join("admin.crt")
-    }
-
-    /// The administrator's key.
-    pub fn admin_key(&self) -> PathBuf {
-        self.root.join("admin.key")
-    }
-
-    /// The administrator's client configuration.
-    pub fn admin_config(&self) -> PathBuf {
-        self.root.join("admin.conf")
+    /// The files of `client`.
+    pub fn client(&self, client: Client) -> ClientFiles {
+        let file = |extension: &str| self.root.join(format!("{}.{extension}", client.name()));
+        ClientFiles { certificate: file("crt"), key: file("key"), config: file("conf") }
     }
 
     /// The directory with one directory for each member.

@@ -5,6 +5,7 @@
 //! readable by its owner only. Loading certificates for serving is in [`crate::tls`].
 
 mod authority;
+mod clients;
 mod encoding;
 mod expiry;
 mod file;
@@ -18,11 +19,12 @@ mod signer;
 
 pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
+pub use clients::{Client, admin_leaf};
 pub use expiry::follow_expiry;
 pub use file::{replace_file, write_new};
-pub use init::{add_members, admin_leaf, init, peer_leaf, server_leaf};
+pub use init::{add_members, init, peer_leaf, server_leaf};
 pub use inspect::{Facts, inspect, is_about_to_expire};
-pub use layout::{AuthorityFiles, Layout, MemberFiles};
+pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub use renew::renew;
 pub use rotate::{Role, rotate};
 pub use signer::{FileAuthority, FileSigner, SigningFiles};

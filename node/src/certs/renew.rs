@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use orch_proto::brand::{KUBERNETES, ORCH};
 use time::OffsetDateTime;
 
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, read};
+use super::clients::{Client, admin_leaf};
 use super::file::replace_file;
-use super::init::admin_leaf;
 use super::inspect::inspect;
-use super::layout::Layout;
+use super::layout::{ClientFiles, Layout};
 use crate::cli::RenewArgs;
 use crate::kubeconfig::reissued;
 
 /// The authorities under which certificates are renewed; what an absent one signs stays.
 pub(super) struct Renewal<'a> {
-    /// Signs servers and the administrator.
+    /// Signs servers and clients.
     pub(super) cluster: Option<&'a Authority>,
     /// Signs members.
     pub(super) peer: Option<&'a Authority>,
@@ -37,7 +38,7 @@ pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>,
     Ok(written)
 }
 
-/// Renews the pairs of all members and of the administrator, and returns the files written.
+/// Renews the pairs of all members and clients, and returns the files written.
 pub(super) fn renew_under(
     layout: &Layout,
     renewal: &Renewal<'_>,
@@ -48,19 +49,50 @@ pub(super) fn renew_under(
         written.extend(renew_member(layout, renewal, &name, now)?);
     }
     if let Some(authority) = renewal.cluster {
-        let pair = authority.issue(&admin_leaf(), now)?;
-        written.extend(write(&layout.admin_certificate(), &layout.admin_key(), &pair)?);
-        // `orch dev` keeps its configuration elsewhere, and writes it at each start.
-        let path = layout.admin_config();
-        if path.exists() {
-            let config = reissued(&read(&path)?, &pair).map_err(|reason| CertsError::Content {
-                path: path.clone(),
-                expected: "a client configuration",
-                reason,
-            })?;
-            replace_file(&path, &config)?;
-            written.push(path);
+        written.extend(renew_client(layout, Client::Admin, &admin_leaf(), authority, now)?);
+        // Directories made by earlier versions have none.
+        if let Some(leaf) = scheduler_leaf(&layout.client(Client::Scheduler))? {
+            written.extend(renew_client(layout, Client::Scheduler, &leaf, authority, now)?);
         }
+    }
+    Ok(written)
+}
+
+/// What the scheduler's certificate says; `None` where there is none.
+fn scheduler_leaf(files: &ClientFiles) -> Result<Option<Leaf>, CertsError> {
+    if !files.certificate.exists() {
+        return Ok(None);
+    }
+    let subject =
+        inspect(&files.certificate)?.into_iter().next().map(|facts| facts.subject).unwrap_or_default();
+    // Its name tells the brand, which the directory does not.
+    let brand = [&ORCH, &KUBERNETES].into_iter().find(|brand| {
+        subject.strip_prefix("CN=") == Some(Client::Scheduler.leaf(brand).common_name.as_str())
+    });
+    let brand = brand.ok_or_else(|| CertsError::Content {
+        path: files.certificate.clone(),
+        expected: "the scheduler's certificate",
+        reason: format!("its subject is {subject}"),
+    })?;
+    Ok(Some(Client::Scheduler.leaf(brand)))
+}
+
+fn renew_client(
+    layout: &Layout,
+    client: Client,
+    leaf: &Leaf,
+    authority: &Authority,
+    now: OffsetDateTime,
+) -> Result<Vec<PathBuf>, CertsError> {
+    let (files, pair) = (layout.client(client), authority.issue(leaf, now)?);
+    let mut written = write(&files.certificate, &files.key, &pair)?.to_vec();
+    // `orch dev` keeps its configurations elsewhere, and writes them at each start.
+    if files.config.exists() {
+        let config = reissued(&read(&files.config)?, client.name(), &pair).map_err(|reason| {
+            CertsError::Content { path: files.config.clone(), expected: "a client configuration", reason }
+        })?;
+        replace_file(&files.config, &config)?;
+        written.push(files.config.clone());
     }
     Ok(written)
 }

@@ -20,6 +20,7 @@ use rustls::pki_types::pem::PemObject;
 use time::OffsetDateTime;
 
 use super::authority::{Authority, CertsError, read};
+use super::clients::Client;
 use super::file::replace_file;
 use super::layout::{AuthorityFiles, Layout};
 use super::pem::to_pem;
@@ -149,7 +150,7 @@ fn finish(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBu
     trust(layout, role, &[own])
 }
 
-/// Makes `certificates` the trusted ones of `role`: for members, and for the administrator's client.
+/// Makes `certificates` the trusted ones of `role`: for members, and for clients.
 fn trust(
     layout: &Layout,
     role: Role,
@@ -159,8 +160,8 @@ fn trust(
     let bundle: String = certificates.iter().map(|certificate| to_pem("CERTIFICATE", certificate)).collect();
     replace_file(&path, &bundle)?;
     let mut written = vec![path];
-    let config = layout.admin_config();
-    if role == Role::Cluster && config.exists() {
+    let configs = Client::ALL.map(|client| layout.client(client).config);
+    for config in configs.into_iter().filter(|config| role == Role::Cluster && config.exists()) {
         let text = with_authority(&read(&config)?, &bundle).map_err(|reason| CertsError::Content {
             path: config.clone(),
             expected: "a client configuration",

@@ -51,6 +51,9 @@ fn everything_a_cluster_needs_is_made_and_private() {
             "admin.crt",
             "admin.key",
             "admin.conf",
+            "scheduler.crt",
+            "scheduler.key",
+            "scheduler.conf",
             "members/a/server.crt",
             "members/a/server.key",
             "members/a/peer.crt",
@@ -81,7 +84,7 @@ fn certificates_carry_their_names() {
     assert_eq!((facts.subject.as_str(), facts.issuer.as_str()), ("CN=b", "CN=cluster-ca"));
     let facts = &inspect(&layout.member("b").peer_certificate).unwrap()[0];
     assert_eq!((facts.hosts[0].as_str(), facts.issuer.as_str()), ("b.peer.orch", "CN=peer-ca"));
-    let facts = &inspect(&layout.admin_certificate()).unwrap()[0];
+    let facts = &inspect(&layout.client(Client::Admin).certificate).unwrap()[0];
     assert_eq!(facts.subject, "O=system:masters, CN=system:admin");
 }
 
@@ -147,11 +150,14 @@ fn members_that_exist_or_are_named_twice_are_not_added_and_nothing_is_written() 
 #[test]
 fn the_client_configuration_names_every_member() {
     let (_directory, layout) = made(&[("a", &["10.0.0.1"]), ("b", &["fd00::2"])]);
-    let config = std::fs::read_to_string(layout.admin_config()).unwrap();
+    let config = std::fs::read_to_string(layout.client(Client::Admin).config).unwrap();
     let config: serde_json::Value = serde_norway::from_str(&config).unwrap();
     assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
     assert_eq!(config["clusters"][1]["cluster"]["server"], "https://[fd00::2]:6443");
     assert_eq!(config["current-context"], "orch-a");
+    let config = std::fs::read_to_string(layout.client(Client::Scheduler).config).unwrap();
+    let config: serde_json::Value = serde_norway::from_str(&config).unwrap();
+    assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443,https://[fd00::2]:6443");
 }
 
 #[test]
@@ -159,8 +165,11 @@ fn renewal_keeps_names_and_authorities_and_changes_keys() {
     let (directory, layout) = made(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2"])]);
     let files = layout.member("a");
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    let (authority, key, config) =
-        (read(&layout.authority_certificate()), read(&files.server_key), read(&layout.admin_config()));
+    let (authority, key, config) = (
+        read(&layout.authority_certificate()),
+        read(&files.server_key),
+        read(&layout.client(Client::Admin).config),
+    );
     let before = inspect(&files.server_certificate).unwrap();
     let later = now() + Duration::days(300);
     renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, later).unwrap();
@@ -169,7 +178,14 @@ fn renewal_keeps_names_and_authorities_and_changes_keys() {
     assert!(after[0].not_after - before[0].not_after > Duration::days(299));
     assert_eq!(read(&layout.authority_certificate()), authority);
     assert_ne!(read(&files.server_key), key);
-    assert_ne!(read(&layout.admin_config()), config);
+    assert_ne!(read(&layout.client(Client::Admin).config), config);
+    let scheduler = layout.client(Client::Scheduler);
+    assert_eq!(inspect(&scheduler.certificate).unwrap()[0].subject, "CN=system:orch-scheduler");
+    assert!(inspect(&scheduler.certificate).unwrap()[0].not_after > before[0].not_after);
+    let config: serde_json::Value = serde_norway::from_str(&read(&scheduler.config)).unwrap();
+    let shown = config["users"][0]["user"]["client-certificate-data"].as_str().unwrap();
+    let shown = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, shown).unwrap();
+    assert_eq!(shown, read(&scheduler.certificate).into_bytes());
     assert!(is_about_to_expire(&before[0], now() + Duration::days(340)));
     assert!(!is_about_to_expire(&before[0], now()));
 }
@@ -225,7 +241,8 @@ fn a_rotation_trusts_both_authorities_until_the_old_one_is_dropped() {
     assert_eq!((count(&ca), count(&peer_ca)), (2, 2));
     assert!(is_trusted(&layout, "a"));
     assert_eq!(read(&layout.member("a").server_certificate), old_server);
-    let config: serde_json::Value = serde_norway::from_str(&read(&layout.admin_config())).unwrap();
+    let config: serde_json::Value =
+        serde_norway::from_str(&read(&layout.client(Client::Admin).config)).unwrap();
     let trusted = config["clusters"][1]["cluster"]["certificate-authority-data"].as_str().unwrap();
     assert_eq!(
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, trusted).unwrap(),
@@ -241,7 +258,7 @@ fn a_rotation_trusts_both_authorities_until_the_old_one_is_dropped() {
     assert_eq!((count(&ca), count(&peer_ca)), (1, 1));
     assert_ne!(read(&ca), old);
     assert!(is_trusted(&layout, "a") && is_trusted(&layout, "b"));
-    let admin = inspect(&layout.admin_certificate()).unwrap();
+    let admin = inspect(&layout.client(Client::Admin).certificate).unwrap();
     assert_eq!(admin[0].issuer, inspect(&ca).unwrap()[0].subject);
     renew(&RenewArgs { dir: layout.root().to_owned(), members: Vec::new() }, now()).unwrap();
     assert!(is_trusted(&layout, "a"));

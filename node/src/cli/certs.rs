@@ -17,7 +17,7 @@ pub enum CertsCommand {
     Add(AddMembersArgs),
     /// Show what certificates say and how long they are valid
     Inspect(InspectArgs),
-    /// Make the members' and the administrator's certificates anew under the same authorities
+    /// Make the members' and the clients' certificates anew under the same authorities
     Renew(RenewArgs),
     /// Replace the authorities step by step, without turning anybody away
     RotateCa(RotateArgs),
@@ -32,6 +32,7 @@ pub enum CertsCommand {
         service-account.key, .pub  signs service account tokens\n  \
         admin.crt, admin.key       the administrator's certificate\n  \
         admin.conf                 the same as a client configuration file\n  \
+        scheduler.crt, .key, .conf the scheduler's\n  \
         members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
         Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
         keep ca.key and peer-ca.key away from the members.",
@@ -88,7 +89,7 @@ pub struct InspectArgs {
 /// Flags of `orch certs renew`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Make the members' and the administrator's certificates anew under the same authorities, with the \
+    long_about = "Make the certificates of the members, the administrator and the scheduler anew under the same authorities, with the \
         same names and fresh keys.\n\n\
         Needs ca.key and peer-ca.key. Members read the new files by themselves within a minute, or at once on SIGHUP.",
     after_help = "Examples:\n  orch certs renew --dir certs\n  orch certs renew --dir certs --member a"
@@ -97,7 +98,7 @@ pub struct RenewArgs {
     /// Directory made by `orch certs init`
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Only this member's certificates; repeat for several [default: all members and the administrator]
+    /// Only this member's certificates; repeat for several [default: all members and clients]
     #[arg(long = "member", value_name = "NAME", value_parser = parse_member_name)]
     pub members: Vec<String>,
 }

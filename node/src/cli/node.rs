@@ -40,6 +40,7 @@ pub(super) const DEV_ABOUT: &str = "Start one node for development.\n\n\
         you alone may open and where every request acts as the administrator. --insecure-port adds the same on a port of \
         the loopback interface, for clients that know no sockets: every program of this machine can use it. Never forward \
         either of them to a network.\n\n\
+        The scheduler, the program that lies beside this one, runs with the node.\n\n\
         A node for development listens for no peers unless --peer-port is given.";
 
 /// Flags of `orch dev`.
@@ -61,7 +62,7 @@ pub struct DevArgs {
     /// start
     #[arg(long, value_name = "PORT", help_heading = NETWORK)]
     pub peer_port: Option<u16>,
-    /// Do not start the scheduler with the node. No effect yet: start it by hand, `scheduler --orchconfig DATA/admin.conf`
+    /// Do not start the scheduler, the program `scheduler` beside this one: pods wait for one that is started by hand
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "false", action = ArgAction::Set, help_heading = STORE)]
     pub no_scheduler: bool,

@@ -3,6 +3,7 @@
 //!     DATA_DIR/store           the store
 //!     DATA_DIR/pki             certificates, as `orch certs init` lays them out, for the one member `dev`
 //!     DATA_DIR/admin.conf      the administrator's client configuration
+//!     DATA_DIR/scheduler.conf  the scheduler's
 //!     DATA_DIR/orch.sock       the Unix socket of the running node
 //!     DATA_DIR/brand           the cluster's brand
 //!     DATA_DIR/endpoints.json  addresses of the running node
@@ -21,13 +22,14 @@ use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, Plan, Resolved, host_port, tokens};
+use super::scheduler::Scheduler;
 use crate::access::authorization::Strictness;
 use crate::certs::{
-    Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
-    replace_file, server_leaf, token_keys, write_new,
+    Authority, CertsError, Client, Layout, Leaf, Pair, inspect, is_about_to_expire, peer_leaf, replace_file,
+    server_leaf, token_keys, write_new,
 };
 use crate::cli::{ClusterMember, DevArgs};
-use crate::kubeconfig::{Server, kubeconfig};
+use crate::kubeconfig::Server;
 use crate::server::{SOCKET_PATH_BYTES_MAX, is_socket_path};
 use crate::tls::load_pair;
 
@@ -55,7 +57,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let peer = peer_listen.clone().unwrap_or_else(|| NO_PEER_ADDRESS.to_owned());
     let plain = arguments.insecure_port.map(|port| SocketAddr::new(LOOPBACK, port));
     let resolved = Resolved {
-        kind: Kind::Dev { socket, plain },
+        kind: Kind::Dev { socket, plain, scheduler: scheduler(arguments.no_scheduler)? },
         data_dir,
         name: NAME.to_owned(),
         secure: SocketAddr::new(bind, shared.secure_port),
@@ -74,22 +76,34 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     resolved.plan(shared)
 }
 
-/// Path of the client configuration in `data_dir`.
-pub(super) fn admin_config(data_dir: &Path) -> PathBuf {
-    data_dir.join("admin.conf")
+fn scheduler(is_unwanted: bool) -> Result<Scheduler, RunError> {
+    if is_unwanted {
+        return Ok(Scheduler::Unwanted);
+    }
+    let system = |source| RunError::System { action: "find its own program", source };
+    Scheduler::beside_this_program().map_err(system)
 }
 
-/// Writes the administrator's client configuration for the server at `url`, unless its content is up to date.
-pub(super) fn write_admin_config(data_dir: &Path, brand: &Brand, url: String) -> Result<(), RunError> {
+/// Path of the configuration of `client` in `data_dir`.
+pub(super) fn client_config(data_dir: &Path, client: Client) -> PathBuf {
+    data_dir.join(format!("{}.conf", client.name()))
+}
+
+/// Writes the client configurations for the server at `url`, but for those whose content is up to date.
+pub(super) fn write_client_configs(data_dir: &Path, brand: &Brand, url: &str) -> Result<(), RunError> {
     let layout = layout(data_dir);
-    let admin = Pair { certificate: read(&layout.admin_certificate())?, key: read(&layout.admin_key())? };
-    let server = Server { name: NAME.to_owned(), url };
-    let config = kubeconfig(brand, &[server], &read(&layout.authority_certificate())?, &admin);
-    let path = admin_config(data_dir);
-    if std::fs::read_to_string(&path).is_ok_and(|found| found == config) {
-        return Ok(());
+    let authority = read(&layout.authority_certificate())?;
+    let server = [Server { name: NAME.to_owned(), url: url.to_owned() }];
+    for client in Client::ALL {
+        let files = layout.client(client);
+        let pair = Pair { certificate: read(&files.certificate)?, key: read(&files.key)? };
+        let config = client.config(brand, &server, &authority, &pair);
+        let path = client_config(data_dir, client);
+        if !std::fs::read_to_string(&path).is_ok_and(|found| found == config) {
+            replace_file(&path, &config)?;
+        }
     }
-    Ok(replace_file(&path, &config)?)
+    Ok(())
 }
 
 fn layout(data_dir: &Path) -> Layout {
@@ -143,7 +157,11 @@ fn prepare(layout: &Layout, hosts: &[String], brand: &Brand, now: OffsetDateTime
     renew_if_needed(&authority, &server, (&files.server_certificate, &files.server_key), now)?;
     let peer = peer_leaf(NAME, &["localhost".to_owned(), "127.0.0.1".to_owned()]);
     renew_if_needed(&peers, &peer, (&files.peer_certificate, &files.peer_key), now)?;
-    renew_if_needed(&authority, &admin_leaf(), (&layout.admin_certificate(), &layout.admin_key()), now)
+    for client in Client::ALL {
+        let files = layout.client(client);
+        renew_if_needed(&authority, &client.leaf(brand), (&files.certificate, &files.key), now)?;
+    }
+    Ok(())
 }
 
 fn authority_of_peers(layout: &Layout, now: OffsetDateTime) -> Result<Authority, CertsError> {

@@ -26,10 +26,12 @@ use super::endpoints::Endpoints;
 use super::error::RunError;
 use super::occupancy::occupy;
 use super::plan::{Kind, Plan, host_port};
+use super::scheduler::{Scheduler, Supervised};
 use super::signals::Signals;
 use super::starting::Door;
 use super::store::{StoreMember, peer_tls, store_dir};
 use super::threads::{Threads, within};
+use crate::certs::Client;
 use crate::encryption::Rewriter;
 use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
@@ -75,6 +77,7 @@ struct Node {
     endpoints: Endpoints,
     following: CancellationToken,
     rewriter: Arc<Rewriter>,
+    scheduler: Option<Supervised>,
 }
 
 async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
@@ -186,7 +189,7 @@ impl Listening {
             encryption::follow_keys(keys, store.disk(), following.clone());
         }
         let rewriter = Arc::new(Rewriter::new(store.disk()));
-        Ok(Node { plan, door, server, store, tls, endpoints, following, rewriter })
+        Ok(Node { plan, door, server, store, tls, endpoints, following, rewriter, scheduler: None })
     }
 }
 
@@ -204,7 +207,7 @@ impl Node {
         let (rewriter, tls) = (self.rewriter.clone(), self.tls.clone());
         let api = Api::new(&mut self.plan, handle, &cluster, port, rewriter, tls)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
-            dev::write_admin_config(&self.plan.data_dir, api.brand(), self.endpoints.https.clone())?;
+            dev::write_client_configs(&self.plan.data_dir, api.brand(), &self.endpoints.https)?;
         }
         brand::record(&self.plan.data_dir, api.brand().name)?;
         self.door.open(api.router());
@@ -212,11 +215,18 @@ impl Node {
         let text = super::welcome::text(&self.plan, &self.endpoints, api.brand());
         // Standard output may be closed.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if let Kind::Dev { scheduler: Scheduler::Program(program), .. } = &self.plan.kind {
+            let config = dev::client_config(&self.plan.data_dir, Client::Scheduler);
+            self.scheduler = Some(Supervised::start(program, &config, api.brand(), api.router()));
+        }
         Ok(Some(api))
     }
 
-    /// Stops the API, then the rest in order.
-    async fn stop(self, api: Option<Api>) {
+    /// Stops the scheduler, the API, then the rest in order.
+    async fn stop(mut self, api: Option<Api>) {
+        if let Some(scheduler) = self.scheduler.take() {
+            scheduler.stop().await;
+        }
         if let Some(api) = api {
             api.stop();
         }

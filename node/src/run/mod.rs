@@ -26,6 +26,7 @@ mod identity;
 mod lifetime;
 mod occupancy;
 mod plan;
+mod scheduler;
 mod serve;
 mod service_accounts;
 mod services;
@@ -45,6 +46,7 @@ pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;
 pub use plan::{Kind, Plan};
+pub use scheduler::Scheduler;
 pub use service_accounts::ServiceAccountPlan;
 pub use services::ServicePlan;
 

@@ -20,6 +20,7 @@ use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
 use super::error::RunError;
+use super::scheduler::Scheduler;
 use super::service_accounts::ServiceAccountPlan;
 use super::services::ServicePlan;
 use super::{admission, authentication, authorization, encryption, service_accounts, services};
@@ -202,6 +203,8 @@ pub enum Kind {
         socket: PathBuf,
         /// Listen address of plain HTTP on the loopback interface; `None` without `--insecure-port`.
         plain: Option<SocketAddr>,
+        /// The scheduler that runs beside it.
+        scheduler: Scheduler,
     },
     /// `orch serve`.
     Serve,

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::certs;
+use crate::certs::{self, Client};
 use crate::cli::{Cli, Command, parse};
 use crate::report::Causes;
 
@@ -85,14 +85,17 @@ fn a_key_left_without_its_certificate_gets_a_new_pair() {
 fn the_client_configuration_follows_the_port() {
     let directory = tempfile::tempdir().unwrap();
     dev(&format!("--data-dir {}", directory.path().display())).unwrap();
-    let path = dev::admin_config(directory.path());
     for port in [1111, 2222] {
         let url = format!("https://127.0.0.1:{port}");
-        dev::write_admin_config(directory.path(), &orch_proto::brand::ORCH, url.clone()).unwrap();
-        let config: serde_json::Value =
-            serde_norway::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        assert_eq!(config["clusters"][0]["cluster"]["server"], url);
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        dev::write_client_configs(directory.path(), &orch_proto::brand::ORCH, &url).unwrap();
+        for client in Client::ALL {
+            let path = dev::client_config(directory.path(), client);
+            let config: serde_json::Value =
+                serde_norway::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            assert_eq!(config["clusters"][0]["cluster"]["server"], url);
+            assert_eq!(config["users"][0]["name"], client.name());
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
 }
 
@@ -112,12 +115,13 @@ fn other_peoples_directories_are_left_alone() {
 #[test]
 fn dev_ports_are_on_the_loopback_interface() {
     let directory = tempfile::tempdir().unwrap();
-    let flags = format!("--data-dir {}", directory.path().display());
+    let flags = format!("--data-dir {} --no-scheduler", directory.path().display());
     let plan = dev(&format!("{flags} --bind-address 0.0.0.0 --insecure-port 8099")).unwrap();
     let socket = directory.path().join("orch.sock");
     let kind = |plain: Option<u16>| Kind::Dev {
         socket: socket.clone(),
         plain: plain.map(|port| ([127, 0, 0, 1], port).into()),
+        scheduler: Scheduler::Unwanted,
     };
     assert_eq!(plan.kind, kind(Some(8099)));
     assert_eq!((plan.secure.to_string().as_str(), plan.advertise.as_str()), ("0.0.0.0:6443", "127.0.0.1"));
@@ -126,6 +130,15 @@ fn dev_ports_are_on_the_loopback_interface() {
     assert_eq!((plan.kind, plan.peer_listen), (kind(None), None), "no port is open that was not asked for");
     let listen = dev(&format!("{flags} --peer-port 7000")).unwrap().peer_listen;
     assert_eq!(listen.as_deref(), Some("127.0.0.1:7000"));
+}
+
+#[test]
+fn the_scheduler_of_a_development_node_lies_beside_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = dev(&format!("--data-dir {}", directory.path().display())).unwrap();
+    let Kind::Dev { scheduler: Scheduler::Missing(path), .. } = plan.kind else { panic!("{:?}", plan.kind) };
+    // There is none beside the program that runs this test.
+    assert_eq!(path, std::env::current_exe().unwrap().with_file_name("scheduler"));
 }
 
 #[test]

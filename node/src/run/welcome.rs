@@ -7,6 +7,8 @@ use orch_proto::Brand;
 use super::dev;
 use super::endpoints::Endpoints;
 use super::plan::{Kind, Plan};
+use super::scheduler::Scheduler;
+use crate::certs::Client;
 
 /// The text of a node that serves.
 pub(super) fn text(plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> String {
@@ -25,11 +27,11 @@ fn write_serve(text: &mut String, plan: &Plan, endpoints: &Endpoints) -> std::fm
 }
 
 fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> std::fmt::Result {
-    let config = dev::admin_config(&plan.data_dir);
+    let config = dev::client_config(&plan.data_dir, Client::Admin);
     let group = brand.group("rbac.authorization");
     writeln!(text, "\nReady. Data in {}\n", plan.data_dir.display())?;
     writeln!(text, "  HTTPS  {}   who you are: your certificate or token", endpoints.https)?;
-    let Kind::Dev { socket, .. } = &plan.kind else { return Ok(()) };
+    let Kind::Dev { socket, scheduler, .. } = &plan.kind else { return Ok(()) };
     let socket = quoted(&socket.display().to_string());
     writeln!(text, "  Socket {socket}   the administrator: you alone may open it")?;
     if let Some(http) = &endpoints.http {
@@ -37,6 +39,13 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     }
     if let Some(peer) = &endpoints.peer {
         writeln!(text, "  Peers  {peer}")?;
+    }
+    if let Scheduler::Missing(path) = scheduler {
+        writeln!(
+            text,
+            "\nNo scheduler: there is no {}. Pods wait for one (`make build` makes it).",
+            path.display()
+        )?;
     }
     writeln!(text, "\nNext:\n")?;
     writeln!(text, "  curl --unix-socket {socket} 'http://orch/readyz?verbose'")?;

@@ -33,6 +33,27 @@ pub enum ContentType {
     Json,
 }
 
+impl ContentType {
+    /// The first representation of a list of media types that this client can read, such as `acceptContentTypes` is;
+    /// `None` for an empty list.
+    ///
+    /// # Errors
+    /// Where it can read none of them; the error names the first.
+    pub fn first_of(list: &str) -> Result<Option<ContentType>, UnknownContentType> {
+        let types = list.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
+        let mut first = None;
+        for text in types.filter(|text| !text.is_empty()) {
+            // What accepts anything accepts what is preferred here.
+            let parsed = if text == "*/*" { Ok(ContentType::default()) } else { text.parse() };
+            match parsed {
+                Ok(found) => return Ok(Some(found)),
+                Err(unknown) => drop(first.get_or_insert(unknown)),
+            }
+        }
+        first.map_or(Ok(None), Err)
+    }
+}
+
 /// A media type that is neither of the two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a JSON nor a Protobuf media type")]
@@ -75,36 +96,43 @@ pub(crate) enum CodecError {
 #[derive(Clone)]
 pub(crate) struct Codec {
     brand: &'static Brand,
-    // `None`: Protobuf, which needs no schema.
+    // Of the bodies that are sent, and of those that come back.
+    written: ContentType,
+    read: ContentType,
+    // `None`: Protobuf in both directions, which needs no schema.
     schema: Option<Arc<Schema>>,
 }
 
 impl fmt::Debug for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Codec").field(&self.content_type()).finish()
+        f.debug_tuple("Codec").field(&self.written).field(&self.read).finish()
     }
 }
 
 impl Codec {
     pub(crate) fn new(brand: &'static Brand, content_type: ContentType) -> Self {
-        let schema = match content_type {
-            ContentType::Protobuf => None,
-            ContentType::Json => Some(Arc::new(Schema::builtin(brand))),
-        };
-        Self { brand, schema }
+        Self::with(brand, content_type, content_type)
+    }
+
+    /// Writes one representation and reads another.
+    pub(super) fn with(brand: &'static Brand, written: ContentType, read: ContentType) -> Self {
+        let needs_schema = [written, read].contains(&ContentType::Json);
+        let schema = needs_schema.then(|| Arc::new(Schema::builtin(brand)));
+        Self { brand, written, read, schema }
     }
 
     pub(super) fn brand(&self) -> &'static Brand {
         self.brand
     }
 
+    /// The representation of what is read.
     pub(super) fn content_type(&self) -> ContentType {
-        if self.schema.is_some() { ContentType::Json } else { ContentType::Protobuf }
+        self.read
     }
 
-    /// The media type of bodies.
+    /// The media type of bodies that are sent.
     pub(super) fn media_type(&self) -> &'static str {
-        match self.content_type() {
+        match self.written {
             ContentType::Protobuf => self.brand.protobuf_media_type,
             ContentType::Json => "application/json",
         }
@@ -112,7 +140,7 @@ impl Codec {
 
     /// What the server may answer in. Errors may come as JSON from whatever stands before the server.
     pub(super) fn accept(&self) -> String {
-        match self.content_type() {
+        match self.read {
             ContentType::Protobuf => format!("{},application/json", self.brand.protobuf_media_type),
             ContentType::Json => "application/json".to_owned(),
         }
@@ -122,7 +150,7 @@ impl Codec {
     pub(crate) fn encode<T: Object>(&self, object: &T) -> Result<Bytes, CodecError> {
         let message = object.encode_to_vec();
         let api_version = T::KIND.api_version(self.brand);
-        let Some(schema) = &self.schema else {
+        let Some(schema) = self.schema_for(self.written) else {
             return Ok(envelope(&api_version, T::KIND.kind, message));
         };
         let type_id = find(schema, T::KIND.message)?;
@@ -164,7 +192,7 @@ impl Codec {
 
     /// Reads the frame of a watch: the event's type, and the object's body.
     pub(super) fn decode_event(&self, frame: Bytes) -> Result<(String, Bytes), CodecError> {
-        if self.schema.is_none() {
+        if self.read == ContentType::Protobuf {
             let event = WatchEvent::decode(frame)?;
             return Ok((event.r#type, event.object.unwrap_or_default().raw.into()));
         }
@@ -179,8 +207,13 @@ impl Codec {
         Ok((line.r#type, Bytes::copy_from_slice(line.object.get().as_bytes())))
     }
 
+    /// The schema, where `content_type` needs one.
+    fn schema_for(&self, content_type: ContentType) -> Option<&Schema> {
+        self.schema.as_deref().filter(|_| content_type == ContentType::Json)
+    }
+
     fn message<M: Message + Default>(&self, name: &str, body: Bytes) -> Result<M, CodecError> {
-        let Some(schema) = &self.schema else { return Ok(M::decode(unwrap(body)?)?) };
+        let Some(schema) = self.schema_for(self.read) else { return Ok(M::decode(unwrap(body)?)?) };
         let type_id = find(schema, name)?;
         let limits = Limits { held_bytes_max: LIST_HELD_BYTES_MAX, ..Limits::default() };
         let decoded = orch_schema::decode_json(schema, type_id, &body, limits);
@@ -330,6 +363,30 @@ mod tests {
         let body = codec.encode(&told).unwrap();
         assert_eq!(codec.decode_status(body), Some(told));
         assert_eq!(codec.decode_status(Bytes::from_static(b"<html>")), None);
+    }
+
+    #[test]
+    fn what_is_written_and_what_is_read_may_differ() {
+        let codec = Codec::with(&ORCH, ContentType::Protobuf, ContentType::Json);
+        assert_eq!(
+            (codec.media_type(), codec.accept().as_str()),
+            (ORCH.protobuf_media_type, "application/json")
+        );
+        assert!(codec.encode(&pod()).unwrap().starts_with(PREFIX));
+        let json = Codec::new(&ORCH, ContentType::Json).encode(&pod()).unwrap();
+        assert_eq!(codec.decode::<Pod>(json).unwrap().metadata, pod().metadata);
+    }
+
+    #[test]
+    fn the_first_media_type_that_can_be_read_counts() {
+        let both = format!("text/plain, {};q=0.5,application/json", ORCH.protobuf_media_type);
+        assert_eq!(ContentType::first_of(&both), Ok(Some(ContentType::Protobuf)));
+        assert_eq!(ContentType::first_of("application/json,*/*"), Ok(Some(ContentType::Json)));
+        assert_eq!(ContentType::first_of("*/*"), Ok(Some(ContentType::Protobuf)));
+        assert_eq!(ContentType::first_of(" , "), Ok(None));
+        assert!(
+            ContentType::first_of("text/plain,text/html").unwrap_err().to_string().contains("text/plain")
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! connection and reads no file; PEM that stands in a file is read when the client is made, and again while it runs,
 //! because certificates and tokens are renewed in place.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -139,6 +140,8 @@ pub struct Impersonation {
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
+    /// What else is known of the user, by key.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Everything that a client is made of.
@@ -160,8 +163,10 @@ pub struct Config {
     pub namespace: String,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// The representation of bodies in both directions.
+    /// The representation of bodies that are sent.
     pub content_type: ContentType,
+    /// The representation of bodies that come back.
+    pub accepted: ContentType,
     /// Requests a second on average; negative for no limit, 0 for [`QPS_DEFAULT`].
     pub qps: f32,
     /// Requests that may leave at once; 0 for [`BURST_DEFAULT`].
@@ -183,19 +188,11 @@ impl Config {
             namespace: String::new(),
             user_agent: user_agent("scheduler"),
             content_type: ContentType::Protobuf,
+            accepted: ContentType::Protobuf,
             qps: QPS_DEFAULT,
             burst: BURST_DEFAULT,
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
         }
-    }
-
-    /// Replaces the addresses by those of `--master`, a list separated by commas. Trust and credentials stay.
-    ///
-    /// # Errors
-    /// [`ConfigError::Endpoint`] where `master` holds no usable address.
-    pub fn with_master(mut self, master: &str) -> Result<Self, ConfigError> {
-        self.endpoints = Endpoint::parse_list(master)?;
-        Ok(self)
     }
 
     /// The same with another representation and other limits, as `--*-api-content-type`, `--*-api-qps` and
@@ -203,6 +200,14 @@ impl Config {
     #[must_use]
     pub fn with_limits(mut self, content_type: ContentType, qps: f32, burst: u32) -> Self {
         (self.content_type, self.qps, self.burst) = (content_type, qps, burst);
+        self.accepted = content_type;
+        self
+    }
+
+    /// The same with another representation of what comes back.
+    #[must_use]
+    pub fn accepting(mut self, accepted: ContentType) -> Self {
+        self.accepted = accepted;
         self
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
 use super::exec::{ExecError, ExecPlugin};
+use super::measures;
 use super::secret::Secret;
 use super::tls::CurrentCertificate;
 
@@ -60,6 +61,8 @@ struct Held {
     read: Option<Instant>,
     // When what a program printed runs out.
     expires: Option<SystemTime>,
+    // Of a certificate that a program gave: from when until when it is valid.
+    validity: Option<(SystemTime, SystemTime)>,
 }
 
 impl Credentials {
@@ -73,6 +76,9 @@ impl Credentials {
         let mut held = self.held.lock().await;
         if self.is_due(&held, now) {
             self.renew(&mut held, now).await?;
+        }
+        if let Some((_, ends)) = held.validity {
+            measures::certificate_ends(ends, SystemTime::now());
         }
         Ok(held.authorization.clone())
     }
@@ -139,7 +145,12 @@ impl Credentials {
     ) -> Result<Option<HeaderValue>, CredentialError> {
         let printed = plugin.run().await?;
         if let Some((chain, key)) = &printed.certificate {
+            let before = self.presented.leaf();
             self.presented.replace(chain, key)?;
+            let validity = std::mem::replace(&mut held.validity, self.presented.validity());
+            if let Some((since, _)) = validity.filter(|_| before != self.presented.leaf()) {
+                measures::certificate_replaced(since.elapsed().unwrap_or_default());
+            }
         }
         held.expires = printed.expires;
         printed.token.map(|token| header("Bearer", token.expose(), &plugin.command)).transpose()

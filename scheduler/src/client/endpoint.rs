@@ -54,6 +54,11 @@ impl Endpoint {
         }
     }
 
+    /// Host and port, as they stand in the address.
+    pub(super) fn host(&self) -> &str {
+        self.authority.as_str()
+    }
+
     /// Whether connections are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.scheme == Scheme::HTTPS

@@ -7,9 +7,7 @@ use orch_proto::Brand;
 use smol_str::SmolStr;
 
 use crate::api::meta::v1::{ListMeta, ObjectMeta};
-use crate::api::{
-    apps, authentication, authorization, coordination, core, events, policy, resource, scheduling,
-};
+use crate::api::{apps, authentication, authorization, coordination, core, events, policy, resource};
 use crate::api::{meta, storage};
 
 /// An API group.
@@ -172,8 +170,6 @@ objects! {
     RESOURCE, "resourceclaims", true, "resource.v1.ResourceClaim", "ResourceClaim": resource::v1::ResourceClaim;
     RESOURCE, "resourceslices", false, "resource.v1.ResourceSlice", "ResourceSlice": resource::v1::ResourceSlice;
     RESOURCE, "deviceclasses", false, "resource.v1.DeviceClass", "DeviceClass": resource::v1::DeviceClass;
-    Group::Branded("scheduling"), "priorityclasses", false, "scheduling.v1.PriorityClass", "PriorityClass":
-        scheduling::v1::PriorityClass;
     Group::Branded("coordination"), "leases", true, "coordination.v1.Lease", "Lease": coordination::v1::Lease;
     Group::Branded("events"), "events", true, "events.v1.Event", "Event": events::v1::Event;
     Group::Branded("authentication"), "tokenreviews", false, "authentication.v1.TokenReview", "TokenReview":
@@ -201,7 +197,6 @@ lists! {
     resource::v1::ResourceClaim: resource::v1::ResourceClaimList;
     resource::v1::ResourceSlice: resource::v1::ResourceSliceList;
     resource::v1::DeviceClass: resource::v1::DeviceClassList;
-    scheduling::v1::PriorityClass: scheduling::v1::PriorityClassList;
 }
 
 /// Bodies without metadata of their own.

@@ -7,11 +7,12 @@
 //!
 //! What cannot be done is refused, never ignored: a proxy, an authentication provider.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Impersonation, Pem, Trust};
 use super::endpoint::Endpoint;
@@ -25,11 +26,11 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 struct File {
     #[serde(rename = "current-context", default)]
     current_context: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     clusters: Vec<Named<Cluster>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     users: Vec<Named<User>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     contexts: Vec<Named<Context>>,
 }
 
@@ -66,46 +67,65 @@ struct User {
     #[serde(rename = "as")]
     impersonate: Option<String>,
     as_uid: Option<String>,
+    #[serde(deserialize_with = "or_empty")]
     as_groups: Vec<String>,
+    #[serde(deserialize_with = "or_empty")]
+    as_user_extra: BTreeMap<String, Vec<String>>,
     auth_provider: Option<serde::de::IgnoredAny>,
     exec: Option<ExecPlugin>,
 }
 
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
 struct Context {
     cluster: String,
-    #[serde(default)]
     user: String,
-    #[serde(default)]
     namespace: String,
 }
 
-/// Reads the configuration file at `path`, and in it `context`, or the current one if that is `None`.
+/// A list that programs write as `null` where it is empty.
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads the configuration file at `path`, and in it `context`, or the current one if that is `None`. Addresses in
+/// `master`, a list as in `--master`, take the place of those in the file.
 ///
 /// # Errors
 /// Those of [`ConfigError`]; none repeats a secret.
-pub fn from_file(path: &Path, context: Option<&str>) -> Result<Config, ConfigError> {
+pub fn from_file(path: &Path, context: Option<&str>, master: Option<&str>) -> Result<Config, ConfigError> {
     let unreadable = |source| ConfigError::File { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > FILE_BYTES_MAX {
         return Err(unreadable(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes"))));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    from_text(&text, path.parent().unwrap_or(Path::new("")), context)
+    from_text(&text, path.parent().unwrap_or(Path::new("")), context, master)
 }
 
-/// Reads the configuration in `text`, whose paths are relative to `folder`.
+/// Reads the configuration in `text`, whose paths are relative to `folder`. With a `master` the text may lack what it
+/// stands for: the server, the cluster, or the context.
 ///
 /// # Errors
 /// Those of [`ConfigError`]; none repeats a secret.
-pub fn from_text(text: &str, folder: &Path, context: Option<&str>) -> Result<Config, ConfigError> {
+pub fn from_text(
+    text: &str,
+    folder: &Path,
+    context: Option<&str>,
+    master: Option<&str>,
+) -> Result<Config, ConfigError> {
     let file: File = serde_norway::from_str(text).map_err(ConfigError::Format)?;
-    let name = context.unwrap_or(&file.current_context);
-    if name.is_empty() {
-        return Err(ConfigError::NoContext);
-    }
-    let context = find("context", name, &file.contexts)?;
-    let cluster = find("cluster", &context.cluster, &file.clusters)?;
+    let context = match context.unwrap_or(&file.current_context) {
+        "" if master.is_some() => &Context::default(),
+        "" => return Err(ConfigError::NoContext),
+        name => find("context", name, &file.contexts)?,
+    };
+    let cluster = match context.cluster.as_str() {
+        "" if master.is_some() => &Cluster::default(),
+        name => find("cluster", name, &file.clusters)?,
+    };
     let user = match context.user.as_str() {
         "" => &User::default(),
         name => find("user", name, &file.users)?,
@@ -116,7 +136,7 @@ pub fn from_text(text: &str, folder: &Path, context: Option<&str>) -> Result<Con
             advice: "give an address that can be reached without a proxy",
         });
     }
-    let mut config = Config::new(Endpoint::parse_list(&cluster.server)?);
+    let mut config = Config::new(Endpoint::parse_list(master.unwrap_or(&cluster.server))?);
     config.trust = trust(cluster, folder)?;
     config.tls_server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
     config.certificate = certificate(user, folder)?;
@@ -125,6 +145,7 @@ pub fn from_text(text: &str, folder: &Path, context: Option<&str>) -> Result<Con
         user: user.impersonate.clone().unwrap_or_default(),
         uid: user.as_uid.clone().unwrap_or_default(),
         groups: user.as_groups.clone(),
+        extra: user.as_user_extra.clone(),
     };
     config.namespace.clone_from(&context.namespace);
     Ok(config)

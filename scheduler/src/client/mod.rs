@@ -25,6 +25,7 @@ mod exec;
 mod in_cluster;
 mod kind;
 mod kubeconfig;
+mod measures;
 mod paths;
 mod post;
 mod rate;

@@ -1,6 +1,6 @@
-//! Posts of JSON to servers that are not the API: extenders.
+//! JSON to and from servers by path: extenders, and servers that review.
 //!
-//! Owns nothing but the door: addresses, TLS, and retries of what had no effect are the transport's.
+//! Owns nothing but the door: addresses, TLS, credentials, and retries of what had no effect are the transport's.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::config::{Config, ConfigError};
 use super::error::Error;
 use super::transport::{Call, Transport};
 
-/// A server that takes JSON by POST. Cheap to clone.
+/// A server that speaks JSON. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct JsonServer {
     transport: Arc<Transport>,
@@ -25,12 +25,21 @@ impl JsonServer {
 
     /// Posts `body` to `path` below the server's prefix. Returns the status code and the body of the answer.
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<(u16, Bytes), Error> {
+        self.send(Method::POST, path, body).await
+    }
+
+    /// Gets `path` below the server's prefix. Returns the status code and the body of the answer.
+    pub(crate) async fn get(&self, path: &str) -> Result<(u16, Bytes), Error> {
+        self.send(Method::GET, path, Bytes::new()).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Error> {
         let json = HeaderValue::from_static("application/json");
         let call = Call {
-            method: Method::POST,
+            content_type: (method != Method::GET).then(|| json.clone()),
+            method,
             path: format!("/{path}"),
             body,
-            content_type: Some(json.clone()),
             accept: json,
         };
         let answer = self.transport.send(&call).await?;

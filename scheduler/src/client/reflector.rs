@@ -67,8 +67,11 @@ struct Closed;
 /// Whoever is told the changes.
 struct Receiver<T, E> {
     sender: mpsc::Sender<E>,
-    wrap: fn(Change<T>) -> E,
+    wrap: Wrap<T, E>,
 }
+
+/// Makes of a change what the channel carries.
+type Wrap<T, E> = Box<dyn Fn(Change<T>) -> E + Send + Sync>;
 
 impl<T, E> Receiver<T, E> {
     async fn tell(&self, change: Change<T>) -> Result<(), Closed> {
@@ -94,8 +97,12 @@ impl<T: Listed> Reflector<T> {
     }
 
     /// Follows until the receiver is gone. `wrap` makes of a change what the channel carries.
-    pub async fn run<E>(mut self, sender: mpsc::Sender<E>, wrap: fn(Change<T>) -> E) {
-        let receiver = Receiver { sender, wrap };
+    pub async fn run<E>(
+        mut self,
+        sender: mpsc::Sender<E>,
+        wrap: impl Fn(Change<T>) -> E + Send + Sync + 'static,
+    ) {
+        let receiver = Receiver { sender, wrap: Box::new(wrap) };
         loop {
             let version = match self.list(&receiver).await {
                 Ok(Ok(version)) => version,

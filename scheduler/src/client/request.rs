@@ -102,7 +102,7 @@ impl Client {
     /// # Errors
     /// Where certificates or headers of the configuration cannot be used.
     pub fn new(config: &Config, brand: &'static Brand) -> Result<Self, ConfigError> {
-        let codec = Codec::new(brand, config.content_type);
+        let codec = Codec::with(brand, config.content_type, config.accepted);
         Ok(Self { transport: Arc::new(Transport::new(config)?), codec })
     }
 

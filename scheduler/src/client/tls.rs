@@ -4,6 +4,7 @@
 //! renew it while the process runs. Versions and ciphers are the library's defaults: TLS 1.2 and 1.3.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use rustls::client::ResolvesClientCert;
@@ -13,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::config::{Config, ConfigError, Pem, Trust};
 use super::secret::Secret;
@@ -34,6 +36,23 @@ impl CurrentCertificate {
             certified.map_err(|source| ConfigError::Tls { what: "client certificate", source })?;
         self.0.store(Some(Arc::new(certified)));
         Ok(())
+    }
+
+    /// The certificate itself, without those that lead to its authority; `None` without one.
+    pub(super) fn leaf(&self) -> Option<CertificateDer<'static>> {
+        self.0.load_full()?.cert.first().cloned()
+    }
+
+    /// From when until when the certificate is valid; `None` without one, or where that cannot be read.
+    pub(super) fn validity(&self) -> Option<(SystemTime, SystemTime)> {
+        let leaf = self.leaf()?;
+        let (_, parsed) = X509Certificate::from_der(&leaf).ok()?;
+        let validity = parsed.validity();
+        let time = |seconds: i64| {
+            let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+            SystemTime::UNIX_EPOCH.checked_add(since)
+        };
+        Some((time(validity.not_before.timestamp())?, time(validity.not_after.timestamp())?))
     }
 }
 

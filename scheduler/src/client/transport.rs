@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::config::{Config, ConfigError, Impersonation};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
 use super::error::{ApiStatus, Error};
+use super::measures::{self, Sent};
 use super::rate::TokenBucket;
 use super::tls::{CurrentCertificate, client_config};
 
@@ -50,6 +52,24 @@ const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// Bytes of an answer that is no watch. A page of 2,000 large objects is far below.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// What is encoded in a key that becomes a part of a header's name: everything that may not stand there, and `%`, which
+/// begins what was encoded.
+const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
 
 /// A request as the API's verbs make it.
 #[derive(Debug, Clone)]
@@ -90,7 +110,7 @@ pub(super) struct Transport {
     credentials: Credentials,
     bucket: Option<TokenBucket>,
     user_agent: HeaderValue,
-    impersonation: Vec<(&'static str, HeaderValue)>,
+    impersonation: Vec<(HeaderName, HeaderValue)>,
     timeout: Duration,
 }
 
@@ -102,8 +122,10 @@ impl Transport {
             HeaderValue::try_from(text)
                 .map_err(|_| ConfigError::Invalid { field, problem: "not a valid header".to_owned() })
         };
+        let http = http_client(tls, config)?;
+        measures::transport_made();
         Ok(Self {
-            http: http_client(tls, config)?,
+            http,
             endpoints: config.endpoints.clone(),
             current: AtomicUsize::new(0),
             credentials: Credentials::new(config, presented),
@@ -145,11 +167,15 @@ impl Transport {
         loop {
             attempts += 1;
             if let Some(bucket) = &self.bucket {
+                let asked = Instant::now();
                 bucket.take().await;
+                let next = &self.endpoints[self.current.load(Ordering::Relaxed)];
+                measures::limited(next.host(), &call.method, asked.elapsed());
             }
             let used = self.current.load(Ordering::Relaxed);
             let authorization = self.credentials.authorization(Instant::now()).await?;
             let request = self.request(call, used, authorization.as_ref())?;
+            let began = Instant::now();
             let outcome = match self.http.request(request).await {
                 Ok(response) => self.receive(call, response, is_whole).await,
                 Err(source) if source.is_connect() => Err(Error::Connect { what: call.described(), source }),
@@ -157,6 +183,7 @@ impl Transport {
                     Err(Error::Lost { what: call.described(), problem: super::error::chain(&error) })
                 }
             };
+            self.measure(call, used, &outcome, began.elapsed());
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
                 && !is_refreshed
                 && self.credentials.refuse(authorization.as_ref()).await
@@ -175,6 +202,20 @@ impl Transport {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells the metrics what came of an attempt.
+    fn measure(&self, call: &Call, used: usize, outcome: &Result<Opened, Error>, took: Duration) {
+        let (code, is_watch, answer_bytes) = match outcome {
+            Ok(Opened::Answer(answer)) => (Some(answer.code), false, Some(answer.body.len())),
+            Ok(Opened::Stream(_)) => (Some(200), true, None),
+            Err(_) => (None, false, None),
+        };
+        let sent = Sent { host: self.endpoints[used].host(), method: &call.method, code };
+        measures::counted(&sent);
+        if !is_watch {
+            measures::ended(&sent, took, call.body.len(), answer_bytes);
         }
     }
 
@@ -211,7 +252,7 @@ impl Transport {
             request = request.header(CONTENT_TYPE, content_type);
         }
         for (name, value) in &self.impersonation {
-            request = request.header(*name, value);
+            request = request.header(name, value);
         }
         request.body(Full::new(call.body.clone())).map_err(unfit)
     }
@@ -232,6 +273,12 @@ impl Transport {
         let body =
             body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
         Ok(Opened::Answer(Answer { code, retry_after, body: body.to_bytes() }))
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        measures::transport_dropped();
     }
 }
 
@@ -311,22 +358,52 @@ fn http_client(
 fn impersonation(
     impersonation: &Impersonation,
     header: impl Fn(&'static str, &str) -> Result<HeaderValue, ConfigError>,
-) -> Result<Vec<(&'static str, HeaderValue)>, ConfigError> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, ConfigError> {
     if impersonation.user.is_empty() {
-        if impersonation.uid.is_empty() && impersonation.groups.is_empty() {
+        if *impersonation == Impersonation::default() {
             return Ok(Vec::new());
         }
         return Err(ConfigError::Invalid {
             field: "as",
-            problem: "groups or a UID without a user".to_owned(),
+            problem: "groups, a UID or more of a user without a name".to_owned(),
         });
     }
-    let mut headers = vec![("impersonate-user", header("as", &impersonation.user)?)];
+    let name = HeaderName::from_static;
+    let mut headers = vec![(name("impersonate-user"), header("as", &impersonation.user)?)];
     if !impersonation.uid.is_empty() {
-        headers.push(("impersonate-uid", header("as-uid", &impersonation.uid)?));
+        headers.push((name("impersonate-uid"), header("as-uid", &impersonation.uid)?));
     }
     for group in &impersonation.groups {
-        headers.push(("impersonate-group", header("as-groups", group)?));
+        headers.push((name("impersonate-group"), header("as-groups", group)?));
+    }
+    for (key, values) in &impersonation.extra {
+        let field = "as-user-extra";
+        let name = HeaderName::try_from(format!("impersonate-extra-{}", utf8_percent_encode(key, IN_NAME)))
+            .map_err(|_| ConfigError::Invalid { field, problem: "a key is too long".to_owned() })?;
+        for value in values {
+            headers.push((name.clone(), header(field, value)?));
+        }
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impersonated_user_is_sent_with_all_that_is_known_of_it() {
+        let extra = [("example.com/Scope%".to_owned(), vec!["a".to_owned(), "b".to_owned()])].into();
+        let someone =
+            Impersonation { user: "u".to_owned(), groups: vec!["g".to_owned()], extra, ..Default::default() };
+        let header = |_, text: &str| Ok(HeaderValue::try_from(text).unwrap());
+        let headers = impersonation(&someone, header).unwrap();
+        let shown: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        let scope = "impersonate-extra-example.com%2fscope%25";
+        let expected = ["impersonate-user: u".to_owned(), "impersonate-group: g".to_owned()];
+        assert_eq!(shown[..2], expected);
+        assert_eq!(shown[2..], [format!("{scope}: a"), format!("{scope}: b")]);
+        assert!(impersonation(&Impersonation { user: String::new(), ..someone }, header).is_err());
+    }
 }

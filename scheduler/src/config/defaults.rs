@@ -11,7 +11,7 @@ use super::profile::PluginConfig;
 use super::types::{ClientConnection, FileConfiguration, LeaderElection, Plugin, PluginSet, PluginSets};
 
 /// Nodes that are looked at beside each other.
-const PARALLELISM: i32 = 16;
+pub(crate) const PARALLELISM: i32 = 16;
 /// Requests to the API server a second, on average.
 const QPS: f32 = 50.0;
 /// Requests to the API server at once beyond that.

@@ -31,7 +31,7 @@ mod validate;
 pub mod wire;
 
 pub use checks::{PREVIOUS_MINOR, check_election, check_flags, check_lock, check_logging_format};
-pub(crate) use document::{Node, parse as parse_document};
+pub(crate) use defaults::PARALLELISM;
 pub use features::{Feature, Features, Stage};
 pub(crate) use file::{system_text, unreadable};
 pub use names::component;

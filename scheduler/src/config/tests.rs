@@ -322,3 +322,15 @@ fn a_server_is_named_by_a_file_a_flag_the_environment_or_the_cluster() {
     let environment = |name: &str| (name == "ORCH_MASTER").then(|| "http://x".to_owned());
     check_source(&settled(&[]), None, &ORCH, environment).unwrap();
 }
+
+#[test]
+fn plugins_stand_only_where_they_have_an_extension_point() {
+    for (point, name) in [("permit", "Permit"), ("postBind", "PostBind")] {
+        let file = format!("profiles:\n- plugins: {{{point}: {{enabled: [{{name: NodeName}}]}}}}\n");
+        let error = with_file(&file, &[]).unwrap_err();
+        assert!(
+            error.ends_with(&format!("plugin \"NodeName\" does not extend {name}Plugin plugin")),
+            "{error}"
+        );
+    }
+}

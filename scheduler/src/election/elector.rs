@@ -147,6 +147,10 @@ impl<L: Lock> Elector<L> {
         let deadline = Instant::now() + patience;
         let mut attempt = self.machine.begin(self.now(), WallTime::now());
         if attempt == Attempt::Read {
+            if self.machine.leads_until().is_some() {
+                let name = self.lock.reference().name;
+                ::metrics::counter!("leader_election_slowpath_total", "name" => name).increment(1);
+            }
             let read = tokio::time::timeout_at(deadline, self.lock.read()).await;
             let found = match read {
                 Ok(Ok(found)) => found,

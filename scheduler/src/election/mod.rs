@@ -23,6 +23,8 @@ mod record;
 #[cfg(test)]
 mod rim;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 pub use annotated::{Annotated, AnnotatedLock};

@@ -234,7 +234,7 @@ catalog! {
     Counter Alpha "rest_client_transport_cert_rotation_gc_calls_total" "Transports given up after their certificate changed." ONE;
     Counter Alpha "rest_client_transport_create_calls_total" "Transports made, by whether one was kept." TRANSPORTS;
     Gauge Alpha "scheduler_cache_size" "Nodes, pods and assumed pods that are cached." CACHED;
-    Histogram Alpha "scheduler_event_handling_duration_seconds" "Durations of handling events of objects." LATER in MILLISECONDS;
+    Histogram Alpha "scheduler_event_handling_duration_seconds" "Durations of handling events of objects." LATER in EXTENSION_POINT;
     Histogram Stable "scheduler_framework_extension_point_duration_seconds" "Durations of all plugins at an extension point." LATER in EXTENSION_POINT;
     Gauge Alpha "scheduler_goroutines" "Tasks under way." LATER;
     Gauge Alpha "scheduler_inflight_events" "Events that scheduling attempts have not yet been compared with." LATER;
@@ -246,6 +246,8 @@ catalog! {
     Histogram Stable "scheduler_pod_scheduling_attempts" "Attempts until a pod was bound." ONE in ATTEMPTS;
     Histogram Beta "scheduler_pod_scheduling_sli_duration_seconds" "Time from a pod's first queueing to its binding, without the time it was gated." LATER in SLI;
     Counter Stable "scheduler_preemption_attempts_total" "Attempts to make room by preemption." ONE;
+    Histogram Alpha "scheduler_preemption_goroutines_duration_seconds" "Durations of the evictions for a pod." LATER in SLI;
+    Counter Alpha "scheduler_preemption_goroutines_execution_total" "Evictions for a pod, by their result." LATER;
     Histogram Stable "scheduler_preemption_victims" "Pods that made room at once." ONE in VICTIMS;
     Counter Stable "scheduler_queue_incoming_pods_total" "Pods that entered a queue, by event and queue." LATER;
     Histogram Alpha "scheduler_queueing_hint_execution_duration_seconds" "Durations of deciding whether an event helps a pod." LATER in PLUGIN;

@@ -60,6 +60,16 @@ impl Metrics {
         metrics::with_local_recorder(&*self.recorder, work)
     }
 
+    /// The name of every metric of the catalog under this brand.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> Vec<String> {
+        let full = |name: &str| match name.starts_with('_') {
+            true => format!("{}{name}", self.brand.name),
+            false => name.to_owned(),
+        };
+        catalog::CATALOG.iter().map(|definition| full(definition.name)).collect()
+    }
+
     /// The text of `/metrics`.
     pub fn render(&self) -> String {
         let mut text = String::new();

@@ -168,25 +168,3 @@ fn gates_show_whether_they_are_on() {
         assert!(text.contains(line), "{line}: {text}");
     }
 }
-
-#[test]
-fn amounts_of_pods_are_a_page() {
-    use resources::{AmountKind, PodAmount, render};
-    let amount = PodAmount {
-        kind: AmountKind::Request,
-        namespace: "n".into(),
-        pod: "p".into(),
-        node: "".into(),
-        scheduler: "default-scheduler".into(),
-        priority: "".into(),
-        resource: "cpu".into(),
-        unit: "cores",
-        amount: 0.5,
-    };
-    assert_eq!(
-        render(&ORCH, &[amount]).lines().last().unwrap(),
-        "orch_pod_resource_request{namespace=\"n\",pod=\"p\",node=\"\",scheduler=\"default-scheduler\",priority=\"\",\
-         resource=\"cpu\",unit=\"cores\"} 0.5"
-    );
-    assert_eq!(render(&ORCH, &[]), "");
-}

@@ -28,7 +28,8 @@ impl PodSelection {
         labels: &Labels,
         texts: &Interner,
     ) -> bool {
-        (self.namespaces.contains(&namespace) || self.namespace_selector.matches(namespace_labels, texts))
+        (self.namespaces.binary_search(&namespace).is_ok()
+            || self.namespace_selector.matches(namespace_labels, texts))
             && self.selector.matches(labels, texts)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::api::core::v1;
 
+use super::features::Features;
 use super::images::normalized;
 use super::intern::{Interner, Symbol};
 use super::labels::Labels;
@@ -30,6 +31,8 @@ pub struct Node {
     pub pods_max: i64,
     /// Images that it holds: every name of an image, in normal form, and its size in bytes. Sorted by name.
     pub images: Arc<[(Symbol, i64)]>,
+    /// `status.declaredFeatures`.
+    pub features: Features,
 }
 
 impl Node {
@@ -55,6 +58,7 @@ impl Node {
             allocatable: Resources::compile(interner, &status.allocatable),
             pods_max: status.allocatable.get("pods").map_or(0, |amount| quantity::units(&amount.string)),
             images: images.into(),
+            features: Features::declared(interner, status),
         }
     }
 }

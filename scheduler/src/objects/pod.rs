@@ -14,6 +14,7 @@ use crate::api::meta::v1::{ObjectMeta, Time};
 use crate::plan::devices::PodClaims;
 
 use super::affinity::PodTerms;
+use super::features::Features;
 use super::images::normalized;
 use super::intern::{Interner, Symbol};
 use super::labels::Labels;
@@ -41,6 +42,8 @@ pub struct LocalShape {
     pub images: Vec<Symbol>,
     /// How many containers and init containers there are.
     pub containers: usize,
+    /// Features that the node has to declare.
+    pub features: Features,
 }
 
 /// Everything but the identity.
@@ -154,6 +157,7 @@ fn compile_local(interner: &mut Interner, pod: &v1::Pod, spec: &v1::PodSpec) -> 
         preferred_nodes: compile_preferred(interner, preferred),
         images: containers.map(|container| interner.intern(&normalized(&container.image))).collect(),
         containers: spec.init_containers.len() + spec.containers.len(),
+        features: Features::needed(interner, spec),
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Owns the types of the answer only; they are plain data that the executor carries out.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::api::resource::v1::AllocationResult;
 
-use super::profile::{Plugin, PluginSet};
+use super::profile::{Plugin, PluginSet, Point};
 
 /// The answer to "where does this pod go?".
 #[derive(Clone, Debug, PartialEq)]
@@ -87,11 +88,14 @@ pub struct Refusal {
     pub message: String,
     /// Plugins that refused the pod on some node; their queueing hints wake it up.
     pub plugins: PluginSet,
+    /// Whether extenders refused nodes, of whom nobody knows what they look at: any event may help then.
+    pub by_extenders: bool,
     /// Plugins that wait for something outside of the scheduler: once it happens, the pod skips its backoff.
     pub pending: PluginSet,
     /// What preemption found.
     pub preemption: Option<Preemption>,
-    /// The pod's `status.nominatedNodeName` is cleared: preemption looked and found no node.
+    /// The pod's `status.nominatedNodeName` is cleared: there is no node at all, or preemption looked and found none, or
+    /// no plugin looks.
     pub clear_nomination: bool,
     /// A claim whose allocation helps nobody and is to be given up (`PostFilter` of DynamicResources): its reservation
     /// for this pod and its allocation are removed from its status.
@@ -125,10 +129,22 @@ pub struct PodName {
 /// An error in planning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The plugin that failed, where one did.
-    pub plugin: Option<Plugin>,
+    /// The plugin that failed, where one did, and at which extension point.
+    pub plugin: Option<(Plugin, Point)>,
     /// What happened.
     pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The reference words the two forms differently.
+        match self.plugin {
+            Some((plugin, Point::Filter)) => write!(f, "running {:?} filter plugin: ", plugin.name())?,
+            Some((plugin, point)) => write!(f, "running {point:?} plugin {:?}: ", plugin.name())?,
+            None => {}
+        }
+        f.write_str(&self.message)
+    }
 }
 
 /// Whether a pod may enter the active queue (`PreEnqueue`).

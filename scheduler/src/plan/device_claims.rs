@@ -95,6 +95,11 @@ impl<'a> DeviceClaims<'a> {
 }
 
 impl Found {
+    /// Whether no allocation was needed, or found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.allocations.is_empty()
+    }
+
     /// Scores from 0 to 100, in the order of `feasible`: nodes with earlier alternatives of requests are better.
     pub(super) fn scores(&self, feasible: &[NodeId]) -> Vec<i64> {
         if self.allocations.is_empty() {

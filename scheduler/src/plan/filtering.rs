@@ -5,6 +5,7 @@
 
 use super::cluster::nodes::NodeId;
 use super::extenders::Extenders;
+use super::local::LocalTable;
 use super::rules::Rules;
 use super::trial::{Context, Trial};
 use super::verdict::Verdict;
@@ -18,6 +19,17 @@ pub(super) enum Filtering {
     Ranked,
     /// Nodes were looked at.
     Each(Filtered),
+}
+
+impl Filtering {
+    /// A node that passed; `None` if none did.
+    pub(super) fn first(&self, table: &LocalTable) -> Option<NodeId> {
+        let passed = match self {
+            Filtering::Ranked => table.ranking.best().unwrap_or_default(),
+            Filtering::Each(filtered) => filtered.feasible.as_slice(),
+        };
+        passed.first().copied()
+    }
 }
 
 /// Nodes that passed, and what was said of all: empty if that was not asked for, because some passed.

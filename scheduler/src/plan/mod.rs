@@ -1,7 +1,8 @@
 //! The planner: where a pod goes, and why not.
 //!
-//! Owns the snapshot of the cluster, the plugins, and the answer. Knows no clock, socket, thread or randomness: the
-//! seed of a tie-break is an argument, and what has to be written before binding is part of the answer.
+//! Owns the snapshot of the cluster, the plugins, and the answer. Knows no socket, thread or randomness, and a clock only to
+//! measure itself (`costs`): the seed of a tie-break is an argument, and what has to be written before binding is part of
+//! the answer.
 //!
 //! The interface, as the executor uses it (one thread owns all of it; every type is `Send`):
 //!
@@ -29,6 +30,7 @@
 
 mod affinity;
 pub mod cluster;
+pub mod costs;
 pub mod decision;
 mod device_claims;
 pub mod devices;

@@ -7,16 +7,19 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::objects::pod::Pod;
+use crate::stopwatch::Stopwatch;
 
-use super::cluster::nodes::Slot;
+use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
-use super::decision::{Admission, Decision, Failure, Placement, VolumeWrites};
+use super::costs::{Costs, Meter};
+use super::decision::{Admission, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites};
+use super::device_claims::Found;
 use super::extenders::Extenders;
 use super::filtering::{Filtering, ask_extenders, filter};
 use super::local::LocalTable;
 use super::message;
 use super::preempt::Refused;
-use super::profile::{Plugin, Profile};
+use super::profile::{Plugin, Point, Profile};
 use super::refusing::{refusal, refuse, refuse_pod};
 use super::rules::Rules;
 use super::score::{Choice, Chosen};
@@ -34,6 +37,7 @@ pub struct Planner {
     rules: Rules,
     tables: Tables,
     plans: u64,
+    meter: Meter,
 }
 
 /// By the address of the shape, which the table holds, and the priority.
@@ -42,12 +46,27 @@ type Tables = HashMap<(usize, i32), LocalTable>;
 impl Planner {
     /// A planner for pods of `cluster`. It must not be used with another one.
     pub fn new(cluster: &mut Cluster, profile: Profile) -> Planner {
-        Planner { rules: Rules::new(cluster, profile), tables: HashMap::new(), plans: 0 }
+        Planner {
+            rules: Rules::new(cluster, profile),
+            tables: HashMap::new(),
+            plans: 0,
+            meter: Meter::default(),
+        }
     }
 
     /// The profile.
     pub fn profile(&self) -> &Profile {
         &self.rules.profile
+    }
+
+    /// Measures plans with `stopwatch` from now on.
+    pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.meter.set(stopwatch);
+    }
+
+    /// What the last plan cost; nothing without a stopwatch.
+    pub fn take_costs(&mut self) -> Costs {
+        self.meter.take()
     }
 
     /// Compares what is kept with what is made anew.
@@ -87,35 +106,41 @@ impl Planner {
         extenders: &mut dyn Extenders,
     ) -> Decision {
         if cluster.nodes().is_empty() {
-            return Decision::Unschedulable(refusal(message::NO_NODES.into()));
+            let refusal = Refusal { clear_nomination: true, ..refusal(message::NO_NODES.into()) };
+            return Decision::Unschedulable(refusal);
         }
-        let Planner { rules, tables, plans } = self;
+        let Planner { rules, tables, plans, meter } = self;
         *plans += 1;
+        meter.begin();
         let table = table_of(tables, pod, *plans);
         table.update(rules, cluster);
         let table: &LocalTable = table;
+        let updating = meter.lap();
         let mut memo = cluster.memo();
         let constraints = Constraints::prepare(rules, cluster, &mut memo, pod);
         let prepared = Prepared::new(rules, cluster, &mut memo, pod);
         let Memo { topologies, selections } = &*memo;
         let context = Context { rules, cluster, topologies, selections, pod, table };
-        let mut trial = match Trial::new(context, &constraints, prepared) {
+        let mut trial = match Trial::new(context, &constraints, prepared, meter) {
             Ok(trial) => trial,
-            Err(refused) => return refuse_pod(rules, cluster, pod, refused),
+            Err(refused) => return refuse_pod(context, refused, meter),
         };
-        let mut filtered = match filter(&mut trial, seed, extenders) {
+        let filtering = filter(&mut trial, seed, extenders);
+        trial.measure(meter, updating, filtering.first(table));
+        let choice = Choice { rules, cluster, pod, table, constraints: &constraints, seed };
+        let mut filtered = match filtering {
             Filtering::Each(filtered) => filtered,
             Filtering::Ranked if table.ranking.fitting_len() == 0 => {
-                return refuse(&mut trial, &Refused::by_ranking(context), seed, extenders);
+                return refuse(&mut trial, &Refused::by_ranking(context), seed, extenders, meter);
             }
             Filtering::Ranked => {
                 drop(trial);
-                let choice = Choice { rules, cluster, pod, table, constraints: &constraints, seed };
-                return Decision::Bind(placement(choice, choice.of_ranking(&mut memo)));
+                return Decision::Bind(placement(choice, choice.of_ranking(&mut memo, meter)));
             }
         };
         if let Some(message) = trial.error.take() {
-            return Decision::Failed(Failure { plugin: Some(Plugin::DynamicResources), message });
+            let plugin = Some((Plugin::DynamicResources, Point::Filter));
+            return Decision::Failed(Failure { plugin, message });
         }
         if !filtered.feasible.is_empty()
             && let Err(error) = ask_extenders(&mut filtered, &mut trial.own, context, extenders)
@@ -123,18 +148,18 @@ impl Planner {
             return Decision::Failed(Failure { plugin: None, message: error });
         }
         if filtered.feasible.is_empty() {
-            return refuse(&mut trial, &Refused::by_node(context, &filtered.verdicts), seed, extenders);
+            let refused = Refused::by_node(context, &filtered.verdicts);
+            return refuse(&mut trial, &refused, seed, extenders, meter);
         }
         let found = trial.into_found();
-        let choice = Choice { rules, cluster, pod, table, constraints: &constraints, seed };
         let node = match filtered.feasible.as_slice() {
             [only] => *only,
             feasible => {
                 let extra = extenders.prioritize(cluster, pod, feasible);
-                choice.of_each(&mut memo, feasible, &found, &extra)
+                choice.of_each(&mut memo, feasible, &found, &extra, meter)
             }
         };
-        let claims = found.writes(cluster, node);
+        let claims = claim_writes(rules, cluster, &found, node);
         let numbers = Chosen { node, evaluated: filtered.evaluated, feasible: filtered.feasible.len() };
         Decision::Bind(Placement { claims, ..placement(choice, numbers) })
     }
@@ -151,6 +176,12 @@ fn placement(choice: Choice<'_>, chosen: Chosen) -> Placement {
         volumes: volume_writes(rules, cluster, pod, slot),
         claims: Vec::new(),
     }
+}
+
+/// What DynamicResources writes before the pod is bound.
+fn claim_writes(rules: &Rules, cluster: &Cluster, found: &Found, node: NodeId) -> Vec<ClaimWrite> {
+    let runs = rules.profile.enabled.pre_bind.contains(&Plugin::DynamicResources);
+    if runs { found.writes(cluster, node) } else { Vec::new() }
 }
 
 /// What VolumeBinding writes before the pod is bound.

@@ -50,6 +50,26 @@ pub enum Point {
     PostBind,
 }
 
+impl Point {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Point::PreEnqueue => "PreEnqueue",
+            Point::QueueSort => "QueueSort",
+            Point::PreFilter => "PreFilter",
+            Point::Filter => "Filter",
+            Point::PostFilter => "PostFilter",
+            Point::PreScore => "PreScore",
+            Point::Score => "Score",
+            Point::Reserve => "Reserve",
+            Point::Permit => "Permit",
+            Point::PreBind => "PreBind",
+            Point::Bind => "Bind",
+            Point::PostBind => "PostBind",
+        }
+    }
+}
+
 use Plugin as P;
 
 impl Plugin {
@@ -300,6 +320,8 @@ pub struct Arguments {
     pub spread_defaults: SpreadDefaults,
     /// VolumeBinding: how long the executor waits for volumes to be bound, in seconds.
     pub bind_timeout_seconds: i64,
+    /// DynamicResources: how long devices of a pod may take to become usable, in seconds.
+    pub binding_timeout_seconds: i64,
     /// DynamicResources: how long the allocation of one node may take, in milliseconds; 0 is no limit.
     pub filter_timeout_ms: u64,
 }
@@ -321,6 +343,7 @@ impl Default for Arguments {
             ignored_resource_groups: Vec::new(),
             spread_defaults: SpreadDefaults::System,
             bind_timeout_seconds: 600,
+            binding_timeout_seconds: 600,
             filter_timeout_ms: 10_000,
         }
     }

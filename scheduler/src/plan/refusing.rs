@@ -2,23 +2,23 @@
 //!
 //! Owns what is said of it: the reasons of all nodes, added up, and what came of preemption.
 
-use super::cluster::Cluster;
 use super::cluster::nodes::NodeId;
+use super::costs::{Meter, Status};
 use super::decision::{ClaimName, Decision, Refusal};
 use super::extenders::Extenders;
 use super::message::{self, Reasons};
 use super::preempt::{Outcome, Refused, preempt};
-use super::profile::{Plugin, PluginSet};
+use super::profile::{Plugin, PluginSet, Point};
 use super::rules::Rules;
 use super::trial::{Context, RefusedPod, Trial};
 use super::verdict::Verdict;
-use crate::objects::pod::Pod;
 
 /// A refusal with this message alone.
 pub(super) fn refusal(message: String) -> Refusal {
     Refusal {
         message,
         plugins: PluginSet::EMPTY,
+        by_extenders: false,
         pending: PluginSet::EMPTY,
         preemption: None,
         clear_nomination: false,
@@ -27,14 +27,18 @@ pub(super) fn refusal(message: String) -> Refusal {
 }
 
 /// A plugin refused the pod before any node was looked at: no eviction can help.
-pub(super) fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: RefusedPod) -> Decision {
+pub(super) fn refuse_pod(context: Context<'_>, refused: RefusedPod, meter: &mut Meter) -> Decision {
+    let Context { rules, cluster, pod, .. } = context;
+    meter.point(Point::PreFilter, Status::UnschedulableAndUnresolvable);
     let nodes = cluster.nodes().len();
     let mut messages = Vec::new();
+    let mut clear_nomination = rules.profile.enabled.post_filter.is_empty();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {
             Plugin::DynamicResources if !is_prepared(rules, &refused, *plugin) => {
                 // The reference's plugin misses what it would have prepared, and its error ends the attempt.
                 messages = vec!["not found".to_owned()];
+                clear_nomination = false;
                 break;
             }
             Plugin::DynamicResources => messages.push("no new claims to deallocate".to_owned()),
@@ -45,12 +49,16 @@ pub(super) fn refuse_pod(rules: &Rules, cluster: &Cluster, pod: &Pod, refused: R
                 let mut reasons = Reasons::default();
                 reasons.add(message::NOT_HELPFUL.into(), nodes);
                 messages.push(format!("preemption: {}", reasons.message(nodes)));
+                clear_nomination = true;
             }
             _ => {}
         }
     }
+    meter.point(Point::PostFilter, Status::Unschedulable);
+    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
     let before = message::refused_before_nodes(nodes, &refused.message);
     let mut refusal = refusal(format!("{before} {}", messages.join(", ")).trim_end().to_owned());
+    refusal.clear_nomination = clear_nomination;
     refusal.plugins.insert(refused.plugin);
     Decision::Unschedulable(refusal)
 }
@@ -67,12 +75,30 @@ pub(super) fn refuse(
     refused: &Refused<'_>,
     seed: u64,
     extenders: &mut dyn Extenders,
+    meter: &mut Meter,
+) -> Decision {
+    meter.lap();
+    let decision = refuse_nodes(trial, refused, seed, extenders);
+    let Context { rules, .. } = trial.context();
+    let is_found = matches!(&decision, Decision::Unschedulable(Refusal { preemption: Some(_), .. }));
+    meter.point(Point::PostFilter, if is_found { Status::Success } else { Status::Unschedulable });
+    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
+    decision
+}
+
+fn refuse_nodes(
+    trial: &mut Trial<'_>,
+    refused: &Refused<'_>,
+    seed: u64,
+    extenders: &mut dyn Extenders,
 ) -> Decision {
     let Context { rules, cluster, .. } = trial.context();
     let nodes = cluster.nodes().len();
     let (reasons, plugins) = reasons_of(trial.context(), &refused.counts, &trial.own);
     let mut refusal = refusal(reasons.message(nodes));
     refusal.plugins = plugins;
+    refusal.clear_nomination = rules.profile.enabled.post_filter.is_empty();
+    refusal.by_extenders = refused.counts.iter().any(|(verdict, _)| verdict.is_extenders());
     let mut messages = Vec::new();
     for plugin in &rules.profile.enabled.post_filter {
         match plugin {

@@ -76,8 +76,8 @@ pub(super) struct Rules {
     pub(super) hostname: Symbol,
     /// Bindings of devices that began before this time, in seconds since 1970, have failed.
     pub(super) bindings_timed_out_before: i64,
-    /// Labels of zones and regions, and what each is called in older clusters.
-    pub(super) zone_labels: [(Symbol, Symbol); 4],
+    /// Labels of zones and regions, those of older clusters with what newer ones call them.
+    pub(super) zone_labels: [(Symbol, Option<Symbol>); 4],
 }
 
 /// Whether a plugin looks at one node alone.
@@ -136,7 +136,7 @@ impl Rules {
             system_spreads: arguments.spread_defaults == SpreadDefaults::System,
             hostname,
             bindings_timed_out_before: i64::MIN,
-            zone_labels: [(zone, old_zone), (region, old_region), (old_zone, zone), (old_region, region)],
+            zone_labels: [(zone, None), (region, None), (old_zone, Some(zone)), (old_region, Some(region))],
             profile,
         }
     }

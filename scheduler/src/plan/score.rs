@@ -2,63 +2,28 @@
 //!
 //! Owns the sum over plugins: each score is brought to 0 to 100 over the nodes that passed, and weighted.
 
+use std::hint::black_box;
+
 use super::affinity::AffinityScore;
 use super::cluster::nodes::NodeId;
 use super::cluster::{Cluster, Memo};
+use super::costs::{Meter, Status};
 use super::device_claims::Found;
 use super::local::LocalTable;
-use super::profile::Plugin;
-use super::resource_scores::SCORE_MAX;
+use super::profile::{Plugin, Point};
+use super::resource_scores::{self as resources, SCORE_MAX};
 use super::rules::Rules;
 use super::spread::{self, Constraints};
 use crate::objects::pod::Pod;
 
-/// Everything that scores look at.
-struct Scored<'a> {
-    /// The profile.
-    rules: &'a Rules,
-    /// The pod.
-    pod: &'a Pod,
-    /// Scores that look at one node alone.
-    table: &'a LocalTable,
-    /// Constraints of spreading.
-    constraints: &'a Constraints,
-    /// Allocations of devices.
-    found: &'a Found,
-    /// The nodes that passed.
-    feasible: &'a [NodeId],
-}
-
-impl Scored<'_> {
-    /// The scores of the nodes, in their order.
-    fn totals(&self, memo: &Memo, affinity: Option<&AffinityScore>) -> Vec<i64> {
-        let Scored { rules, pod, table, constraints, found, feasible } = *self;
-        let mut totals: Vec<i64> = feasible.iter().map(|node| i64::from(table.fixed[node.index()])).collect();
-        let taints = rules.weight(Plugin::TaintToleration);
-        if taints != 0 && table.has_taints {
-            let raw = |node: &NodeId| i64::from(table.taints[node.index()]);
-            add_scaled(&mut totals, feasible, raw, Direction::LessIsBetter, taints);
-        }
-        let preferred = rules.weight(Plugin::NodeAffinity);
-        if preferred != 0 && !(pod.shape.local.preferred_nodes.is_empty() && rules.added_preferred.is_empty())
-        {
-            let raw = |node: &NodeId| i64::from(table.preferred[node.index()]);
-            add_scaled(&mut totals, feasible, raw, Direction::MoreIsBetter, preferred);
-        }
-        let spread_weight = rules.weight(Plugin::PodTopologySpread);
-        if spread_weight != 0 && constraints.has_soft() {
-            let Memo { topologies, selections } = memo;
-            let scores = spread::score(rules, constraints, topologies, selections, table, feasible);
-            add(&mut totals, &scores, spread_weight);
-        }
-        if let Some(affinity) = affinity {
-            let weight = rules.weight(Plugin::InterPodAffinity);
-            add(&mut totals, &affinity.score(&memo.topologies, feasible), weight);
-        }
-        add(&mut totals, &found.scores(feasible), rules.weight(Plugin::DynamicResources));
-        totals
-    }
-}
+/// Plugins whose scores compare the nodes that passed; those of the others stand in the table.
+const COMPARING: [Plugin; 5] = [
+    Plugin::TaintToleration,
+    Plugin::NodeAffinity,
+    Plugin::PodTopologySpread,
+    Plugin::InterPodAffinity,
+    Plugin::DynamicResources,
+];
 
 /// What a choice among nodes follows.
 #[derive(Clone, Copy)]
@@ -90,17 +55,26 @@ pub(super) struct Chosen {
 
 impl Choice<'_> {
     /// One of the best nodes of the table, where every filter looks at one node alone. At least one fits.
-    pub(super) fn of_ranking(self, memo: &mut Memo) -> Chosen {
+    pub(super) fn of_ranking(self, memo: &mut Memo, meter: &mut Meter) -> Chosen {
         let ranking = &self.table.ranking;
         let (evaluated, feasible) = (self.cluster.nodes().len(), ranking.fitting_len());
+        let best = ranking.best().expect("the caller has nodes to choose from");
+        let found = Found::default();
+        let scored = Scored { choice: self, found: &found, feasible: best };
+        if feasible == 1 {
+            return Chosen { node: best[0], evaluated, feasible };
+        }
+        meter.lap();
         let affinity = self.affinity_score(memo);
-        let node = if affinity.is_none() && !self.compares_nodes() {
-            let best = ranking.best().expect("the caller has nodes to choose from");
-            best[tie(best.len(), self.seed)]
-        } else {
-            let feasible: Vec<NodeId> = self.table.fitting().collect();
-            self.choose(memo, affinity.as_ref(), &feasible, &Found::default(), &[])
-        };
+        if affinity.is_none() && !scored.compares_nodes() {
+            let node = best[tie(best.len(), self.seed)];
+            scored.measure(memo, meter);
+            return Chosen { node, evaluated, feasible };
+        }
+        let fitting: Vec<NodeId> = self.table.fitting().collect();
+        let scored = Scored { feasible: &fitting, ..scored };
+        let node = scored.best(memo, affinity.as_ref(), &[]);
+        scored.measure(memo, meter);
         Chosen { node, evaluated, feasible }
     }
 
@@ -111,46 +85,160 @@ impl Choice<'_> {
         feasible: &[NodeId],
         found: &Found,
         extra: &[i64],
+        meter: &mut Meter,
     ) -> NodeId {
+        meter.lap();
         let affinity = self.affinity_score(memo);
-        self.choose(memo, affinity.as_ref(), feasible, found, extra)
+        let scored = Scored { choice: self, found, feasible };
+        let node = scored.best(memo, affinity.as_ref(), extra);
+        scored.measure(memo, meter);
+        node
     }
 
     /// The score of InterPodAffinity; `None` if it makes no difference to the pod.
     fn affinity_score(self, memo: &mut Memo) -> Option<AffinityScore> {
         let Choice { rules, cluster, pod, .. } = self;
-        let has_terms = pod.shape.terms.has_preferences() || !cluster.terms().is_empty();
-        if rules.weight(Plugin::InterPodAffinity) == 0 || !has_terms {
+        if !self.has_affinity() || rules.weight(Plugin::InterPodAffinity) == 0 {
             return None;
         }
         AffinityScore::prepare(rules, cluster, memo, pod)
     }
 
-    /// Whether scores that compare nodes with each other make a difference to the pod, apart from that of
-    /// InterPodAffinity. Where none does, the order of the table is that of the totals.
-    fn compares_nodes(self) -> bool {
-        let Choice { rules, pod, table, constraints, .. } = self;
-        let prefers = !pod.shape.local.preferred_nodes.is_empty() || !rules.added_preferred.is_empty();
-        (table.has_taints && rules.weight(Plugin::TaintToleration) != 0)
-            || (prefers && rules.weight(Plugin::NodeAffinity) != 0)
-            || (constraints.has_soft() && rules.weight(Plugin::PodTopologySpread) != 0)
+    /// Whether terms of the pod or of others may prefer a node.
+    fn has_affinity(self) -> bool {
+        self.pod.shape.terms.has_preferences() || !self.cluster.terms().is_empty()
     }
+}
 
-    fn choose(
-        self,
-        memo: &Memo,
-        affinity: Option<&AffinityScore>,
-        feasible: &[NodeId],
-        found: &Found,
-        extra: &[i64],
-    ) -> NodeId {
-        let Choice { rules, pod, table, constraints, seed, .. } = self;
-        let mut totals = Scored { rules, pod, table, constraints, found, feasible }.totals(memo, affinity);
+/// Everything that scores look at.
+#[derive(Clone, Copy)]
+struct Scored<'a> {
+    /// Of the pod, the snapshot and the table.
+    choice: Choice<'a>,
+    /// Allocations of devices.
+    found: &'a Found,
+    /// The nodes that passed, or the best of them.
+    feasible: &'a [NodeId],
+}
+
+impl Scored<'_> {
+    /// One of the best nodes.
+    fn best(&self, memo: &Memo, affinity: Option<&AffinityScore>, extra: &[i64]) -> NodeId {
+        let mut totals = self.totals(memo, affinity);
         add(&mut totals, extra, 1);
         let best = *totals.iter().max().expect("the caller has nodes to choose from");
         let ties = totals.iter().filter(|total| **total == best).count();
-        let at = totals.iter().enumerate().filter(|(_, total)| **total == best).nth(tie(ties, seed));
-        feasible[at.expect("one of the ties is chosen").0]
+        let chosen = tie(ties, self.choice.seed);
+        let at = totals.iter().enumerate().filter(|(_, total)| **total == best).nth(chosen);
+        self.feasible[at.expect("one of the ties is chosen").0]
+    }
+
+    /// The scores of the nodes, in their order.
+    fn totals(&self, memo: &Memo, affinity: Option<&AffinityScore>) -> Vec<i64> {
+        let fixed = |node: &NodeId| i64::from(self.choice.table.fixed[node.index()]);
+        let mut totals: Vec<i64> = self.feasible.iter().map(fixed).collect();
+        for plugin in COMPARING {
+            self.add_scores(plugin, memo, affinity, &mut totals);
+        }
+        totals
+    }
+
+    /// Whether scores that compare nodes with each other make a difference to the pod, apart from that of
+    /// InterPodAffinity. Where none does, the order of the table is that of the totals.
+    fn compares_nodes(&self) -> bool {
+        let differs = |plugin: Plugin| self.is_concerned(plugin) && self.choice.rules.weight(plugin) != 0;
+        COMPARING.into_iter().any(|plugin| plugin != Plugin::InterPodAffinity && differs(plugin))
+    }
+
+    /// Whether a plugin has something to do for the pod.
+    fn is_concerned(&self, plugin: Plugin) -> bool {
+        let Choice { rules, pod, table, constraints, .. } = self.choice;
+        match plugin {
+            Plugin::TaintToleration => table.has_taints,
+            Plugin::NodeAffinity => {
+                !(pod.shape.local.preferred_nodes.is_empty() && rules.added_preferred.is_empty())
+            }
+            Plugin::PodTopologySpread => constraints.has_soft(),
+            Plugin::InterPodAffinity => self.choice.has_affinity(),
+            Plugin::DynamicResources => !self.found.is_empty(),
+            // Storage is only scored with a feature that is off.
+            Plugin::VolumeBinding => false,
+            _ => true,
+        }
+    }
+
+    /// Adds the weighted scores of a plugin that compares nodes with each other.
+    fn add_scores(&self, plugin: Plugin, memo: &Memo, affinity: Option<&AffinityScore>, totals: &mut [i64]) {
+        let Scored { choice, found, feasible } = *self;
+        let Choice { rules, table, constraints, .. } = choice;
+        let weight = rules.weight(plugin);
+        if weight == 0 || !self.is_concerned(plugin) {
+            return;
+        }
+        match plugin {
+            Plugin::TaintToleration => {
+                let raw = |node: &NodeId| i64::from(table.taints[node.index()]);
+                add_scaled(totals, feasible, raw, Direction::LessIsBetter, weight);
+            }
+            Plugin::NodeAffinity => {
+                let raw = |node: &NodeId| i64::from(table.preferred[node.index()]);
+                add_scaled(totals, feasible, raw, Direction::MoreIsBetter, weight);
+            }
+            Plugin::PodTopologySpread => {
+                let Memo { topologies, selections } = memo;
+                add(
+                    totals,
+                    &spread::score(rules, constraints, topologies, selections, table, feasible),
+                    weight,
+                );
+            }
+            Plugin::InterPodAffinity => {
+                if let Some(affinity) = affinity {
+                    add(totals, &affinity.score(&memo.topologies, feasible), weight);
+                }
+            }
+            Plugin::DynamicResources => add(totals, &found.scores(feasible), weight),
+            _ => {}
+        }
+    }
+
+    /// Measures the scores. In a sampled plan each runs on the first node.
+    fn measure(&self, memo: &mut Memo, meter: &mut Meter) {
+        let Scored { choice, feasible, .. } = *self;
+        let Choice { rules, cluster, pod, .. } = choice;
+        meter.point(Point::Score, Status::Success);
+        let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
+        let enabled = &rules.profile.enabled;
+        meter.evaluated(Point::PreScore, enabled.pre_score.iter().copied().filter(concerned));
+        let scoring = enabled.score.iter().map(|weighted| weighted.plugin).filter(concerned);
+        meter.evaluated(Point::Score, scoring.clone());
+        let Some(slot) = feasible.first().and_then(|node| cluster.nodes().slot(*node)) else { return };
+        if !meter.is_sampling() {
+            return;
+        }
+        let alone = Scored { feasible: &feasible[..1], ..*self };
+        let local = &pod.shape.local;
+        for plugin in scoring {
+            let started = meter.start();
+            match plugin {
+                Plugin::NodeResourcesFit => {
+                    black_box(resources::fit(rules, local, slot, &slot.load));
+                }
+                Plugin::NodeResourcesBalancedAllocation => {
+                    black_box(resources::balanced(rules, local, slot, &slot.load));
+                }
+                Plugin::ImageLocality => {
+                    black_box(resources::images(cluster, local, slot));
+                }
+                Plugin::InterPodAffinity => {
+                    let affinity = choice.affinity_score(memo);
+                    alone.add_scores(plugin, memo, affinity.as_ref(), &mut [0]);
+                }
+                plugin => alone.add_scores(plugin, memo, None, &mut [0]),
+            }
+            meter.plugin(Point::Score, plugin, Status::Success, started);
+        }
+        meter.lap();
     }
 }
 

@@ -19,8 +19,9 @@ use super::resource_scores::SCORE_MAX;
 use super::rules::Rules;
 use super::verdict::{Resolvable, Verdict};
 
-/// A domain that has no node that counts.
-const NOT_COUNTED: i64 = -1;
+/// A domain that has no node that counts. Numbers of pods may be below zero: trials take away pods that an empty selector
+/// did not count.
+const NOT_COUNTED: i64 = i64::MIN;
 /// Bit of [`super::verdict`]'s reasons: the skew would be too large.
 const SKEW: u64 = 1;
 /// The node lacks a topology label.
@@ -32,6 +33,16 @@ struct Prepared {
     topology: TopologyId,
     counter: CounterId,
     self_match: bool,
+}
+
+impl Prepared {
+    /// Pods that are on nodes, by node. A selector that asks for nothing counts none of them, though it selects the pod
+    /// of the plan: so does the reference.
+    fn pods<'a>(&self, selections: &'a Selections) -> impl Iterator<Item = (NodeId, u32)> + use<'a> {
+        let counts = selections.counts(self.counter).iter();
+        let is_empty = self.spread.selector.is_everything();
+        counts.filter(move |_| !is_empty)
+    }
 }
 
 /// The constraints of a plan.
@@ -139,7 +150,7 @@ impl<'a> SpreadFilter<'a> {
                     counts[topology.domain(node) as usize] = 0;
                 }
             }
-            for (node, count) in selections.counts(prepared.counter).iter() {
+            for (node, count) in prepared.pods(selections) {
                 if filter.is_counted(prepared, topologies, node) {
                     counts[topology.domain(node) as usize] += i64::from(count);
                 }
@@ -195,7 +206,10 @@ impl<'a> SpreadFilter<'a> {
             if domains < usize::try_from(prepared.spread.min_domains).unwrap_or(0) {
                 smallest = 0;
             }
-            let count = self.counts[at][domain].max(0);
+            let count = match self.counts[at][domain] {
+                NOT_COUNTED => 0,
+                count => count,
+            };
             if count + i64::from(prepared.self_match) - smallest > i64::from(prepared.spread.max_skew) {
                 return Verdict::refused(plugin, Resolvable::Yes, SKEW);
             }
@@ -229,12 +243,11 @@ pub(super) fn score(
     let mut raw = vec![0f64; feasible.len()];
     for prepared in soft {
         let topology = topologies.topology(prepared.topology);
-        let counts = selections.counts(prepared.counter);
         let skew = f64::from(prepared.spread.max_skew - 1);
         if prepared.spread.topology_key == rules.hostname {
             let weight = ((feasible.len() - ignored) as f64 + 2.0).ln();
             let mut by_node = vec![0; table.flags.len()];
-            counts.iter().for_each(|(node, count)| by_node[node.index()] = count);
+            prepared.pods(selections).for_each(|(node, count)| by_node[node.index()] = count);
             for (node, score) in feasible.iter().zip(&mut raw) {
                 if topology.index(*node).is_some() {
                     *score += f64::from(by_node[node.index()]) * weight + skew;
@@ -247,8 +260,11 @@ pub(super) fn score(
         for domain in scored.filter_map(|node| topology.index(*node)) {
             by_domain[domain] = 0;
         }
-        let size = by_domain.iter().filter(|count| **count != NOT_COUNTED).count();
-        for (node, count) in counts.iter() {
+        let labelled = by_domain.iter().filter(|count| **count != NOT_COUNTED).count();
+        // Scored nodes without the label, which only the constraints of the system have, are one domain more.
+        let is_unlabelled = |node: &NodeId| !is_ignored(*node) && topology.index(*node).is_none();
+        let size = labelled + usize::from(feasible.iter().any(is_unlabelled));
+        for (node, count) in prepared.pods(selections) {
             let counted = !is_ignored(node) && let_in(&prepared.spread, table.flags[node.index()]);
             let Some(domain) = topology.index(node).filter(|_| counted) else { continue };
             if by_domain[domain] != NOT_COUNTED {

@@ -4,8 +4,10 @@
 //! prepared for themselves; each change is taken back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::objects::intern::Symbol;
+use crate::objects::node_selector::RequiredNodes;
 use crate::objects::pod::Pod;
 
 use super::affinity::AffinityFilter;
@@ -13,13 +15,14 @@ use super::cluster::nodes::{Load, NodeId, Slot};
 use super::cluster::selections::Selections;
 use super::cluster::topology::Topologies;
 use super::cluster::{Cluster, Memo};
+use super::costs::{Meter, Status};
 use super::device_claims::{DeviceClaims, Found};
-use super::devices::{PostFilter, PreFilter};
+use super::devices::{DeviceLimits, PostFilter, PreFilter};
 use super::local::{self, LocalTable};
-use super::profile::{Plugin, PluginSet};
+use super::profile::{Plugin, PluginSet, Point};
 use super::rules::{Rules, is_local};
 use super::spread::{Constraints, SpreadFilter};
-use super::verdict::Verdict;
+use super::verdict::{Resolvable, Verdict};
 use super::volumes::{self, PodsOn, VolumeState};
 
 /// What does not change during a plan.
@@ -93,6 +96,7 @@ impl<'a> Trial<'a> {
         context: Context<'a>,
         constraints: &'a Constraints,
         prepared: Prepared,
+        meter: &mut Meter,
     ) -> Result<Trial<'a>, RefusedPod> {
         let Context { rules, cluster, pod, .. } = context;
         let mut trial = Trial {
@@ -111,6 +115,7 @@ impl<'a> Trial<'a> {
         let mut volumes = VolumeState::default();
         let has_volumes = !pod.shape.volumes.is_empty();
         for plugin in &rules.profile.enabled.pre_filter {
+            let started = meter.start();
             match plugin {
                 Plugin::NodeAffinity => {
                     trial.named = pod.shape.local.nodes.named();
@@ -135,7 +140,11 @@ impl<'a> Trial<'a> {
                 }
                 Plugin::DynamicResources => {
                     let claims = pod.claims.as_deref();
-                    match cluster.devices().pre_filter(claims, rules.bindings_timed_out_before) {
+                    let limits = DeviceLimits {
+                        timed_out_before: rules.bindings_timed_out_before,
+                        filter_timeout_ms: rules.profile.arguments.filter_timeout_ms,
+                    };
+                    match cluster.devices().pre_filter(claims, limits) {
                         PreFilter::Skip => {}
                         PreFilter::Ready(devices) => trial.devices = Some(DeviceClaims::new(devices)),
                         PreFilter::Unschedulable(message) => {
@@ -146,14 +155,14 @@ impl<'a> Trial<'a> {
                 _ => {}
             }
             done.insert(*plugin);
+            if trial.is_concerned(*plugin) {
+                meter.plugin(Point::PreFilter, *plugin, Status::Success, started);
+            }
         }
         trial.volumes = has_volumes.then_some(volumes);
         trial.filters = rules.profile.enabled.filter.iter().copied().filter(|p| trial.is_asked(*p)).collect();
-        trial.reads_columns = rules.locals_first
-            && trial.volumes.is_none()
-            && trial.devices.is_none()
-            && trial.named.is_none()
-            && cluster.nominations().is_empty();
+        trial.reads_columns = trial.can_read_columns();
+        meter.point(Point::PreFilter, Status::Success);
         Ok(trial)
     }
 
@@ -164,8 +173,74 @@ impl<'a> Trial<'a> {
             Plugin::PodTopologySpread => self.spread.is_some(),
             Plugin::InterPodAffinity => self.affinity.is_some(),
             Plugin::DynamicResources => self.devices.is_some(),
+            Plugin::NodeDeclaredFeatures => self.needs_features(),
             _ => self.volumes.is_some(),
         }
+    }
+
+    /// Whether columns hold all that the filters look at.
+    fn can_read_columns(&self) -> bool {
+        self.context.rules.locals_first
+            && self.volumes.is_none()
+            && self.devices.is_none()
+            && self.named.is_none()
+            && !self.needs_features()
+            && self.context.cluster.nominations().is_empty()
+    }
+
+    /// Whether the node has to declare features.
+    fn needs_features(&self) -> bool {
+        !self.context.pod.shape.local.features.is_empty()
+    }
+
+    /// Whether a plugin has something to do for the pod: the others are skipped.
+    fn is_concerned(&self, plugin: Plugin) -> bool {
+        let Context { rules, pod, .. } = self.context;
+        match plugin {
+            Plugin::PodTopologySpread => self.spread.is_some(),
+            Plugin::InterPodAffinity => self.affinity.is_some(),
+            Plugin::DynamicResources => self.devices.is_some(),
+            Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::VolumeBinding
+            | Plugin::VolumeZone => !pod.shape.volumes.is_empty(),
+            Plugin::NodePorts => !pod.shape.local.ports.is_empty(),
+            Plugin::NodeAffinity => {
+                rules.added_nodes.is_some() || pod.shape.local.nodes != RequiredNodes::default()
+            }
+            Plugin::NodeDeclaredFeatures => self.needs_features(),
+            _ => true,
+        }
+    }
+
+    /// Measures the filters; `updating` was spent on them before the plugins prepared. In a sampled plan each
+    /// filter runs on `node`, or on any if that is `None`.
+    pub(super) fn measure(&mut self, meter: &mut Meter, updating: Duration, node: Option<NodeId>) {
+        let Context { rules, cluster, .. } = self.context;
+        let status = if self.error.is_some() { Status::Error } else { Status::Success };
+        meter.point_with(Point::Filter, status, updating);
+        let enabled = &rules.profile.enabled;
+        let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
+        meter.evaluated(Point::PreFilter, enabled.pre_filter.iter().copied().filter(concerned));
+        meter.evaluated(Point::Filter, enabled.filter.iter().copied().filter(concerned));
+        if !meter.is_sampling() {
+            return;
+        }
+        let existing = || (0..cluster.nodes().columns()).map(NodeId::of);
+        let node = node.or_else(|| existing().find(|node| cluster.nodes().slot(*node).is_some()));
+        let Some((node, slot)) = node.and_then(|node| Some((node, cluster.nodes().slot(node)?))) else {
+            return;
+        };
+        let pods = PodsOn { pods: &slot.pods, without: &[], with: &[] };
+        for plugin in enabled.filter.iter().copied() {
+            // What devices a node has was searched for already, and the search is remembered: it would take no time.
+            if self.is_concerned(plugin) && plugin != Plugin::DynamicResources {
+                let started = meter.start();
+                let verdict = self.ask_plugin(plugin, node, slot, None, pods);
+                meter.plugin(Point::Filter, plugin, Status::of(verdict), started);
+            }
+        }
+        meter.lap();
     }
 
     /// Whether what the filters say of a node depends on that node alone.
@@ -175,6 +250,7 @@ impl<'a> Trial<'a> {
             && self.volumes.is_none()
             && self.devices.is_none()
             && self.named.is_none()
+            && !self.needs_features()
             && self.context.rules.locals_first
     }
 
@@ -260,7 +336,7 @@ impl<'a> Trial<'a> {
     }
 
     fn ask(&mut self, node: NodeId, slot: &Slot, load: Option<&Load>, pods: PodsOn<'_>) -> Verdict {
-        let Context { rules, cluster, topologies, pod, table, .. } = self.context;
+        let Context { rules, cluster, pod, table, .. } = self.context;
         if rules.locals_first {
             let verdict = match load {
                 None => table.verdicts[node.index()],
@@ -271,25 +347,39 @@ impl<'a> Trial<'a> {
             }
         }
         for at in 0..self.filters.len() {
-            let plugin = &self.filters[at];
-            let verdict = match plugin {
-                plugin if is_local(*plugin) => {
-                    let load = load.unwrap_or(&slot.load);
-                    local::check(*plugin, rules, cluster, &pod.shape.local, slot, load)
-                }
-                Plugin::PodTopologySpread => self.check_spread(topologies, node),
-                Plugin::InterPodAffinity => self.check_affinity(topologies, node),
-                Plugin::DynamicResources => self.ask_devices(node, slot),
-                plugin => self
-                    .volumes
-                    .as_ref()
-                    .map_or(Verdict::FITS, |volumes| volumes.check(*plugin, rules, cluster, pod, node, pods)),
-            };
+            let plugin = self.filters[at];
+            let verdict = self.ask_plugin(plugin, node, slot, load, pods);
             if !verdict.fits() {
                 return verdict;
             }
         }
         Verdict::FITS
+    }
+
+    /// What one filter says of a node.
+    fn ask_plugin(
+        &mut self,
+        plugin: Plugin,
+        node: NodeId,
+        slot: &Slot,
+        load: Option<&Load>,
+        pods: PodsOn<'_>,
+    ) -> Verdict {
+        let Context { rules, cluster, topologies, pod, .. } = self.context;
+        match plugin {
+            plugin if is_local(plugin) => {
+                let load = load.unwrap_or(&slot.load);
+                local::check(plugin, rules, cluster, &pod.shape.local, slot, load)
+            }
+            Plugin::PodTopologySpread => self.check_spread(topologies, node),
+            Plugin::InterPodAffinity => self.check_affinity(topologies, node),
+            Plugin::DynamicResources => self.ask_devices(node, slot),
+            Plugin::NodeDeclaredFeatures => ask_features(pod, slot),
+            plugin => self
+                .volumes
+                .as_ref()
+                .map_or(Verdict::FITS, |volumes| volumes.check(plugin, rules, cluster, pod, node, pods)),
+        }
     }
 
     fn ask_devices(&mut self, node: NodeId, slot: &Slot) -> Verdict {
@@ -326,4 +416,13 @@ impl<'a> Trial<'a> {
             volumes.adjust(pod, other, by);
         }
     }
+}
+
+/// Whether the node declares the features that the pod needs. It stands after plugins that look further than one node, so
+/// that its verdicts are not kept in tables; few pods need any.
+fn ask_features(pod: &Pod, slot: &Slot) -> Verdict {
+    if slot.node.features.include(&pod.shape.local.features) {
+        return Verdict::FITS;
+    }
+    Verdict::refused(Plugin::NodeDeclaredFeatures, Resolvable::No, 1)
 }

@@ -66,6 +66,11 @@ impl Verdict {
         Verdict(EXTENDER | unresolvable | (reason as u64) << REASONS_SHIFT)
     }
 
+    /// Whether an extender refused.
+    pub fn is_extenders(self) -> bool {
+        self.0 & 0xff == EXTENDER
+    }
+
     /// Whether the pod fits.
     pub fn fits(self) -> bool {
         self.0 == 0
@@ -139,6 +144,7 @@ fn reason_texts(plugin: Plugin) -> &'static [&'static str] {
             "node(s) did not have enough free storage",
             "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
         ],
+        Plugin::NodeDeclaredFeatures => &["node(s) didn't match Pod's required features"],
         Plugin::VolumeZone => &["node(s) had no available volume zone"],
         Plugin::PodTopologySpread => &[
             "node(s) didn't match pod topology spread constraints",

@@ -30,6 +30,9 @@ fn apply(into: &mut Arguments, args: &PluginArgs) -> Result<(), String> {
             let timeout = args.filter_timeout.map(|timeout| timeout.duration().as_millis());
             let timeout = timeout.map(|timeout| u64::try_from(timeout).unwrap_or(u64::MAX));
             replace(&mut into.filter_timeout_ms, timeout);
+            let timeout = args.binding_timeout.map(|timeout| timeout.duration().as_secs());
+            let timeout = timeout.map(|timeout| i64::try_from(timeout).unwrap_or(i64::MAX));
+            replace(&mut into.binding_timeout_seconds, timeout);
         }
         PluginArgs::InterPodAffinity(args) => {
             replace(&mut into.hard_pod_affinity_weight, args.hard_pod_affinity_weight);
@@ -192,6 +195,11 @@ mod tests {
             ),
             ("VolumeBinding", "{bindTimeoutSeconds: 9}", Arguments { bind_timeout_seconds: 9, ..default() }),
             ("DynamicResources", "{filterTimeout: 3s}", Arguments { filter_timeout_ms: 3_000, ..default() }),
+            (
+                "DynamicResources",
+                "{bindingTimeout: 2m}",
+                Arguments { binding_timeout_seconds: 120, ..default() },
+            ),
         ] {
             assert_eq!(with(plugin, args), expected, "{plugin} {args}");
         }

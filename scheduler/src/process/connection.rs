@@ -23,7 +23,10 @@ pub(super) fn config(
     let burst = u32::try_from(connection.burst)
         .map_err(|_| format!("clientConnection.burst: {} is negative", connection.burst))?;
     let config = source(connection, master, brand, root, environment).map_err(|error| chain(&error))?;
-    Ok(config.with_limits(content_type, connection.qps, burst))
+    let accepted = ContentType::first_of(&connection.accept_content_types)
+        .map_err(|error| format!("clientConnection.acceptContentTypes: {error}"))?;
+    let config = config.with_limits(content_type, connection.qps, burst);
+    Ok(config.accepting(accepted.unwrap_or(content_type)))
 }
 
 fn source(
@@ -46,8 +49,7 @@ fn source(
             }
             other => other,
         },
-        (path, None) => crate::client::from_file(Path::new(path), None),
-        (path, Some(master)) => crate::client::from_file(Path::new(path), None)?.with_master(master),
+        (path, master) => crate::client::from_file(Path::new(path), None, master),
     }
 }
 
@@ -83,6 +85,9 @@ mod tests {
         let file = directory.path().join("a.conf");
         std::fs::write(&file, FILE).unwrap();
         let file = file.to_str().unwrap();
+        let empty = directory.path().join("empty.conf");
+        std::fs::write(&empty, "users: null\n").unwrap();
+        let empty = empty.to_str().unwrap();
         let variable = [("ORCH_MASTER", "http://127.0.0.1:3")];
         for (file, master, variables, expected) in [
             (file, None, &variable[..], "http://127.0.0.1:1"),
@@ -93,6 +98,7 @@ mod tests {
                 &[],
                 "http://127.0.0.1:2 http://127.0.0.1:4",
             ),
+            (empty, Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", None, &variable, "http://127.0.0.1:3"),
         ] {
@@ -116,5 +122,23 @@ mod tests {
         assert!(with("text/plain", 1).unwrap_err().starts_with("clientConnection.contentType: "));
         assert_eq!(with("", -1).unwrap_err(), "clientConnection.burst: -1 is negative");
         assert_eq!(with(ORCH.protobuf_media_type, 1).unwrap().content_type, ContentType::Protobuf);
+    }
+
+    #[test]
+    fn answers_come_in_the_first_accepted_form_or_in_that_of_requests() {
+        let accepted = |accept_content_types: &str| {
+            let connection = ClientConnection {
+                content_type: ORCH.protobuf_media_type.to_owned(),
+                accept_content_types: accept_content_types.to_owned(),
+                ..ClientConnection::default()
+            };
+            let config =
+                config(&connection, Some("http://127.0.0.1:2"), &ORCH, Path::new("/nonexistent"), |_| None)?;
+            Ok((config.content_type, config.accepted))
+        };
+        assert_eq!(accepted(""), Ok((ContentType::Protobuf, ContentType::Protobuf)));
+        assert_eq!(accepted("text/plain,application/json"), Ok((ContentType::Protobuf, ContentType::Json)));
+        let error: Result<_, String> = accepted("text/plain");
+        assert!(error.unwrap_err().starts_with("clientConnection.acceptContentTypes: `text/plain`"));
     }
 }

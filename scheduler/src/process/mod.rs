@@ -6,8 +6,11 @@
 
 mod arguments;
 mod connection;
+#[cfg(test)]
+mod effects;
 mod extenders;
 mod figures;
+mod parent;
 mod profiles;
 #[cfg(test)]
 mod testing;
@@ -24,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::flags::{CommandLine, Flags};
 use crate::config::{
-    Configuration, Features, check_election, check_flags, check_lock, check_source, ignored_flags, settle,
+    Configuration, Features, PARALLELISM, check_election, check_flags, check_lock, check_source,
+    ignored_flags, settle,
 };
 use crate::logging::Verbosity;
 use crate::metrics::{Metrics, Policy};
@@ -65,6 +69,7 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     if is_elected {
         check_election(&configuration.election).map_err(Failure)?;
     }
+    notice_fields(&configuration);
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
@@ -74,9 +79,9 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
         running.follow_leadership(configuration.election.resource_name.clone());
     }
     let document = configuration.to_document();
-    let pages = Pages { brand, configuration: document, flags: shown, started, pods: None };
+    let pages = Pages { brand, configuration: document, flags: shown, started, pods: running.ledger() };
     let content = Content {
-        health: health(&stopping, &running),
+        health: health(&stopping, running.elected(), running.synced()),
         metrics,
         pages,
         profiling: configuration.profiling,
@@ -156,35 +161,45 @@ fn notice(flags: &Flags, features: &Features, brand: &Brand) {
     }
 }
 
+/// Says which fields of the configuration have no effect although they were changed.
+fn notice_fields(configuration: &Configuration) {
+    if usize::try_from(PARALLELISM) != Ok(configuration.parallelism) {
+        tracing::warn!(
+            parallelism = configuration.parallelism,
+            "parallelism has no effect: nodes are looked at on one thread"
+        );
+    }
+}
+
 fn write(configuration: &Configuration, path: &PathBuf) -> Result<(), Failure> {
     configuration.write_to(path).map_err(Failure)?;
     tracing::info!(path = %path.display(), "wrote the configuration");
     Ok(())
 }
 
-fn health(stopping: &CancellationToken, running: &Running) -> Health {
-    let ping: Check = Arc::new(|| Ok(()));
+/// The checks of the health paths. A process that lost its lease is unhealthy and not dead: `/livez` only says that it
+/// answers.
+fn health(stopping: &CancellationToken, elected: Option<Check>, synced: Check) -> Health {
+    let ping = Checks::default().with("ping", Arc::new(|| Ok(())));
     let stopping = stopping.clone();
     let shutdown: Check = Arc::new(move || match stopping.is_cancelled() {
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    let (mut alive, mut ready) = (Checks::default().with("ping", ping), Checks::default());
-    if let Some(elected) = running.elected() {
-        alive = alive.with("leaderElection", elected.clone());
-        ready = ready.with("leaderElection", elected);
-    }
+    let election = elected.map(|elected| Checks::default().with("leaderElection", elected));
+    let ready = election.clone().unwrap_or_default();
     Health {
-        healthz: alive.clone(),
-        livez: alive,
-        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", running.synced()),
+        healthz: election.unwrap_or_else(|| ping.clone()),
+        livez: ping,
+        readyz: ready.with("shutdown", shutdown).with("sched-handler-sync", synced),
     }
 }
 
-/// The signals that tell the process to stop.
+/// What tells the process to stop: two signals, and the end of the process that started it.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    parent_gone: CancellationToken,
 }
 
 impl Signals {
@@ -194,6 +209,7 @@ impl Signals {
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            parent_gone: parent::gone(),
         })
     }
 
@@ -204,13 +220,34 @@ impl Signals {
         }
     }
 
-    /// Waits for the first one. A second one ends the process at once.
+    /// Waits for the first of them. A signal after it ends the process at once.
     async fn told_to_stop(mut self) {
-        self.next().await;
+        let parent_gone = self.parent_gone.clone();
+        tokio::select! {
+            () = self.next() => {}
+            () = parent_gone.cancelled() => {}
+        }
         tracing::info!("stopping");
         tokio::spawn(async move {
             self.next().await;
             std::process::exit(1);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_health_and_readiness_depend_on_the_election() {
+        let fine: Check = Arc::new(|| Ok(()));
+        let names = |elected: Option<Check>| {
+            let health = health(&CancellationToken::new(), elected, fine.clone());
+            [health.healthz, health.livez, health.readyz].map(|checks| checks.names().join(" "))
+        };
+        assert_eq!(names(None), ["ping", "ping", "shutdown sched-handler-sync"]);
+        let elected = names(Some(fine.clone()));
+        assert_eq!(elected, ["leaderElection", "ping", "leaderElection shutdown sched-handler-sync"]);
     }
 }

@@ -15,8 +15,10 @@ use crate::client::{ObjectKey, chain};
 use crate::config::Configuration;
 use crate::config::types::LeaderElection;
 use crate::election::{Outcome, Timing};
+use crate::metrics::resources::Ledger;
 use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness};
 use crate::serve::Check;
+use crate::stopwatch::Stopwatch;
 
 use super::{Failure, connection, extenders, figures, profiles};
 
@@ -24,6 +26,7 @@ use super::{Failure, connection, extenders, figures, profiles};
 pub(super) struct Running {
     readiness: Readiness,
     is_elected: bool,
+    ledger: Arc<Ledger>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), Failure>>,
 }
@@ -36,10 +39,11 @@ pub(super) fn start(
 ) -> Result<Running, Failure> {
     let options = options(configuration, master, host)?;
     let is_elected = options.election.is_some();
+    let ledger = options.ledger.clone();
     let process = Process::start(options).map_err(|error| Failure(chain(&error)))?;
     let (readiness, stop) = (process.readiness(), CancellationToken::new());
     let task = tokio::spawn(run(process, stop.clone()));
-    Ok(Running { readiness, is_elected, stop, task })
+    Ok(Running { readiness, is_elected, ledger, stop, task })
 }
 
 async fn run(process: Process, stop: CancellationToken) -> Result<(), Failure> {
@@ -74,7 +78,9 @@ fn options(
         election: election(&configuration.election).map_err(Failure)?,
         waits_for_leadership: configuration.delay_cache_until_active,
         observer: figures::observer(names.clone()),
+        ledger: Arc::default(),
         report: figures::reporter(names),
+        stopwatch: Stopwatch::system(),
     })
 }
 
@@ -106,6 +112,11 @@ impl Running {
             true => Ok(()),
             false => Err("not every object is known yet".to_owned()),
         })
+    }
+
+    /// What pods ask for, as the watch tells it.
+    pub(super) fn ledger(&self) -> Arc<Ledger> {
+        self.ledger.clone()
     }
 
     /// The check that a leader whose lease ended is not still there; `None` without election.

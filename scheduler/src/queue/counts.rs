@@ -1,6 +1,10 @@
 //! Numbers of pods for metrics.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::hints::Hint;
+use super::plugin::Plugin;
 
 /// A part of the queue as metrics and logs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +43,23 @@ pub struct Pending {
     /// Gated ones.
     pub gated: usize,
 }
+
+/// How long a hint took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintCost {
+    /// Whose hint it was.
+    pub plugin: Plugin,
+    /// The event's label.
+    pub event: &'static str,
+    /// What the hint said.
+    pub hint: Hint,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Hints whose durations are kept between two calls of [`super::Queue::take_hint_costs`], which comes with each event and
+/// each plan. Further ones of a single event are not measured: their durations are alike.
+pub(super) const HINT_COSTS_MAX: usize = 1024;
 
 /// How many pods came into which queue by which event. Gated pods come into the unschedulable one, as in the reference.
 #[derive(Clone, Debug, Default)]

@@ -56,6 +56,8 @@ pub(super) struct Entry {
     pub(super) gated_by: Option<Plugin>,
     /// Deleted while in flight.
     pub(super) is_deleted: bool,
+    /// The last move was by time alone, after too long among the rejected pods.
+    pub(super) is_flushed: bool,
     /// Keys under which the entry stands in ordered sets: kept, since the pod's priority may change.
     pub(super) priority: i32,
 }
@@ -78,6 +80,7 @@ impl Entry {
             pending: PluginSet::NONE,
             gated_by: None,
             is_deleted: false,
+            is_flushed: false,
         }
     }
 
@@ -102,6 +105,7 @@ impl Entry {
             attempts: self.attempts,
             queued_at: self.queued_at,
             first_active_at: *self.first_active_at.get_or_insert(now),
+            is_flushed: self.is_flushed,
         }
     }
 
@@ -110,6 +114,7 @@ impl Entry {
         self.unschedulable = rejection.unschedulable;
         self.pending = rejection.pending;
         self.queued_at = now;
+        self.is_flushed = false;
         if self.rejectors().is_empty() {
             self.errors = self.errors.saturating_add(1);
         } else {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::event::ClusterEvent;
+use super::event::{ClusterEvent, POD_POPPED};
 
 /// Events that are kept. A binding that waits long sees more: its pod, if it comes back, is tried again as if anything
 /// might have happened. At about a hundred bytes each this is a few megabytes.
@@ -74,8 +74,16 @@ impl InFlight {
         }
     }
 
+    /// Numbers of events by label, and of pods.
+    pub(super) fn by_label(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::from([(POD_POPPED, self.len())]);
+        for event in &self.events {
+            *counts.entry(event.label()).or_default() += 1;
+        }
+        counts
+    }
+
     /// Number of pods.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.pods.values().sum()
     }

@@ -44,13 +44,14 @@ mod unschedulable;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::counts::{Incoming, Pending, QueueName};
-pub use self::event::ClusterEvent;
-pub use self::hints::NamespaceLabels;
+pub use self::counts::{HintCost, Incoming, Pending, QueueName};
+pub use self::event::{ClusterEvent, POD_POPPED};
+pub use self::hints::{Hint, NamespaceLabels};
 pub use self::node::NodeFacts;
 pub use self::nominator::Nominator;
 pub use self::plugin::{Plugin, PluginSet};
@@ -62,6 +63,7 @@ use self::event::EventKinds;
 use self::in_flight::InFlight;
 use self::unschedulable::Unschedulable;
 use crate::selector::Labels;
+use crate::stopwatch::Stopwatch;
 
 /// Checks a pod before it is planned: the plugin that refuses, or `None`. Scheduling gates are the queue's own; the caller
 /// adds what needs other objects: claims that are missing (`DynamicResources`), evictions under way
@@ -89,6 +91,8 @@ pub struct QueueOptions {
     /// For each profile, in the order of the configuration, its plugins that are enabled at any extension point; with
     /// [`Plugin::Extender`] if there are extenders.
     pub profiles: Vec<PluginSet>,
+    /// Measures hints for the metrics.
+    pub stopwatch: Stopwatch,
 }
 
 impl Default for QueueOptions {
@@ -98,6 +102,7 @@ impl Default for QueueOptions {
             max_backoff: Duration::from_secs(10),
             max_in_unschedulable: Duration::from_secs(300),
             profiles: vec![PluginSet::all()],
+            stopwatch: Stopwatch::default(),
         }
     }
 }
@@ -115,6 +120,8 @@ pub struct QueuedPod {
     pub queued_at: Duration,
     /// When it could first have been planned.
     pub first_active_at: Duration,
+    /// Whether time alone, and no event that helps, brought it back.
+    pub is_flushed: bool,
 }
 
 /// Why a popped pod comes back. Without any plugin the attempt failed by an error, such as a lost connection.
@@ -140,6 +147,7 @@ pub struct Queue {
     nominator: Nominator,
     namespaces: NamespaceLabels,
     incoming: Incoming,
+    hint_costs: RefCell<Vec<HintCost>>,
 }
 
 impl Queue {
@@ -157,6 +165,7 @@ impl Queue {
             nominator: Nominator::default(),
             namespaces: BTreeMap::new(),
             incoming: Incoming::default(),
+            hint_costs: RefCell::default(),
         }
     }
 
@@ -276,6 +285,7 @@ impl Queue {
         }
         let Some(before) = at.now.checked_sub(self.options.max_in_unschedulable) else { return };
         for id in self.unschedulable.rejected_before(before) {
+            self.entries.get_mut(&id).expect("a rejected id has an entry").is_flushed = true;
             self.wake(at, id, &ClusterEvent::wildcard());
         }
     }
@@ -338,6 +348,16 @@ impl Queue {
     /// How many pods came into which queue by which event, since the start.
     pub fn incoming(&self) -> &Incoming {
         &self.incoming
+    }
+
+    /// Durations of hints since the last call; nothing without a stopwatch.
+    pub fn take_hint_costs(&mut self) -> Vec<HintCost> {
+        self.hint_costs.take()
+    }
+
+    /// Events that are kept for pods in flight, by their labels, and the pods in flight under [`POD_POPPED`].
+    pub fn in_flight(&self) -> BTreeMap<&'static str, usize> {
+        self.in_flight.by_label()
     }
 
     /// Numbers of rejected pods by profile and by plugin.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::backoff::Backoff;
-use super::counts::QueueName;
+use super::counts::{HINT_COSTS_MAX, HintCost, QueueName};
 use super::entry::{Entry, EntryId, Place};
 use super::event::{ClusterEvent, Subject};
 use super::hints::{self, Hint};
@@ -211,12 +211,26 @@ impl Queue {
         let asked = rejected.unschedulable.union(rejected.pending).intersection(enabled);
         let helped = asked.iter().filter(|plugin| {
             hints::interests(*plugin).intersects(event.kinds)
-                && hints::hint(*plugin, rejected.shape, event, &self.namespaces) == Hint::Queue
+                && self.hint(*plugin, rejected.shape, event) == Hint::Queue
         });
         let strategies = helped.map(|plugin| {
             if rejected.pending.contains(plugin) { Strategy::Immediately } else { Strategy::AfterBackoff }
         });
         strategies.max().unwrap_or(Strategy::Skip)
+    }
+
+    /// What the hint of `plugin` says, measured.
+    fn hint(&self, plugin: Plugin, shape: &PodShape, event: &ClusterEvent) -> Hint {
+        let stopwatch = &self.options.stopwatch;
+        let started = stopwatch.start();
+        let hint = hints::hint(plugin, shape, event, &self.namespaces);
+        if let Some(took) = stopwatch.since(started) {
+            let mut costs = self.hint_costs.borrow_mut();
+            if costs.len() < HINT_COSTS_MAX {
+                costs.push(HintCost { plugin, event: event.label(), hint, took });
+            }
+        }
+        hint
     }
 }
 

@@ -1,13 +1,13 @@
 //! What a pod asks for of each resource.
 //!
 //! Owns the sum over containers, init containers, sidecars, pod-level resources and overhead, as the reference counts it
-//! for filters. Never says what fits where.
+//! for filters, and the like sums over what the specification alone says, for metrics. Never says what fits where.
 
 use std::collections::BTreeMap;
 
 use orch_schema::quantity::Quantity;
 
-use crate::api::core::v1::{Container, Pod, PodSpec, PodStatus};
+use crate::api::core::v1::{Container, Pod, PodSpec, PodStatus, ResourceRequirements};
 use crate::api::resource;
 
 /// Amounts by resource.
@@ -22,28 +22,55 @@ pub fn amounts(quantities: &BTreeMap<String, resource::Quantity>) -> Amounts {
 /// What `pod` asks for.
 pub fn of_pod(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::new() };
-    let mut total = of_containers(spec, pod.status.as_ref());
-    for (name, amount) in
-        spec.resources.as_ref().map(|resources| amounts(&resources.requests)).unwrap_or_default()
-    {
-        if is_pod_level(&name) {
-            total.insert(name, amount);
-        }
-    }
+    let mut total = of_containers(spec, |container| of_container(container, pod.status.as_ref()));
+    replace_pod_level(&mut total, spec, |resources| &resources.requests);
     add(&mut total, &amounts(&spec.overhead));
     total
 }
 
+/// What the specification of a pod asks for, whatever its node has granted.
+pub fn of_spec(spec: &PodSpec) -> Amounts {
+    let mut total = of_containers(spec, |container| stated(container, |resources| &resources.requests));
+    replace_pod_level(&mut total, spec, |resources| &resources.requests);
+    add(&mut total, &amounts(&spec.overhead));
+    total
+}
+
+/// What the specification of a pod lets it take. Overhead comes on top of what is limited, and limits nothing itself.
+pub fn limits_of_spec(spec: &PodSpec) -> Amounts {
+    let mut total = of_containers(spec, |container| stated(container, |resources| &resources.limits));
+    replace_pod_level(&mut total, spec, |resources| &resources.limits);
+    for (name, amount) in amounts(&spec.overhead) {
+        if let Some(limit) = total.get_mut(&name) {
+            *limit = limit.plus(amount);
+        }
+    }
+    total
+}
+
+type Listed = fn(&ResourceRequirements) -> &BTreeMap<String, resource::Quantity>;
+
+/// One list of the resources of a container.
+fn stated(container: &Container, list: Listed) -> Amounts {
+    container.resources.as_ref().map(|resources| amounts(list(resources))).unwrap_or_default()
+}
+
+/// What is said of the whole pod replaces the sum of its containers.
+fn replace_pod_level(total: &mut Amounts, spec: &PodSpec, list: Listed) {
+    let of_pod = spec.resources.as_ref().map(|resources| amounts(list(resources))).unwrap_or_default();
+    total.extend(of_pod.into_iter().filter(|(name, _)| is_pod_level(name)));
+}
+
 /// Containers run together; an init container runs beside the sidecars that were started before it.
-fn of_containers(spec: &PodSpec, status: Option<&PodStatus>) -> Amounts {
+fn of_containers(spec: &PodSpec, of_container: impl Fn(&Container) -> Amounts) -> Amounts {
     let mut together = Amounts::new();
     for container in &spec.containers {
-        add(&mut together, &of_container(container, status));
+        add(&mut together, &of_container(container));
     }
     let mut sidecars = Amounts::new();
     let mut starting = Amounts::new();
     for container in &spec.init_containers {
-        let mut asked = of_container(container, status);
+        let mut asked = of_container(container);
         if container.restart_policy.as_deref() == Some("Always") {
             add(&mut together, &asked);
             add(&mut sidecars, &asked);
@@ -93,7 +120,7 @@ fn raise(total: &mut Amounts, other: &Amounts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::core::v1::{ContainerStatus, ResourceRequirements};
+    use crate::api::core::v1::ContainerStatus;
 
     fn quantities(pairs: &[(&str, &str)]) -> BTreeMap<String, resource::Quantity> {
         let pairs = pairs.iter();

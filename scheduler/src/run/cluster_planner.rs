@@ -11,13 +11,16 @@ use tokio::runtime::Handle;
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::chain;
+use crate::election::WallTime;
 use crate::objects::pod::Pod as Compiled;
 use crate::plan::cluster::nodes::NodeId;
+use crate::plan::costs::Costs;
 use crate::plan::decision::{Admission, Decision, Placement};
 use crate::plan::extenders::Rejection;
 use crate::plan::preempt::Candidate;
 use crate::plan::verdict::Resolvable;
 use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
+use crate::stopwatch::Stopwatch;
 
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
@@ -48,9 +51,15 @@ impl ClusterPlanner {
         profiles: Vec<Profile>,
         extenders: Vec<Arc<Extender>>,
         runtime: Handle,
+        stopwatch: &Stopwatch,
     ) -> Self {
         let mut cluster = Cluster::new(brand);
-        let planners = profiles.into_iter().map(|profile| Planner::new(&mut cluster, profile)).collect();
+        let planner = |profile| {
+            let mut planner = Planner::new(&mut cluster, profile);
+            planner.set_stopwatch(stopwatch.clone());
+            planner
+        };
+        let planners = profiles.into_iter().map(planner).collect();
         let wants = |verbs: fn(&Extender) -> bool| {
             extenders.iter().any(|extender| !extender.config().is_node_cache_capable && verbs(extender))
         };
@@ -68,16 +77,12 @@ impl Planning for ClusterPlanner {
 
     fn upsert(&mut self, object: &Stored) {
         self.whole.upsert(object);
-        if let Some(object) = planned(object) {
-            self.cluster.apply(Change::Upsert(object));
-        }
+        self.cluster.apply(Change::Upsert(planned(object)));
     }
 
     fn delete(&mut self, object: &Stored) {
         self.whole.delete(object);
-        if let Some(object) = planned(object) {
-            self.cluster.apply(Change::Delete(object));
-        }
+        self.cluster.apply(Change::Delete(planned(object)));
     }
 
     fn reads_pods(&self) -> bool {
@@ -92,11 +97,23 @@ impl Planning for ClusterPlanner {
         self.planners[profile].admit(&self.cluster, pod)
     }
 
+    fn set_time(&mut self, wall: WallTime) {
+        let seconds = wall.0.div_euclid(1_000_000);
+        for planner in &mut self.planners {
+            let timeout = planner.profile().arguments.binding_timeout_seconds;
+            planner.set_bindings_timed_out_before(seconds.saturating_sub(timeout));
+        }
+    }
+
     fn plan(&mut self, profile: usize, pod: &Arc<Compiled>, api: &Pod, seed: u64) -> Decision {
         let Self { cluster, planners, extenders, runtime, whole } = self;
         let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
         let mut asked = Asked { extenders: interested, runtime, whole, api };
         planners[profile].plan(cluster, pod, seed, &mut asked)
+    }
+
+    fn take_costs(&mut self, profile: usize) -> Costs {
+        self.planners[profile].take_costs()
     }
 
     fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {
@@ -223,7 +240,11 @@ impl Extenders for Asked<'_> {
         let mut scores = vec![0_i64; names.len()];
         for extender in scoring {
             let asking = extender.prioritize(self.api, &asked, |name| self.whole.node(name));
-            match self.runtime.block_on(asking) {
+            let under_way = ::metrics::gauge!("scheduler_goroutines", "operation" => "prioritizing_extender");
+            under_way.increment(1.0);
+            let answer = self.runtime.block_on(asking);
+            under_way.decrement(1.0);
+            match answer {
                 Ok(given) => {
                     for (score, name) in scores.iter_mut().zip(&asked) {
                         *score = score.saturating_add(given.get(*name).copied().unwrap_or_default());
@@ -303,9 +324,9 @@ fn kept_candidates(
     candidates.into_iter().filter_map(with_victims).collect()
 }
 
-/// The object as plans look at it; `None` for kinds that none looks at.
-fn planned(object: &Stored) -> Option<Object<'_>> {
-    Some(match object {
+/// The object as plans look at it.
+fn planned(object: &Stored) -> Object<'_> {
+    match object {
         Stored::Pod(object) => Object::Pod(object),
         Stored::Node(object) => Object::Node(object),
         Stored::Namespace(object) => Object::Namespace(object),
@@ -324,7 +345,5 @@ fn planned(object: &Stored) -> Option<Object<'_>> {
         Stored::ResourceClaim(object) => Object::ResourceClaim(object),
         Stored::ResourceSlice(object) => Object::ResourceSlice(object),
         Stored::DeviceClass(object) => Object::DeviceClass(object),
-        // Priorities are in the pods.
-        Stored::PriorityClass(_) => return None,
-    })
+    }
 }

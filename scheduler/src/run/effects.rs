@@ -16,7 +16,7 @@ use crate::client::{Client, Error, PatchType, Reason, chain};
 
 use super::binding::{Binder, PodRef};
 use super::evict::{Evicted, evict};
-use super::input::{Effect, Evicting, Eviction, Input, Observation};
+use super::input::{Effect, Evicting, Eviction, Input, Levels, Observation};
 use super::recorder::Recorder;
 
 /// Writes of statuses under way: they share one connection with the bindings, which must not wait behind thousands.
@@ -27,6 +27,9 @@ const EVICTIONS_MAX: usize = 64;
 
 /// Takes figures for the metrics.
 pub type Observer = Arc<dyn Fn(Observation) + Send + Sync>;
+
+/// Takes levels for the gauges of the metrics.
+pub type Reporter = Box<dyn FnMut(&Levels<'_>) + Send>;
 
 /// Carries out effects. Cheap to clone.
 #[derive(Clone)]
@@ -104,6 +107,7 @@ impl Effects {
     }
 
     async fn evict_all(&self, eviction: Eviction) {
+        let began = tokio::time::Instant::now();
         let evictions = eviction.victims.iter().map(|victim| async {
             let _permit = self.evictions.acquire().await.expect("the semaphore is never closed");
             let outcome =
@@ -115,6 +119,8 @@ impl Effects {
             }
         });
         let outcomes = futures::future::join_all(evictions).await;
+        let is_done = !outcomes.iter().any(|outcome| matches!(outcome, Evicting::Failed(..)));
+        (self.observer)(Observation::Evicted { is_done, took: began.elapsed() });
         self.answer(Input::Evicted(eviction, outcomes)).await;
     }
 

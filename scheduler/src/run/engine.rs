@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::election::{Leadership, WallTime};
+use crate::metrics::resources::Ledger;
 
 use super::binding::Binder;
-use super::effects::{Effects, Observer};
+use super::effects::{Effects, Observer, Reporter};
 use super::executor::{Executor, ExecutorOptions, Now};
 use super::informers::follow_all;
 use super::input::{Effect, Input};
@@ -57,8 +58,10 @@ pub struct EngineOptions {
     pub waits_for_leadership: bool,
     /// The executor's settings.
     pub executor: ExecutorOptions,
-    /// Told how many pods wait in which queue, at most once a second.
-    pub report: Box<dyn FnMut(&crate::queue::Queue) + Send>,
+    /// Takes what pods ask for, for the metrics.
+    pub ledger: Arc<Ledger>,
+    /// Told what is held, about once a second.
+    pub report: Reporter,
 }
 
 /// A running engine.
@@ -117,7 +120,7 @@ struct Loop<P: Planning> {
     origin: Instant,
     stop: CancellationToken,
     synced: Arc<AtomicBool>,
-    report: Box<dyn FnMut(&crate::queue::Queue) + Send>,
+    report: Reporter,
     reported: Instant,
     waiting: Option<Waiting>,
     informers: tokio::task::JoinSet<()>,
@@ -127,12 +130,13 @@ struct Loop<P: Planning> {
 struct Waiting {
     client: Client,
     sender: mpsc::Sender<Input>,
+    ledger: Arc<Ledger>,
 }
 
 impl Waiting {
     /// Follows the cluster; a runtime must be entered.
     fn follow(self) -> tokio::task::JoinSet<()> {
-        follow_all(&self.client, &self.sender)
+        follow_all(&self.client, &self.sender, &self.ledger)
     }
 }
 
@@ -144,15 +148,14 @@ impl<P: Planning> Loop<P> {
         stop: CancellationToken,
         synced: Arc<AtomicBool>,
     ) -> Self {
-        let EngineOptions { client, recorder, observer, leadership, waits_for_leadership, executor, report } =
-            options;
+        let EngineOptions { client, recorder, observer, leadership, executor, report, .. } = options;
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-        let waiting = Waiting { client: client.clone(), sender: sender.clone() };
-        let (waiting, informers) = match waits_for_leadership {
+        let waiting = Waiting { client: client.clone(), sender: sender.clone(), ledger: options.ledger };
+        let (waiting, informers) = match options.waits_for_leadership {
             true => (Some(waiting), tokio::task::JoinSet::new()),
             false => (None, waiting.follow()),
         };
-        let binder = Binder::new(client.clone(), leadership.clone());
+        let binder = Binder::new(client.clone(), leadership.clone(), observer.clone());
         let effects = Effects::new(runtime.clone(), client, binder, recorder, observer, sender);
         let now = Instant::now();
         Self {
@@ -242,7 +245,7 @@ impl<P: Planning> Loop<P> {
     fn report(&mut self) {
         if self.reported.elapsed() >= Duration::from_secs(1) {
             self.reported = Instant::now();
-            (self.report)(self.executor.queue());
+            (self.report)(&self.executor.levels());
         }
     }
 

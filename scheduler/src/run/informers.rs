@@ -1,12 +1,16 @@
 //! A reflector for each kind that is followed.
 //!
-//! Owns which objects of a kind are followed: of pods only those that have not ended.
+//! Owns which objects of a kind are followed: of pods only those that have not ended. What pods ask for goes into the ledger
+//! of the metrics on its way.
+
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::api::{apps, core, policy, resource, scheduling, storage};
+use crate::api::{apps, core, policy, resource, storage};
 use crate::client::{Client, ListQuery, Reflector};
+use crate::metrics::resources::Ledger;
 
 use super::input::Input;
 use super::stored::Follow;
@@ -15,9 +19,14 @@ use super::stored::Follow;
 const PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Starts to follow all kinds. The tasks end when the receiver is gone, or with the set.
-pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinSet<()> {
+pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>, ledger: &Arc<Ledger>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    follow::<core::v1::Pod>(client, ListQuery::by_field(PODS), sender, &mut tasks);
+    let ledger = ledger.clone();
+    let pods = Reflector::<core::v1::Pod>::new(client.clone(), ListQuery::by_field(PODS));
+    tasks.spawn(pods.run(sender.clone(), move |change| {
+        ledger.apply(&change);
+        core::v1::Pod::input(change)
+    }));
     let mut all = Everything { client, sender, tasks: &mut tasks };
     all.of::<core::v1::Node>();
     all.of::<core::v1::Namespace>();
@@ -36,7 +45,6 @@ pub(super) fn follow_all(client: &Client, sender: &mpsc::Sender<Input>) -> JoinS
     all.of::<resource::v1::ResourceClaim>();
     all.of::<resource::v1::ResourceSlice>();
     all.of::<resource::v1::DeviceClass>();
-    all.of::<scheduling::v1::PriorityClass>();
     tasks
 }
 
@@ -49,16 +57,7 @@ struct Everything<'a> {
 
 impl Everything<'_> {
     fn of<T: Follow>(&mut self) {
-        follow::<T>(self.client, ListQuery::default(), self.sender, self.tasks);
+        let reflector = Reflector::<T>::new(self.client.clone(), ListQuery::default());
+        self.tasks.spawn(reflector.run(self.sender.clone(), T::input));
     }
-}
-
-fn follow<T: Follow>(
-    client: &Client,
-    query: ListQuery,
-    sender: &mpsc::Sender<Input>,
-    tasks: &mut JoinSet<()>,
-) {
-    let reflector = Reflector::<T>::new(client.clone(), query);
-    tasks.spawn(reflector.run(sender.clone(), T::input));
 }

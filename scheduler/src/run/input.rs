@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::client::ObjectKey;
+use crate::plan::costs::{Cost, Costs};
 use crate::plan::decision::ClaimName;
+use crate::queue::{HintCost, Queue};
 
 use super::binding::{Job, Outcome, PodRef};
 use super::event::Report;
@@ -101,12 +103,46 @@ pub enum Evicting {
 /// A figure for the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
+    /// An attempt to schedule a pod ended: with its binding, or before.
+    Attempted {
+        /// Index of the profile.
+        profile: usize,
+        /// How it ended.
+        result: AttemptResult,
+        /// How long it took.
+        took: Duration,
+    },
     /// A pod was planned.
     Planned {
         /// Index of the profile.
         profile: usize,
-        /// What the plan was.
-        result: PlanResult,
+        /// How long choosing a node took.
+        took: Duration,
+        /// What that cost in detail.
+        costs: Costs,
+    },
+    /// An extension point after the plan had its turn.
+    Ran {
+        /// Index of the profile.
+        profile: usize,
+        /// Which, and how long it took.
+        cost: Cost,
+    },
+    /// An event of an object was taken in.
+    Handled {
+        /// The event's label.
+        event: &'static str,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A hint said whether an event helps.
+    Hinted(HintCost),
+    /// The evictions of a step were carried out.
+    Evicted {
+        /// Whether all of them were.
+        is_done: bool,
+        /// How long they took.
+        took: Duration,
     },
     /// A pod was bound.
     Bound {
@@ -116,6 +152,8 @@ pub enum Observation {
         attempts: u32,
         /// Time since it could first have been planned.
         waited: Duration,
+        /// Whether time alone had brought it out of the unschedulable set.
+        is_flushed: bool,
     },
     /// Pods were chosen to be evicted.
     Preempting {
@@ -124,13 +162,28 @@ pub enum Observation {
     },
 }
 
-/// What a plan was.
+/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlanResult {
-    /// A node was found.
+pub enum AttemptResult {
+    /// The pod was bound.
     Scheduled,
     /// No node takes the pod.
     Unschedulable,
-    /// Planning failed.
+    /// Planning or binding failed.
     Error,
+}
+
+/// What the engine holds at a moment, for gauges.
+#[derive(Debug, Clone, Copy)]
+pub struct Levels<'a> {
+    /// The queue.
+    pub queue: &'a Queue,
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods with a node, assumed ones among them.
+    pub pods: usize,
+    /// Pods whose node the API has not confirmed yet.
+    pub assumed_pods: usize,
+    /// Bindings under way.
+    pub bindings: usize,
 }

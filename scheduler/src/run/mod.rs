@@ -32,7 +32,7 @@ mod tests;
 
 pub use binding::{Binder, Job, Outcome, PodRef, Why};
 pub use cluster_planner::ClusterPlanner;
-pub use effects::Observer;
+pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions};
 pub use event::{Report, Severity};
 pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions};
@@ -40,7 +40,7 @@ pub use extender::{
     Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
     inline_pem, pem_file,
 };
-pub use input::{Effect, Evicting, Eviction, EvictionStep, Input, Observation, PlanResult};
+pub use input::{AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation};
 pub use planning::Planning;
 pub use process::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
 pub use recorder::Recorder;

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
+use crate::election::WallTime;
+use crate::plan::costs::Costs;
 use crate::plan::decision::{Admission, Decision, Placement};
 
 use super::stored::Stored;
@@ -30,8 +32,14 @@ pub trait Planning: Send {
     /// Whether the pod may be planned at all.
     fn admit(&self, profile: usize, pod: &Self::Compiled) -> Admission;
 
+    /// The time of the plans that follow: devices may have taken too long to become usable.
+    fn set_time(&mut self, wall: WallTime);
+
     /// Where the pod goes. `api` is the same pod as the API has it; `seed` breaks ties.
     fn plan(&mut self, profile: usize, pod: &Arc<Self::Compiled>, api: &Pod, seed: u64) -> Decision;
+
+    /// What the last plan of the profile cost, for the metrics; nothing where nothing is measured.
+    fn take_costs(&mut self, profile: usize) -> Costs;
 
     /// Counts the pod on the node of its placement from now on, with what will be written for it.
     ///

@@ -22,11 +22,13 @@ use crate::election::{
     Annotated, AnnotatedLock, Announce, Elector, Leadership, LeaseLock, Lock, Machine, Outcome, Timing,
     identity,
 };
+use crate::metrics::resources::Ledger;
 use crate::plan::Profile;
-use crate::queue::{Plugin, PluginSet, Queue, QueueOptions};
+use crate::queue::{Plugin, PluginSet, QueueOptions};
+use crate::stopwatch::Stopwatch;
 
 use super::cluster_planner::ClusterPlanner;
-use super::effects::Observer;
+use super::effects::{Observer, Reporter};
 use super::engine::{Engine, EngineOptions};
 use super::event::{Report, Severity};
 use super::executor::{ExecutorOptions, ProfileOptions};
@@ -57,8 +59,12 @@ pub struct ProcessOptions {
     pub waits_for_leadership: bool,
     /// Takes figures for the metrics.
     pub observer: Observer,
-    /// Told of the queue about once a second, for the metrics.
-    pub report: Box<dyn FnMut(&Queue) + Send>,
+    /// Takes what pods ask for, for the metrics.
+    pub ledger: Arc<Ledger>,
+    /// Told what is held about once a second, for the metrics.
+    pub report: Reporter,
+    /// Measures durations for the metrics.
+    pub stopwatch: Stopwatch,
 }
 
 /// The election.
@@ -156,7 +162,13 @@ impl Process {
             }
         };
         let executor = executor_options(&options, &extenders);
-        let planner = ClusterPlanner::new(options.brand, options.profiles, extenders, Handle::current());
+        let planner = ClusterPlanner::new(
+            options.brand,
+            options.profiles,
+            extenders,
+            Handle::current(),
+            &options.stopwatch,
+        );
         let engine = EngineOptions {
             client,
             recorder,
@@ -164,6 +176,7 @@ impl Process {
             leadership: leadership.clone(),
             waits_for_leadership: options.waits_for_leadership,
             executor,
+            ledger: options.ledger,
             report: options.report,
         };
         let engine = Engine::start(planner, engine)?;
@@ -267,11 +280,11 @@ fn started(
 }
 
 fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
+    let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     let profile = |profile: &Profile| ProfileOptions {
         scheduler_name: profile.scheduler_name.as_str().into(),
-        volume_timeout: Duration::from_secs(
-            u64::try_from(profile.arguments.bind_timeout_seconds).unwrap_or_default(),
-        ),
+        volume_timeout: seconds(profile.arguments.bind_timeout_seconds),
+        device_timeout: seconds(profile.arguments.binding_timeout_seconds),
     };
     let binds = |extender: &&Arc<Extender>| !extender.config().bind_verb.is_empty();
     ExecutorOptions {
@@ -281,7 +294,9 @@ fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> Ex
             max_backoff: options.max_backoff,
             max_in_unschedulable: options.max_in_unschedulable,
             profiles: options.profiles.iter().map(|profile| enabled(profile, extenders)).collect(),
+            stopwatch: options.stopwatch.clone(),
         },
+        stopwatch: options.stopwatch.clone(),
         binders: extenders.iter().filter(binds).cloned().collect(),
     }
 }

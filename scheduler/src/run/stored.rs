@@ -3,7 +3,7 @@
 //! Owns the list of kinds that are followed. A kind is a row of the macro below, and a reflector in `informers`.
 
 use crate::api::meta::v1::ObjectMeta;
-use crate::api::{apps, core, policy, resource, scheduling, storage};
+use crate::api::{apps, core, policy, resource, storage};
 use crate::client::{Change, Listed, ObjectKey};
 
 use super::input::Input;
@@ -85,5 +85,4 @@ stored! {
     ResourceClaim: resource::v1::ResourceClaim;
     ResourceSlice: resource::v1::ResourceSlice;
     DeviceClass: resource::v1::DeviceClass;
-    PriorityClass: scheduling::v1::PriorityClass;
 }

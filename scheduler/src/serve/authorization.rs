@@ -12,16 +12,10 @@ use super::user::{MASTERS, User};
 /// Most decisions that are remembered.
 const DECISIONS_MAX: usize = 8192;
 
-/// A list of open paths cannot be used.
+/// A list of open paths cannot be used: a `*` stands elsewhere than at the end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PathError {
-    /// A path is empty.
-    #[error("always-allow path must not be empty")]
-    Empty,
-    /// A `*` stands elsewhere than at the end.
-    #[error("only trailing * allowed in \"{0}\"")]
-    Wildcard(String),
-}
+#[error("only trailing * allowed in {0:?}")]
+pub(crate) struct PathError(String);
 
 /// Paths that everybody may use.
 #[derive(Debug, Default)]
@@ -31,27 +25,30 @@ pub(crate) struct OpenPaths {
 }
 
 impl OpenPaths {
-    /// Parses paths; a `*` at the end stands for any rest.
+    /// Parses paths; a `*` at the end stands for any rest. The slash at the beginning may be missing: an empty path is
+    /// the root.
     pub(crate) fn parse(paths: &[String]) -> Result<OpenPaths, PathError> {
         let mut open = OpenPaths::default();
         for path in paths {
-            let trimmed = path.trim_start_matches('/');
-            if path.is_empty() {
-                return Err(PathError::Empty);
-            }
+            let trimmed = without_slash(path);
             match trimmed.strip_suffix('*') {
                 Some(prefix) if !prefix.contains('*') => open.prefixes.push(prefix.to_owned()),
                 None if !trimmed.contains('*') => open.whole.push(trimmed.to_owned()),
-                _ => return Err(PathError::Wildcard(path.clone())),
+                _ => return Err(PathError(trimmed.to_owned())),
             }
         }
         Ok(open)
     }
 
     fn contain(&self, path: &str) -> bool {
-        let path = path.trim_start_matches('/');
+        let path = without_slash(path);
         self.whole.iter().any(|open| open == path) || self.prefixes.iter().any(|open| path.starts_with(open))
     }
+}
+
+/// The path without the slash that begins it; a second one is part of the path.
+fn without_slash(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
 }
 
 /// How long decisions are kept.
@@ -169,8 +166,12 @@ mod tests {
 
     #[test]
     fn open_paths_are_whole_or_end_in_a_star() {
-        let open = paths(&["/healthz", "/debug/*"]).unwrap();
+        let open = paths(&["/healthz", "/debug/*", "//twice", ""]).unwrap();
         for (path, expected) in [
+            ("/", true),
+            ("//twice", true),
+            ("/twice", false),
+            ("//healthz", false),
             ("/healthz", true),
             ("/healthz/ping", false),
             ("/debug/pprof/", true),
@@ -179,8 +180,7 @@ mod tests {
         ] {
             assert_eq!(open.contain(path), expected, "{path}");
         }
-        assert_eq!(paths(&[""]).unwrap_err(), PathError::Empty);
-        assert_eq!(paths(&["/a*b"]).unwrap_err(), PathError::Wildcard("/a*b".into()));
+        assert_eq!(paths(&["/a*b"]).unwrap_err().to_string(), "only trailing * allowed in \"a*b\"");
         assert!(paths(&["*"]).unwrap().contain("/anything"));
     }
 

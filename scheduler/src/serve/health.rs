@@ -21,6 +21,12 @@ impl Checks {
         self
     }
 
+    /// Names of the checks.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
     /// The answer of the path `root`, a name without slash, to a request with `query`.
     pub(super) fn answer(&self, root: &str, query: &str) -> Answer {
         let parameters: Vec<(&str, &str)> =

@@ -37,11 +37,12 @@ use self::authorization::{Authorizer, DecisionTimes, OpenPaths};
 use self::connection::Shared;
 use self::listener::{Listen, listen};
 use self::lookup::Trust;
-use self::review::{ReviewServer, Reviewer, Target};
+use self::review::{ReviewServer, Reviewer};
 use self::router::Router;
 use self::tls::{Authorities, Clients, Resolver, Tls, TlsOptions, default_pair};
-use crate::config::component;
+use crate::client::{ConfigError, chain, from_file};
 use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List, ServingFlags};
+use crate::config::{component, system_text};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 
@@ -203,9 +204,20 @@ fn authorization(flags: &AuthorizationFlags, brand: &'static Brand) -> Result<Au
 
 /// The server of the client configuration `path`, which reviews for `purpose`.
 fn reviewer(path: &Path, brand: &'static Brand, purpose: &str) -> Result<Arc<dyn Reviewer>, ServeError> {
-    let target = Target::read(path).map_err(|error| {
+    let refused = |error: &ConfigError| {
         let failed = format!("failed to get delegated {purpose} {}config", brand.component_prefix);
+        let error = match error {
+            ConfigError::File { path, source } => format!("stat {}: {}", path.display(), system_text(source)),
+            error => format!("{}: {}", path.display(), chain(error)),
+        };
         ServeError(format!("{failed}: {failed}: {error}"))
-    })?;
-    Ok(Arc::new(ReviewServer::new(target, brand)))
+    };
+    let config = from_file(path, None, None).map_err(|error| refused(&error))?;
+    Ok(Arc::new(ReviewServer::new(config, brand).map_err(|error| refused(&error))?))
+}
+
+/// Does what the metrics of the port measure, for the test that lists metrics.
+#[cfg(test)]
+pub(crate) fn exercise_tls() {
+    tls::tests::exercise();
 }

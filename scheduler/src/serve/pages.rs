@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::config::component;
-use crate::metrics::resources::{PodResources, render};
+use crate::metrics::resources::{Ledger, render};
 use crate::version;
 
 /// What the pages show.
@@ -23,8 +23,8 @@ pub struct Pages {
     pub flags: Vec<(String, String)>,
     /// When the process started, by both clocks.
     pub started: (OffsetDateTime, Instant),
-    /// Knows what pods ask for; `None` before there is an executor.
-    pub pods: Option<Arc<dyn PodResources>>,
+    /// What pods ask for.
+    pub pods: Arc<Ledger>,
 }
 
 /// Paths that the page about the state lists.
@@ -75,8 +75,7 @@ impl Pages {
 
     /// `/metrics/resources`.
     pub(super) fn resources(&self) -> String {
-        let amounts = self.pods.as_ref().map(|pods| pods.amounts()).unwrap_or_default();
-        render(self.brand, &amounts)
+        render(self.brand, &self.pods)
     }
 }
 

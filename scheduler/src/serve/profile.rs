@@ -7,16 +7,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use http::header::{CONTENT_DISPOSITION, LOCATION};
-use http::{HeaderValue, StatusCode};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Method, StatusCode};
 use pprof::{ProfilerGuardBuilder, Report};
 use prost::Message;
 use tokio::sync::Semaphore;
 
-use super::answer::{Answer, TEXT, answer, error, unsniffed};
+use super::answer::{Answer, answer, error, unsniffed};
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";
+const HTML: &str = "text/html; charset=utf-8";
 /// Samples a second: enough to see a function of one percent in ten seconds, and not a multiple of common timers.
 const HERTZ: i32 = 99;
 /// Length of a profile without `seconds`.
@@ -44,15 +45,19 @@ impl Profiler {
     /// The answer to a path below [`ROOT`].
     pub(super) async fn answer(&self, name: &str, query: &str) -> Answer {
         match name {
-            "" => unsniffed(answer(StatusCode::OK, "text/html; charset=utf-8", INDEX)),
+            "" => unsniffed(answer(StatusCode::OK, HTML, INDEX)),
             "profile" => self.profile(query).await,
             _ => error(StatusCode::NOT_FOUND, "Unknown profile"),
         }
     }
 
     /// The answer to [`ROOT`] itself: profiles are below it.
-    pub(super) fn moved(&self) -> Answer {
-        let mut moved = answer(StatusCode::MOVED_PERMANENTLY, TEXT, "");
+    pub(super) fn moved(&self, method: &Method) -> Answer {
+        let body = if method == Method::GET { "<a href=\"/debug/pprof/\">Found</a>.\n\n" } else { "" };
+        let mut moved = answer(StatusCode::FOUND, HTML, body);
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            moved.headers_mut().remove(CONTENT_TYPE);
+        }
         moved.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
         moved
     }
@@ -284,6 +289,6 @@ mod tests {
             let answer = profiler.answer("profile", seconds).await;
             assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{seconds}");
         }
-        assert_eq!(profiler.moved().headers()[LOCATION], "/debug/pprof/");
+        assert_eq!(profiler.moved(&Method::GET).headers()[LOCATION], "/debug/pprof/");
     }
 }

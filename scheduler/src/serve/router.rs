@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
@@ -71,8 +72,9 @@ impl Router {
             Ok(verdict) => return forbidden(&user.name, &verb, &path, &verdict.reason),
             Err(fault) => {
                 tracing::warn!(error = %fault, "a request cannot be authorized");
-                let text = format!("Internal Server Error: {path:?}: {fault}");
-                return error(StatusCode::INTERNAL_SERVER_ERROR, &text);
+                let target = request.uri().path_and_query().map_or(path.as_str(), PathAndQuery::as_str);
+                let text = format!("Internal Server Error: {target:?}: {fault}");
+                return error(StatusCode::INTERNAL_SERVER_ERROR, &without_markup(&text));
             }
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
@@ -97,11 +99,11 @@ impl Router {
             "/configz" => document(&self.pages.configuration()),
             "/flagz" => answer(StatusCode::OK, TEXT, self.pages.flags()),
             "/statusz" => answer(StatusCode::OK, TEXT, self.pages.status()),
-            _ => self.nested_page(path, query).await,
+            _ => self.nested_page(method, path, query).await,
         }
     }
 
-    async fn nested_page(&self, path: &str, query: &str) -> Answer {
+    async fn nested_page(&self, method: &Method, path: &str, query: &str) -> Answer {
         for (root, checks) in [
             ("/healthz/", &self.health.healthz),
             ("/livez/", &self.health.livez),
@@ -112,7 +114,7 @@ impl Router {
             }
         }
         match (&self.profiler, path.strip_prefix(profile::ROOT)) {
-            (Some(profiler), Some("")) => profiler.moved(),
+            (Some(profiler), Some("")) => profiler.moved(method),
             (Some(profiler), Some(name)) => match name.strip_prefix('/') {
                 Some(name) => profiler.answer(name, query).await,
                 None => not_found(),
@@ -146,4 +148,9 @@ impl Router {
             Err(reason) => refused(format!("failed set the verbosity {text:?}: {reason}")),
         }
     }
+}
+
+/// The text, in which clients that guess its type find no markup.
+fn without_markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -140,6 +140,9 @@ impl State {
         constraint: &v1::TopologySpreadConstraint,
         node: &str,
     ) -> i64 {
+        if asks_for_nothing(pod, constraint) {
+            return 0;
+        }
         let counted = self.on(node).filter(|other| {
             namespace(other) == namespace(pod)
                 && other.metadata.as_ref().unwrap().deletion_timestamp.is_none()
@@ -243,7 +246,7 @@ pub(crate) fn required(pod: &v1::Pod) -> (Vec<&v1::PodAffinityTerm>, Vec<&v1::Po
 fn ports(pod: &v1::Pod) -> BTreeSet<(&str, &str)> {
     let sidecars = spec(pod).init_containers.iter().filter(|container| container.restart_policy.is_some());
     let ports = spec(pod).containers.iter().chain(sidecars).flat_map(|container| &container.ports);
-    let or = |text: &'static str, given| if given == "" { text } else { given };
+    let or = |text: &'static str, given: &'static str| if given.is_empty() { text } else { given };
     let ports: BTreeSet<(String, String)> = ports
         .map(|port| {
             (or("0.0.0.0", leak(&port.host_ip)).to_owned(), or("TCP", leak(&port.protocol)).to_owned())
@@ -306,6 +309,15 @@ fn required_node(pod: &v1::Pod, node: &v1::Node) -> bool {
 pub(crate) fn lets_in(pod: &v1::Pod, node: &v1::Node, constraint: &v1::TopologySpreadConstraint) -> bool {
     (constraint.node_affinity_policy.as_deref() == Some("Ignore") || required_node(pod, node))
         && (constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates(pod, node))
+}
+
+/// Whether the selector of a constraint is there and empty, together with what `matchLabelKeys` adds to it.
+fn asks_for_nothing(pod: &v1::Pod, constraint: &v1::TopologySpreadConstraint) -> bool {
+    constraint.label_selector.as_ref().is_some_and(|selector| {
+        selector.match_labels.is_empty()
+            && selector.match_expressions.is_empty()
+            && constraint.match_label_keys.iter().all(|key| !labels(&pod.metadata).contains_key(key))
+    })
 }
 
 /// Whether a constraint of `pod` selects `other`.

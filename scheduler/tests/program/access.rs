@@ -1,5 +1,6 @@
 //! Who asks, and whether the answer is remembered: flags of authentication and authorization.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
@@ -116,6 +117,23 @@ async fn certificates_and_headers_of_front_proxies_identify() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_no_front_proxys_is_not_anonymous() {
+    let directory = tempfile::tempdir().unwrap();
+    let api = FakeApi::start().await;
+    write_client_config(&directory.path().join("admin.conf"), &api.url());
+    let (proxies, others) =
+        (Authority::new(directory.path(), "proxies"), Authority::new(directory.path(), "others"));
+    let port = free_port();
+    let flags = ["--requestheader-client-ca-file=DIR/proxies.pem", "--requestheader-allowed-names=front"];
+    let _running = started(directory.path(), port, &flags);
+    for client in [proxies.client(port, "other", "x"), others.client(port, "front", "x")] {
+        assert_eq!(client.get("/metrics", None).await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(client.get("/healthz", None).await.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(user_of(&proxies.client(port, "front", "x"), &[]).await, "system:anonymous");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn answers_are_kept_for_the_times_of_the_flags() {
     let directory = tempfile::tempdir().unwrap();
     let api = FakeApi::start().await;
@@ -171,6 +189,33 @@ async fn authorities_are_looked_up_unless_that_is_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reviews_are_asked_of_any_address_with_any_credentials_of_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let api = FakeApi::start().await;
+    write_client_config(&directory.path().join("admin.conf"), &api.url());
+    let login = directory.path().join("login");
+    let printed = "{\"apiVersion\": \"client.authentication.x/v1\", \"kind\": \"ExecCredential\", \"status\": \
+                   {\"token\": \"scheduler-token\"}}";
+    std::fs::write(&login, format!("#!/bin/sh\necho '{printed}'\n")).unwrap();
+    std::fs::set_permissions(&login, PermissionsExt::from_mode(0o700)).unwrap();
+    let text = format!(
+        "current-context: a\ncontexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: \"http://127.0.0.1:1,{}\"}}}}]\n\
+         users: [{{name: u, user: {{exec: {{apiVersion: client.authentication.x/v1, command: ./login, \
+         interactiveMode: Never}}}}}}]\n",
+        api.url()
+    );
+    std::fs::write(directory.path().join("reviews.conf"), text).unwrap();
+    let port = free_port();
+    let flags =
+        ["--authentication-orchconfig=DIR/reviews.conf", "--authorization-orchconfig=DIR/reviews.conf"];
+    let _running = started(directory.path(), port, &flags);
+    let client = Client::new(port);
+    assert_eq!(client.get("/metrics", Some("admin-token")).await.status, StatusCode::OK);
+    assert_eq!(client.get("/metrics", Some("alice-token")).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_review_server_that_is_down_lets_nobody_in() {
     let directory = tempfile::tempdir().unwrap();
     write_client_config(&directory.path().join("admin.conf"), "http://127.0.0.1:1");
@@ -179,6 +224,9 @@ async fn a_review_server_that_is_down_lets_nobody_in() {
     let _running = started(directory.path(), port, &flags);
     let client = Client::new(port);
     assert_eq!(client.get("/metrics", Some("admin-token")).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(client.get("/metrics", None).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    let failed = client.get("/metrics?a=b&c=d", None).await;
+    assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR);
+    let expected = "Internal Server Error: \"/metrics?a=b&amp;c=d\": ";
+    assert!(failed.body.starts_with(expected), "{}", failed.body);
     assert_eq!(client.get("/healthz", None).await.body, "ok");
 }

@@ -82,7 +82,7 @@ fn every_flag_has_a_test_that_shows_its_effect() {
 }
 
 /// The names of all tests of the crate.
-fn tests() -> BTreeSet<String> {
+pub(super) fn tests() -> BTreeSet<String> {
     let mut files = Vec::new();
     for folder in ["src", "tests"] {
         collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);

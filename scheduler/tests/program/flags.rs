@@ -20,7 +20,7 @@ fn started(port: u16, flags: &[&str]) -> (Running, tempfile::TempDir) {
     } else {
         let text = format!(
             "apiVersion: orchscheduler.config.orch.io/v1\nkind: OrchSchedulerConfiguration\nclientConnection: \
-             {{orchconfig: {folder}/admin.conf}}\n"
+             {{orchconfig: {folder}/admin.conf}}\nparallelism: 3\n"
         );
         std::fs::write(directory.path().join("scheduler.yaml"), text).unwrap();
     }
@@ -41,6 +41,7 @@ fn flags_without_effect_say_so() {
         "--cloud-container-registry-config has no effect",
         "this flag is ignored, because --config is given flag=\"--orch-api-qps\"",
         "this feature gate is not known, and has no effect gate=\"Unheard\"",
+        "parallelism has no effect: nodes are looked at on one thread parallelism=3",
     ] {
         assert!(running.said(expected), "{expected}");
     }
@@ -91,6 +92,17 @@ async fn pages_show_flags_state_and_counters() {
     let metrics = client.get("/metrics", None).await.body;
     assert!(metrics.contains("\nprocess_start_time_seconds ") && !metrics.contains("process_open_fds"));
     assert_eq!(client.send("DELETE", "/metrics", &[], "").await.body, "metrics reset\n");
+    let expected = [
+        ("GET", Some("text/html; charset=utf-8"), "<a href=\"/debug/pprof/\">Found</a>.\n\n"),
+        ("HEAD", Some("text/html; charset=utf-8"), ""),
+        ("POST", None, ""),
+    ];
+    for (method, content_type, body) in expected {
+        let found = client.send(method, "/debug/pprof", &[], "").await;
+        assert_eq!((found.status, found.body.as_str()), (StatusCode::FOUND, body), "{method}");
+        let header = |name: &str| found.headers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!((header("location"), header("content-type")), (Some("/debug/pprof/"), content_type));
+    }
     let profile = client.get("/debug/pprof/profile?seconds=1", None).await;
     assert_eq!(
         (profile.status, profile.headers["content-type"].to_str().unwrap()),

@@ -5,6 +5,7 @@
 mod access;
 mod command_line;
 mod fake_api;
+mod field_table;
 mod flag_table;
 mod flags;
 mod https;

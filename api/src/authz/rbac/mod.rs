@@ -3,6 +3,7 @@
 //! Owns the decision by the stored roles and bindings. It allows or has no opinion; it never denies.
 
 mod escalation;
+mod grant;
 mod missing_role;
 #[cfg(test)]
 mod oracle;
@@ -17,9 +18,8 @@ use std::sync::Arc;
 use orch_proto::Brand;
 
 pub use self::escalation::{Uncovered, covers};
-pub use self::policy::{
-    CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
-};
+pub use self::grant::{Grant, RoleKey};
+pub use self::policy::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Policy, ROLE_BINDINGS, ROLES, Role};
 use self::resolved::Resolved;
 pub use self::rules::{ALL, Asked, PolicyRule, Rule, Sieve};
 use super::review::UserRules;

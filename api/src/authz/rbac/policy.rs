@@ -5,7 +5,6 @@
 //!
 //! Invariant: a role has a number as long as it exists or a binding names it.
 
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use imbl::{HashMap, OrdMap, Vector};
@@ -14,10 +13,10 @@ use orch_raft::{Change, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
+use super::grant::{BindingKey, Grant, RoleKey, Subject};
 use super::resolved::{Cache, Resolved};
 use super::rules::{Asked, PolicyRule, Rule, Sieve};
 use crate::authn::User;
-use crate::authn::service_account_name::ServiceAccountName;
 use crate::follow::Derived;
 
 /// Storage resources of the four kinds.
@@ -76,23 +75,6 @@ impl Role {
     }
 }
 
-/// Namespace and name of a role; the namespace is empty for cluster roles.
-pub type RoleKey = (SmolStr, SmolStr);
-
-/// A subject of a binding, with the role that it gets. Formats as the reason of a decision.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Grant {
-    role: u32,
-    key: RoleKey,
-    binding: BindingKey,
-    /// Place of the subject in the binding.
-    place: usize,
-    subject: Subject,
-}
-
-/// Namespace and name of a binding; the namespace is empty for cluster role bindings.
-type BindingKey = (SmolStr, SmolStr);
-
 /// Grants by the name of their subject: one for each binding, however often that names the subject.
 type BySubject = HashMap<SmolStr, OrdMap<BindingKey, Arc<Grant>>>;
 
@@ -143,15 +125,6 @@ struct BindingDocument {
 struct RoleRef {
     kind: SmolStr,
     name: SmolStr,
-}
-
-/// A subject as bindings store it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct Subject {
-    kind: SmolStr,
-    name: SmolStr,
-    #[serde(default)]
-    namespace: SmolStr,
 }
 
 /// The two parts of a path: namespace, empty for cluster scope, and name.
@@ -360,52 +333,6 @@ impl Derived for Policy {
             for (path, object) in state.collection(source).range_from("") {
                 self.set(source, path, Some(object));
             }
-        }
-    }
-}
-
-impl Grant {
-    /// Namespace and name of the granted role; the namespace is empty for cluster roles.
-    pub fn role(&self) -> &RoleKey {
-        &self.key
-    }
-
-    pub(super) fn binding(&self) -> &BindingKey {
-        &self.binding
-    }
-
-    /// The name of the user or of the group; `None` for a subject that is nobody.
-    fn subject_name(&self) -> Option<SmolStr> {
-        let (namespace, subject) = (&self.binding.0, &self.subject);
-        match subject.kind.as_str() {
-            "User" | "Group" => Some(subject.name.clone()),
-            "ServiceAccount" => {
-                let of = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
-                let account = ServiceAccountName { namespace: of, name: &subject.name };
-                Some(account.user_name().into()).filter(|_| !of.is_empty())
-            }
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (namespace, name) = &self.binding;
-        let kind = if self.key.0.is_empty() { "ClusterRole" } else { "Role" };
-        f.write_str("RBAC: allowed by ")?;
-        match namespace.as_str() {
-            "" => write!(f, "ClusterRoleBinding {name:?}")?,
-            namespace => write!(f, "RoleBinding {:?}", format!("{name}/{namespace}"))?,
-        }
-        write!(f, " of {kind} {:?} to ", self.key.1)?;
-        let Subject { kind, name, namespace: of } = &self.subject;
-        match kind.as_str() {
-            "ServiceAccount" => {
-                let of = if of.is_empty() { namespace } else { of };
-                write!(f, "ServiceAccount {:?}", format!("{name}/{of}"))
-            }
-            kind => write!(f, "{kind} {name:?}"),
         }
     }
 }

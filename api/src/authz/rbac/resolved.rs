@@ -9,7 +9,8 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 
-use super::policy::{Grant, Role};
+use super::grant::Grant;
+use super::policy::Role;
 use super::rules::{Asked, Sieve};
 use crate::authn::User;
 

@@ -15,7 +15,7 @@ const ERROR: u8 = 3;
 const CLOSE: u8 = 255;
 
 /// Runs the command that the request with this `head` for `target` asks for: `tar` writes an archive of one file, anything
-/// else its arguments, or its input in capitals.
+/// else its arguments, or its input in capitals; without a command it is a running program that is attached to.
 pub(super) async fn run(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     head: &str,
@@ -35,6 +35,7 @@ pub(super) async fn run(
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let words: Vec<&str> = query.split('&').filter_map(|pair| pair.strip_prefix("command=")).collect();
     let output = match words.first() {
+        None => b"attached\n".to_vec(),
         Some(&"tar") => archive("etc/motd", b"welcome\n"),
         _ if query.contains("input=1") => read_input(&mut stream).await?.to_ascii_uppercase(),
         _ => format!("{}\n", words.join(" ")).into_bytes(),

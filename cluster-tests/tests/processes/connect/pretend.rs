@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::channels;
+use super::{channels, forwarding};
 
 /// A server that answers as its paths say.
 pub(crate) struct Pretend {
@@ -160,8 +160,15 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, said: &Said) -> 
     let (original, head) = (head.clone(), head.to_ascii_lowercase());
     let upgrade = head.lines().find_map(|line| line.strip_prefix("upgrade: "));
     match (target.split(['/', '?']).nth(1)?, upgrade) {
-        ("exec", Some("websocket")) if head.contains("v5.channel") => {
+        ("exec" | "attach", Some("websocket")) if head.contains("v5.channel") => {
             return channels::run(stream, &original, &target).await;
+        }
+        // As kubelets do, which forward ports over SPDY only.
+        ("portForward", Some("websocket")) => {
+            answer(&mut stream, "400 Bad Request", "", "unable to upgrade: SPDY is spoken here").await
+        }
+        ("portForward", Some(_)) if head.contains("x-stream-protocol-version: portforward") => {
+            return forwarding::serve(stream).await;
         }
         ("exec" | "portForward" | "tunnel", Some(protocol)) => {
             let granted = format!(

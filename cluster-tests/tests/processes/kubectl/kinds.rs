@@ -7,6 +7,13 @@ use super::{Session, in_session};
 /// An object of every kind that can be created but requests for certificates, whose object the test makes.
 pub(crate) const OBJECTS: &str = include_str!("kinds.yaml");
 
+/// Kinds whose beta programs before 1.34 describe, while neither the reference nor this server serves it.
+const DESCRIBED_AS_BETA: [&str; 3] = [
+    "ipaddresses.networking.k8s.io",
+    "servicecidrs.networking.k8s.io",
+    "volumeattributesclasses.storage.k8s.io",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_shows_and_describes_every_kind() {
     in_session(shown).await;
@@ -26,7 +33,12 @@ fn shown(session: &Session) {
         // Events are shown by their time and reason.
         assert!(header.contains("NAME") || header.contains("REASON"), "{resource}: {table}");
         assert!(lines.next().is_some(), "{resource}: {table}");
-        assert!(!table.contains("<unknown>"), "{resource}: {table}");
+        // What an autoscaler measures is unknown until somebody measures it.
+        let is_measured = !resource.starts_with("horizontalpodautoscalers");
+        assert!(!is_measured || !table.contains("<unknown>"), "{resource}: {table}");
+        if DESCRIBED_AS_BETA.contains(&resource) {
+            continue;
+        }
         let described = session.text(&["describe", resource, "-A"]);
         assert!(described.contains("one"), "{resource}: {described}");
     }

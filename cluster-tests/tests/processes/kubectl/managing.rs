@@ -123,7 +123,10 @@ fn drained(session: &Session) {
     session.text(&["uncordon", "node-1"]);
     assert_eq!(session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.unschedulable}"]), "");
     session.text(&["taint", "node", "node-1", "k=v:NoSchedule"]);
-    assert_eq!(session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.taints[-1:].key}"]), "k");
+    assert_eq!(
+        session.text(&["get", "node", "node-1", "-o", "jsonpath={.spec.taints[?(@.key=='k')].effect}"]),
+        "NoSchedule"
+    );
 }
 
 fn authenticated(session: &Session) {

@@ -1,7 +1,9 @@
-//! Logs, commands and files of pods, through a pretend kubelet.
+//! Logs, commands, files and ports of pods, through a pretend kubelet.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use orch_cluster_tests::cluster::{Cluster, Options};
 use serde_json::json;
@@ -25,6 +27,8 @@ async fn kubectl_reads_logs_runs_commands_and_copies_files() {
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
     });
     admin.post("/api/v1/namespaces/default/pods", &pod).await.unwrap().success().unwrap();
+    let runs = json!({"status": {"phase": "Running"}});
+    admin.merge_patch("/api/v1/namespaces/default/pods/p/status", &runs).await.unwrap().success().unwrap();
     tokio::task::spawn_blocking(move || Session::new(&cluster).streams(&kubelet)).await.unwrap();
 }
 
@@ -53,5 +57,25 @@ impl Session {
         assert_eq!(std::fs::read_to_string(copy).unwrap(), "welcome\n");
         let raw = self.text(&["get", "--raw", "/api/v1/nodes/n/proxy/echo"]);
         assert_eq!(raw, "");
+        assert_eq!(self.text(&["attach", "p"]), "attached\n");
+        assert_eq!(self.text(&["run", "q", "--image=i", "--restart=Never"]), "pod/q created\n");
+        self.forward_a_port();
+    }
+
+    fn forward_a_port(&self) {
+        let mut forwarding =
+            self.command(&["port-forward", "pod/p", ":8080"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(forwarding.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let address = said.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next());
+        let mut connection = TcpStream::connect(address.unwrap_or_else(|| panic!("{said:?}"))).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        connection.write_all(b"hello").unwrap();
+        connection.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        connection.read_to_string(&mut heard).unwrap();
+        forwarding.kill().unwrap();
+        forwarding.wait().unwrap();
+        assert_eq!(heard, "HELLO");
     }
 }

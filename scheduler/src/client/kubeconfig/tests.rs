@@ -20,7 +20,7 @@ fn file(cluster: &str, user: &str) -> String {
 }
 
 fn read(cluster: &str, user: &str) -> Result<Config, ConfigError> {
-    from_text(&file(cluster, user), Path::new("/etc/x"), None)
+    from_text(&file(cluster, user), Path::new("/etc/x"), None, None)
 }
 
 fn error(cluster: &str, user: &str) -> String {
@@ -35,31 +35,33 @@ fn encoded(text: &str) -> String {
 fn the_current_context_decides_unless_another_is_named() {
     let config = read("", "token: t").unwrap();
     assert_eq!((config.endpoints[0].to_string().as_str(), config.namespace.as_str()), ("https://a:1", "ns"));
-    let two = from_text(&file("", "token: t"), Path::new(""), Some("two")).unwrap();
+    let two = from_text(&file("", "token: t"), Path::new(""), Some("two"), None).unwrap();
     assert_eq!(two.endpoints[0].to_string(), "https://d:4");
-    let anonymous = from_text(&file("", "token: t"), Path::new(""), Some("anonymous")).unwrap();
+    let anonymous = from_text(&file("", "token: t"), Path::new(""), Some("anonymous"), None).unwrap();
     assert_eq!(anonymous.bearer, Bearer::None);
 }
 
 #[test]
 fn names_that_lead_nowhere_are_told() {
-    let told = |context| from_text(&file("", ""), Path::new(""), Some(context)).unwrap_err().to_string();
+    let told =
+        |context| from_text(&file("", ""), Path::new(""), Some(context), None).unwrap_err().to_string();
     assert_eq!(told("absent"), "context `absent` is not in the configuration");
     assert_eq!(told("broken"), "cluster `nowhere` is not in the configuration");
-    let none = from_text("kind: Config", Path::new(""), None).unwrap_err();
+    let none = from_text("kind: Config", Path::new(""), None, None).unwrap_err();
     assert_eq!(none.to_string(), "the configuration names no current context");
 }
 
 #[test]
 fn a_server_may_be_several() {
     let text = file("", "").replace("https://a:1", "https://a:1,https://b:2,https://c:3");
-    let config = from_text(&text, Path::new(""), None).unwrap();
+    let config = from_text(&text, Path::new(""), None, None).unwrap();
     assert_eq!(config.endpoints.len(), 3);
 }
 
 #[test]
 fn master_replaces_the_addresses_only() {
-    let config = read("", "token: t").unwrap().with_master("https://m:1,https://n:2").unwrap();
+    let master = Some("https://m:1,https://n:2");
+    let config = from_text(&file("", "token: t"), Path::new("/etc/x"), None, master).unwrap();
     assert_eq!(config.endpoints.len(), 2);
     assert_eq!(config.bearer, Bearer::Token(Secret::new("t")));
 }
@@ -134,11 +136,13 @@ fn what_cannot_be_done_is_refused() {
 
 #[test]
 fn impersonation_is_taken() {
-    let config = read("", "as: someone, as-uid: '7', as-groups: [a, b]").unwrap();
+    let config = read("", "as: someone, as-uid: '7', as-groups: [a, b], as-user-extra: {scopes: [x, y]}");
+    let config = config.unwrap();
     let expected = Impersonation {
         user: "someone".to_owned(),
         uid: "7".to_owned(),
         groups: vec!["a".to_owned(), "b".to_owned()],
+        extra: [("scopes".to_owned(), vec!["x".to_owned(), "y".to_owned()])].into(),
     };
     assert_eq!(config.impersonation, expected);
 }
@@ -154,6 +158,37 @@ fn neither_debug_nor_errors_show_secrets() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = from_file(Path::new("/nonexistent/config"), None).unwrap_err();
+    let error = from_file(Path::new("/nonexistent/config"), None, None).unwrap_err();
     assert_eq!(error.to_string(), "cannot read /nonexistent/config");
+}
+
+#[test]
+fn empty_lists_may_be_written_as_null() {
+    let text = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\nusers: null\n\
+                clusters: [{name: c, cluster: {server: 'https://a:1'}}]\n";
+    assert_eq!(from_text(text, Path::new(""), None, None).unwrap().bearer, Bearer::None);
+    let nothing = "clusters: null\ncontexts: null\nusers: null\n";
+    let told = from_text(nothing, Path::new(""), None, None).unwrap_err();
+    assert!(matches!(told, ConfigError::NoContext), "{told}");
+    assert_eq!(
+        read("", "as-groups: null, as-user-extra: null").unwrap().impersonation,
+        Impersonation::default()
+    );
+}
+
+#[test]
+fn a_master_stands_for_what_the_file_lacks() {
+    let with_master = |text: &str| {
+        let config = from_text(text, Path::new("/etc/x"), None, Some("http://m:1,http://n:2"));
+        config.map(|config| (config.endpoints[1].to_string(), config.bearer))
+    };
+    let token = Bearer::Token(Secret::new("t"));
+    let master = |bearer| Some(("http://n:2".to_owned(), bearer));
+    assert_eq!(with_master("kind: Config").ok(), master(Bearer::None));
+    assert_eq!(with_master(&file("", "token: t")).ok(), master(token.clone()));
+    let context = "current-context: a\nusers: [{name: u, user: {token: t}}]\n\
+                   contexts: [{name: a, context: {cluster: c, user: u}}]\n";
+    assert_eq!(with_master(&format!("{context}clusters: [{{name: c, cluster: {{}}}}]")).ok(), master(token));
+    assert!(with_master(context).is_err(), "the cluster is named and not there");
+    assert!(with_master("current-context: nowhere").is_err());
 }

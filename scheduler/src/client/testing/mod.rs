@@ -139,7 +139,7 @@ impl FakeApi {
 
     pub(crate) fn client_of(&self, content_type: ContentType) -> Client {
         let mut config = self.config();
-        config.content_type = content_type;
+        (config.content_type, config.accepted) = (content_type, content_type);
         Client::new(&config, &ORCH).unwrap()
     }
 

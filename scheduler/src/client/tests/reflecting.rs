@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::sync::mpsc;
 
 use crate::api::core::v1::Pod;
@@ -146,6 +148,36 @@ async fn another_server_takes_over_when_one_dies() {
     two.store().put("pods", pod("b"));
     mirror.catch_up(&two).await;
     assert_eq!(mirror.synced, 1, "the watch went on at the other server");
+}
+
+#[tokio::test]
+async fn whatever_breaks_the_receiver_ends_up_knowing_what_is_stored() {
+    for seed in 0..4 {
+        // Each failure in a row doubles the wait before the next attempt.
+        let mut faults = 0..2;
+        let mut random = StdRng::seed_from_u64(seed);
+        let api = FakeApi::start().await;
+        let mut mirror = Mirror::of(api.client());
+        for _ in 0..60 {
+            let name = format!("p{}", random.random_range(0..6));
+            match random.random_range(0..12) {
+                0 => api.store().break_watches(),
+                1 => api.store().compact(),
+                2 if faults.next().is_some() => api.plant("GET", "/pods", 1, Fault::LostBefore),
+                3 if faults.next().is_some() => api.plant("GET", "/pods", 1, Fault::Status(500, 0)),
+                4 | 5 => drop(api.store().remove("pods", "default", &name)),
+                6 => {
+                    let mut failed = pod(&name);
+                    failed["status"]["phase"] = "Failed".into();
+                    api.store().put("pods", failed);
+                }
+                7 => mirror.catch_up(&api).await,
+                _ => drop(api.store().put("pods", pod(&name))),
+            }
+            tokio::task::yield_now().await;
+        }
+        mirror.catch_up(&api).await;
+    }
 }
 
 #[tokio::test]

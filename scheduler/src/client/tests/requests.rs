@@ -188,3 +188,23 @@ async fn requests_keep_to_the_rate() {
     // A lower bound holds on any machine: ten requests after the first, one each 20 ms.
     assert!(begin.elapsed() >= Duration::from_millis(200));
 }
+
+#[tokio::test]
+async fn answers_come_in_the_accepted_form_whatever_is_sent() {
+    for (sent, accepted) in
+        [(ContentType::Protobuf, ContentType::Json), (ContentType::Json, ContentType::Protobuf)]
+    {
+        let api = FakeApi::start().await;
+        let config = api.config().with_limits(sent, -1.0, 0).accepting(accepted);
+        let client = Client::new(&config, FakeApi::brand()).unwrap();
+        let created = client.create("", &node("a")).await.unwrap().object().unwrap();
+        assert_eq!(created.key().to_string(), "a", "{sent:?} {accepted:?}");
+        let listed = client.list::<Node>(&ListQuery::default(), 10, "").await.unwrap();
+        assert_eq!(listed.items, [created]);
+        let mut watch =
+            client.watch::<Node>(&ListQuery::default(), &listed.resource_version, 60).await.unwrap();
+        api.store().put("nodes", json!({ "metadata": { "name": "b" } }));
+        let event = watch.next().await.unwrap();
+        assert!(matches!(event, Some(WatchEvent::Added(node)) if node.key().to_string() == "b"));
+    }
+}

@@ -63,14 +63,6 @@ impl Node {
         }
     }
 
-    /// The items of a list; none for other values.
-    pub(crate) fn items(&self) -> &[Node] {
-        match self {
-            Node::List(items) => items,
-            _ => &[],
-        }
-    }
-
     /// What the reference calls the value in messages about a wrong type.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

@@ -166,7 +166,8 @@ pub fn binding_state(claim: &ResourceClaim) -> Binding {
     Binding::Waiting { since: allocation.allocation_timestamp.map(|time| time.seconds) }
 }
 
-fn has_conditions(allocation: &AllocationResult) -> bool {
+/// Whether devices of the allocation have to be made ready before the pod may start: the allocation then gets a time.
+pub fn has_conditions(allocation: &AllocationResult) -> bool {
     let mut results = allocation.devices.iter().flat_map(|devices| &devices.results);
     results.any(|result| !result.binding_conditions.is_empty())
 }

@@ -31,8 +31,10 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
-pub use self::binding::{Binding, binding_state};
-pub use self::pod::{Filter, NodeAllocation, PodClaims, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX};
+pub use self::binding::{Binding, binding_state, has_conditions};
+pub use self::pod::{
+    DeviceLimits, Filter, NodeAllocation, PodClaims, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX,
+};
 
 use self::allocated::Allocated;
 use self::claim::{Claim, Class};

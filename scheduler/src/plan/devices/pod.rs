@@ -70,6 +70,15 @@ impl PodClaims {
     }
 }
 
+/// How long devices may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Bindings of devices that began before this time, in seconds since 1970, have failed.
+    pub timed_out_before: i64,
+    /// How long the allocation of one node may take, in milliseconds; 0 is no limit.
+    pub filter_timeout_ms: u64,
+}
+
 /// The claims of a pod that is being planned.
 #[derive(Debug)]
 pub struct PodDevices<'a> {
@@ -83,6 +92,8 @@ pub struct PodDevices<'a> {
     matches: Matches,
     /// Allocations whose binding had to end by now were made before this time, in seconds since 1970.
     timed_out_before: i64,
+    /// Devices that the search on one node may look at.
+    steps_max: usize,
 }
 
 /// What the plugin says before nodes are looked at.
@@ -141,8 +152,8 @@ impl Devices {
         self.claims_of(pod).map(drop)
     }
 
-    /// Begins to plan a pod. Bindings of devices that began before `timed_out_before`, in seconds since 1970, have failed.
-    pub fn pre_filter(&self, pod: Option<&PodClaims>, timed_out_before: i64) -> PreFilter<'_> {
+    /// Begins to plan a pod.
+    pub fn pre_filter(&self, pod: Option<&PodClaims>, limits: DeviceLimits) -> PreFilter<'_> {
         let Some(pod) = pod else { return PreFilter::Skip };
         let claims = match self.claims_of(pod) {
             Ok(claims) if claims.is_empty() => return PreFilter::Skip,
@@ -162,7 +173,8 @@ impl Devices {
             unavailable: BTreeSet::new(),
             pod_uid: pod.uid.clone(),
             matches: Matches::new(),
-            timed_out_before,
+            timed_out_before: limits.timed_out_before,
+            steps_max: search::steps_max(limits.filter_timeout_ms),
         }))
     }
 
@@ -266,7 +278,12 @@ impl PodDevices<'_> {
             return Ok(Some(NodeAllocation::default()));
         }
         let devices = self.devices;
-        let world = World { node, classes: &devices.classes, allocated: &devices.allocated };
+        let world = World {
+            node,
+            classes: &devices.classes,
+            allocated: &devices.allocated,
+            steps_max: self.steps_max,
+        };
         let pools = devices.pools.of_node(node);
         let Some(solution) = search::search(world, pools, &claims, &mut self.matches)? else {
             return Ok(None);

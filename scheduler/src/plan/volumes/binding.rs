@@ -154,7 +154,10 @@ fn find_volume<'a>(
         let is_kept =
             kept_for.is_some_and(|(other, uid)| other == name && (uid.is_empty() || uid == claim.uid));
         if is_kept {
-            if volume.capacity >= claim.requested && volume.mode == claim.mode {
+            let can_hold = volume.capacity >= claim.requested
+                && volume.mode == claim.mode
+                && volume.attributes_class == claim.attributes_class;
+            if can_hold && !volume.terminating {
                 return usable_on(cluster, volume, slot).then_some(volume);
             }
             continue;

@@ -17,8 +17,8 @@ use super::{Refused, find_claim, not_found};
 #[derive(Debug)]
 pub(super) struct ZoneRule {
     key: Symbol,
-    /// What the label is called in older clusters, or in newer ones.
-    other_key: Symbol,
+    /// What newer clusters call a label of older ones: the nodes may be newer than the volume.
+    newer_key: Option<Symbol>,
     zones: Vec<String>,
 }
 
@@ -46,10 +46,14 @@ pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec
             .volumes
             .get(&claim.volume)
             .ok_or_else(|| Refused::new(not_found("persistentvolume", &claim.volume)))?;
-        for (key, other_key) in rules.zone_labels {
+        for (key, newer_key) in rules.zone_labels {
             let Some(value) = volume.labels.value(key) else { continue };
-            let zones = cluster.texts().text(value).split("__").map(|zone| zone.trim().to_owned()).collect();
-            prepared.push(ZoneRule { key, other_key, zones });
+            let zones = cluster.texts().text(value).split("__").map(|zone| zone.trim().to_owned());
+            let zones: Vec<String> = zones.collect();
+            // A label that is not a list of zones asks for nothing.
+            if zones.iter().all(|zone| !zone.is_empty()) {
+                prepared.push(ZoneRule { key, newer_key, zones });
+            }
         }
     }
     Ok(prepared)
@@ -62,7 +66,7 @@ pub(super) fn check(rules: &Rules, zone_rules: &[ZoneRule], cluster: &Cluster, s
         return Verdict::FITS;
     }
     let is_met = |rule: &ZoneRule| {
-        let value = labels.value(rule.key).or_else(|| labels.value(rule.other_key));
+        let value = labels.value(rule.key).or_else(|| labels.value(rule.newer_key?));
         value.is_some_and(|value| {
             let value = cluster.texts().text(value);
             rule.zones.iter().any(|zone| **zone == **value)

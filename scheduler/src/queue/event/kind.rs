@@ -100,6 +100,8 @@ pub(in crate::queue) const BACKOFF_COMPLETE: &str = "BackoffComplete";
 pub(in crate::queue) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
 pub(in crate::queue) const FORCE_ACTIVATE: &str = "ForceActivate";
 pub(in crate::queue) const UNSCHEDULABLE_TIMEOUT: &str = "UnschedulableTimeout";
+/// Label of pods in flight among the events that are kept for them.
+pub const POD_POPPED: &str = "PodPopped";
 
 /// The name of an event of this kind in metrics.
 pub(super) fn label(kind: EventKind) -> &'static str {

@@ -13,6 +13,7 @@ use orch_schema::quantity::Quantity;
 
 pub use self::kind::{EventKind, EventKinds};
 
+pub use self::kind::POD_POPPED;
 use self::kind::label;
 pub(super) use self::kind::{
     BACKOFF_COMPLETE, FORCE_ACTIVATE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE_TIMEOUT,

@@ -38,9 +38,12 @@ fn node_change(change: impl Fn(&mut Node)) -> Option<ClusterEvent> {
     ClusterEvent::node_updated(Arc::new(NodeFacts::new(&old)), Arc::new(NodeFacts::new(&new)))
 }
 
+/// Changes a node.
+type ChangeNode = fn(&mut Node);
+
 #[test]
 fn changes_of_nodes_are_told_apart() {
-    let cases: [(&str, fn(&mut Node)); 7] = [
+    let cases: [(&str, ChangeNode); 7] = [
         ("NodeUpdateNodeTaint", |node| node.spec.as_mut().unwrap().unschedulable = false),
         ("NodeUpdateNodeTaint", |node| node.spec.as_mut().unwrap().taints.push(Taint::default())),
         ("NodeUpdateNodeLabel", |node| {

@@ -1,19 +1,29 @@
-//! Resource claims before a pod is bound: finalizer, allocation, reservation; and giving them back.
+//! Resource claims before a pod is bound: finalizer, allocation, reservation, the wait for devices that have to be made
+//! ready; and giving them back.
 //!
 //! Owns the writes and their conditions. A claim is written with the version that was read, so that a claim which
 //! somebody else allocated in the meantime is noticed; what the planner chose is then void, and the pod planned anew.
 
-use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
-use crate::client::{Reason, chain};
-use crate::plan::decision::{ClaimName, ClaimWrite};
+use std::time::Duration;
 
-use super::{Binder, PodRef, Why, refused};
+use crate::api::meta::v1::Time;
+use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
+use crate::client::{Backoff, Reason, chain};
+use crate::election::WallTime;
+use crate::plan::decision::{ClaimName, ClaimWrite};
+use crate::plan::devices::{Binding, binding_state, has_conditions};
+
+use super::{Binder, Job, PodRef, Why, refused};
 
 /// Pods that a claim may be reserved for; the server refuses more.
 const RESERVED_MAX: usize = 256;
 
 /// Attempts against other writers of the same claim.
 const ATTEMPTS_MAX: u32 = 5;
+
+/// Pauses between looks at devices that have to be made ready: that takes seconds to minutes.
+const LOOK_FIRST: Duration = Duration::from_millis(200);
+const LOOK_LAST: Duration = Duration::from_secs(5);
 
 /// What has to be written of a claim.
 #[derive(Debug, PartialEq)]
@@ -71,6 +81,18 @@ pub(super) fn reservation(
     Ok(Change::Status(Box::new(claim)))
 }
 
+/// The claim with the present time at an allocation of devices that have to be made ready, which is when that begins.
+fn stamped(mut claim: ResourceClaim, write: &ClaimWrite) -> ResourceClaim {
+    let allocation = claim.status.as_mut().and_then(|status| status.allocation.as_mut());
+    if let Some(allocation) = allocation.filter(|allocation| has_conditions(allocation))
+        && write.allocation.is_some()
+    {
+        let seconds = WallTime::now().0.div_euclid(1_000_000);
+        allocation.allocation_timestamp = Some(Time { seconds, nanos: 0 });
+    }
+    claim
+}
+
 /// The write that gives back what [`reservation`] wrote; `None` if the pod has nothing of it. An allocation stays while
 /// others use it, and goes with the last.
 pub(super) fn release(mut claim: ResourceClaim, uid: &str, write: &ClaimWrite) -> Option<ResourceClaim> {
@@ -98,7 +120,7 @@ impl Binder {
             let written = match change {
                 Change::None => return Ok(()),
                 Change::Finalizer(claim) => self.client.update(&*claim, "").await,
-                Change::Status(claim) => match self.client.update(&*claim, "status").await {
+                Change::Status(claim) => match self.client.update(&stamped(*claim, write), "status").await {
                     Ok(_) => return Ok(()),
                     Err(error) => Err(error),
                 },
@@ -111,6 +133,35 @@ impl Binder {
             }
         }
         Err(Why::Refused(format!("{what}: {ATTEMPTS_MAX} attempts met other writers")))
+    }
+
+    /// Waits until the devices of the job's claims are usable. Where that fails, what this job allocated is given back, and
+    /// the next plan finds what others allocated unusable.
+    pub(super) async fn await_devices(&self, job: &Job) -> Result<(), Why> {
+        let waiting = async {
+            for write in &job.claims {
+                self.await_claim(write).await?;
+            }
+            Ok(())
+        };
+        let waited = tokio::time::timeout(job.device_timeout, waiting).await;
+        waited.unwrap_or_else(|_| Err(Why::Refused("device binding timeout".to_owned())))
+    }
+
+    async fn await_claim(&self, write: &ClaimWrite) -> Result<(), Why> {
+        let (namespace, name) = (&write.claim.namespace, &write.claim.name);
+        let what = format!("waiting for devices of claim {name}");
+        let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
+        loop {
+            self.lead()?;
+            let claim = self.client.get::<ResourceClaim>(namespace, name).await;
+            let claim = claim.map_err(|error| refused(&what, &error))?;
+            match binding_state(&claim) {
+                Binding::Ready => return Ok(()),
+                Binding::Failed => return Err(Why::Refused(format!("claim {name} binding failed"))),
+                Binding::Waiting { .. } => tokio::time::sleep(backoff.random_pause()).await,
+            }
+        }
     }
 
     /// Gives a reservation back. A failure is logged: the controller of claims gives back reservations of pods that

@@ -1,9 +1,9 @@
 //! Brings a pod to its node: what must be written first, then the binding.
 //!
 //! ```text
-//!   claims (finalizer, allocation, reservation) ──> volumes (claimRef, selected node, wait) ──> bind
-//!         │ refused, timed out                            │                                     │
-//!         └──────────────> NotBound, what was reserved is given back <──────────────────────────┘
+//!   claims (finalizer, allocation, reservation, wait) ──> volumes (claimRef, selected node, wait) ──> bind
+//!         │ refused, timed out                                  │                                     │
+//!         └─────────────────> NotBound, what was reserved is given back <─────────────────────────────┘
 //! ```
 //!
 //! Owns the certainty of the outcome. Between [`Outcome::Bound`] and [`Outcome::NotBound`] there is no third: while the
@@ -24,9 +24,14 @@ use tokio::time::Instant;
 
 use crate::client::{Client, Error, chain};
 use crate::election::Leadership;
+use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{ClaimWrite, VolumeWrites};
+use crate::plan::profile::Point;
+use crate::stopwatch::Started;
 
+use super::effects::Observer;
 use super::extender::Extender;
+use super::input::Observation;
 
 /// A pod by all its names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,6 +55,10 @@ pub struct Job {
     pub attempts: u32,
     /// When it could first have been planned, as time since the process began.
     pub first_active_at: Duration,
+    /// When this attempt began; `None` where nothing is measured.
+    pub began: Option<Started>,
+    /// Whether time alone had brought the pod out of the unschedulable set.
+    pub is_flushed: bool,
     /// The node's name.
     pub node: Arc<str>,
     /// Volumes and volume claims to write first.
@@ -58,8 +67,17 @@ pub struct Job {
     pub claims: Vec<ClaimWrite>,
     /// How long to wait until the pod's volume claims are bound.
     pub volume_timeout: Duration,
+    /// How long to wait until the devices of the pod's claims are usable.
+    pub device_timeout: Duration,
     /// The extender that binds in the scheduler's place.
     pub binder: Option<Arc<Extender>>,
+}
+
+impl Job {
+    /// Whether something has to be made ready before the pod is bound.
+    pub fn prepares(&self) -> bool {
+        !self.volumes.is_empty() || !self.claims.is_empty()
+    }
 }
 
 /// How a job ended.
@@ -89,20 +107,28 @@ pub enum Why {
 pub struct Binder {
     client: Client,
     leadership: Leadership,
+    observer: Observer,
 }
 
 impl Binder {
-    /// A binder that works while `leadership` holds.
-    pub fn new(client: Client, leadership: Leadership) -> Self {
-        Self { client, leadership }
+    /// A binder that works while `leadership` holds, and tells `observer` how long it took.
+    pub fn new(client: Client, leadership: Leadership, observer: Observer) -> Self {
+        Self { client, leadership, observer }
     }
 
     /// Does one job to its certain end.
     pub async fn run(&self, job: &Job) -> Outcome {
         let mut reserved = Vec::new();
+        let began = Instant::now();
         let prepared = self.prepare(job, &mut reserved).await;
+        self.observe(job, Point::PreBind, prepared.is_ok(), began);
         let outcome = match prepared {
-            Ok(()) => self.bind(job).await,
+            Ok(()) => {
+                let began = Instant::now();
+                let outcome = self.bind(job).await;
+                self.observe(job, Point::Bind, outcome == Outcome::Bound, began);
+                outcome
+            }
             Err(why) => Outcome::NotBound(why),
         };
         if let Outcome::NotBound(_) = outcome
@@ -115,12 +141,19 @@ impl Binder {
         outcome
     }
 
+    fn observe(&self, job: &Job, point: Point, is_done: bool, began: Instant) {
+        let status = if is_done { Status::Success } else { Status::Error };
+        let cost = Cost { point, plugin: None, status, took: began.elapsed() };
+        (self.observer)(Observation::Ran { profile: job.profile, cost });
+    }
+
     async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
         for claim in &job.claims {
             self.lead()?;
             self.reserve(&job.pod, claim).await?;
             reserved.push(claim.clone());
         }
+        self.await_devices(job).await?;
         if !job.volumes.is_empty() {
             self.lead()?;
             self.prepare_volumes(job).await?;

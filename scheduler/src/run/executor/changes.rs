@@ -32,7 +32,13 @@ pub(super) struct Objects {
 }
 
 impl<P: Planning> Executor<P> {
-    pub(super) fn upsert(&mut self, object: Stored, now: Now, effects: &mut Vec<Effect>) {
+    /// Takes in an object, and returns the label of the event that it was.
+    pub(super) fn upsert(
+        &mut self,
+        object: Stored,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         if let Stored::Pod(pod) = object {
             return self.upsert_pod(pod, now, effects);
         }
@@ -46,10 +52,11 @@ impl<P: Planning> Executor<P> {
             }
             other => self.objects.upsert(other),
         };
-        self.wake(event, now);
+        self.wake(event, now)
     }
 
-    pub(super) fn delete(&mut self, object: Stored, key: &ObjectKey, now: Now) {
+    /// Takes in that an object is gone, and returns the label of the event that it was.
+    pub(super) fn delete(&mut self, object: Stored, key: &ObjectKey, now: Now) -> Option<&'static str> {
         if let Stored::Pod(_) = object {
             return self.delete_pod(key, now);
         }
@@ -62,7 +69,7 @@ impl<P: Planning> Executor<P> {
             }
             other => self.objects.delete(&other, key),
         };
-        self.wake(event, now);
+        self.wake(event, now)
     }
 
     fn node_event(&mut self, node: &crate::api::core::v1::Node) -> Option<ClusterEvent> {
@@ -100,8 +107,7 @@ impl Objects {
             | Stored::ReplicaSet(_)
             | Stored::StatefulSet(_)
             | Stored::PodDisruptionBudget(_)
-            | Stored::VolumeAttachment(_)
-            | Stored::PriorityClass(_) => None,
+            | Stored::VolumeAttachment(_) => None,
         }
     }
 
@@ -128,8 +134,7 @@ impl Objects {
             | Stored::ReplicationController(_)
             | Stored::ReplicaSet(_)
             | Stored::StatefulSet(_)
-            | Stored::PodDisruptionBudget(_)
-            | Stored::PriorityClass(_) => {}
+            | Stored::PodDisruptionBudget(_) => {}
         }
         None
     }

@@ -6,14 +6,22 @@
 use crate::queue::{ClusterEvent, Uid};
 
 use super::super::binding::{Job, Outcome, Why};
-use super::super::input::{Effect, Observation};
+use super::super::condition::Nomination;
+use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
+use super::pods::is_ending;
 use super::report::scheduled;
 use super::{Executor, Now};
 
 impl<P: Planning> Executor<P> {
     pub(super) fn finished(&mut self, job: &Job, outcome: Outcome, now: Now, effects: &mut Vec<Effect>) {
-        self.bindings = self.bindings.checked_sub(1).expect("each job ends once");
+        let jobs = self.jobs_like(job);
+        *jobs = jobs.checked_sub(1).expect("each job ends once");
+        let result = match outcome {
+            Outcome::Bound => AttemptResult::Scheduled,
+            Outcome::NotBound(_) => AttemptResult::Error,
+        };
+        self.observe_attempt(job.profile, result, job.began, effects);
         let uid = Uid(job.pod.uid.clone());
         match outcome {
             Outcome::Bound => {
@@ -24,6 +32,7 @@ impl<P: Planning> Executor<P> {
                     profile: job.profile,
                     attempts: job.attempts,
                     waited,
+                    is_flushed: job.is_flushed,
                 }));
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);
@@ -35,26 +44,36 @@ impl<P: Planning> Executor<P> {
     fn not_bound(&mut self, uid: &Uid, job: &Job, why: Why, now: Now, effects: &mut Vec<Effect>) {
         let Some(pending) = self.pending.get(uid) else {
             self.queue.done(uid);
+            // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
+            let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();
+            self.wake(elsewhere.map(ClusterEvent::assigned_pod_deleted), now);
             return;
         };
+        let is_ending = is_ending(&pending.api);
         let facts = pending.facts.clone();
         self.planning.forget(&uid.0);
         match why {
-            Why::Gone | Why::Taken(_) => {
-                // The watch tells the rest: that the pod is gone, or whose it is.
-                self.pending.remove(uid);
-                self.with_queue(now, |queue, at| queue.delete(at, uid));
-                self.queue.done(uid);
-            }
+            _ if is_ending => self.let_go(uid, now),
+            Why::Gone | Why::Taken(_) => self.let_go(uid, now),
             Why::Refused(message) => {
                 let node = &job.node;
                 let (namespace, name) = (&job.pod.namespace, &job.pod.name);
                 tracing::warn!(%namespace, %name, %node, error = message, "a pod was not bound");
-                self.back_to_queue(uid, &message, now, effects);
+                self.back_to_queue(uid, &message, &Nomination::Clear, now, effects);
             }
-            Why::NotLeading => self.back_to_queue(uid, "leadership was lost", now, effects),
+            // The next leader may rely on the nomination.
+            Why::NotLeading => {
+                self.back_to_queue(uid, "leadership was lost", &Nomination::Keep, now, effects);
+            }
         }
         // Its room is free again, which may help others.
         self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+    }
+
+    /// Forgets a pod that needs no node of this process any more: the watch tells the rest, that it is gone, or whose it is.
+    fn let_go(&mut self, uid: &Uid, now: Now) {
+        self.pending.remove(uid);
+        self.with_queue(now, |queue, at| queue.delete(at, uid));
+        self.queue.done(uid);
     }
 }

@@ -34,10 +34,11 @@ use crate::client::ObjectKey;
 use crate::election::WallTime;
 use crate::plan::decision::Admission;
 use crate::queue::{At, NodeFacts, Plugin, PodFacts, Queue, QueueOptions, Shapes, Uid};
+use crate::stopwatch::{Started, Stopwatch};
 
-use super::binding::PodRef;
+use super::binding::{Job, PodRef};
 use super::extender::Extender;
-use super::input::{Effect, Input};
+use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
 use super::stored::Followed;
 
@@ -53,6 +54,10 @@ pub(super) use tests::slots_for_tests;
 /// throughput; it bounds what a slow API leaves under way, and what is unsure when the process ends.
 pub const BINDINGS_MAX: usize = 1_024;
 
+/// Pods whose volumes or devices are made ready at the same time, which may take minutes each and must not hold up pods
+/// that need none. Each takes a few kilobytes; beyond, planning waits.
+const PREPARING_MAX: usize = 16_384;
+
 /// A profile as the executor sees it.
 #[derive(Debug, Clone)]
 pub struct ProfileOptions {
@@ -60,6 +65,8 @@ pub struct ProfileOptions {
     pub scheduler_name: Arc<str>,
     /// How long a job waits until volumes are bound.
     pub volume_timeout: Duration,
+    /// How long a job waits until devices are usable.
+    pub device_timeout: Duration,
 }
 
 /// Settings of the executor.
@@ -71,6 +78,8 @@ pub struct ExecutorOptions {
     pub queue: QueueOptions,
     /// Extenders that bind.
     pub binders: Vec<Arc<Extender>>,
+    /// Measures durations for the metrics.
+    pub stopwatch: Stopwatch,
 }
 
 /// The moment of a call.
@@ -98,8 +107,10 @@ pub struct Executor<P: Planning> {
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
     unsynced: BTreeSet<Followed>,
-    // Jobs under way. Invariant: bindings <= BINDINGS_MAX.
+    // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
+    // preparing <= PREPARING_MAX.
     bindings: usize,
+    preparing: usize,
 }
 
 impl<P: Planning> Executor<P> {
@@ -118,14 +129,23 @@ impl<P: Planning> Executor<P> {
             preempting: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             bindings: 0,
+            preparing: 0,
         }
     }
 
     /// Takes an input in.
     pub fn handle(&mut self, input: Input, now: Now, effects: &mut Vec<Effect>) {
         match input {
-            Input::Upsert(object) => self.upsert(object, now, effects),
-            Input::Delete(object, key) => self.delete(object, &key, now),
+            Input::Upsert(object) => {
+                let started = self.options.stopwatch.start();
+                let event = self.upsert(object, now, effects);
+                self.observe_event(event, started, effects);
+            }
+            Input::Delete(object, key) => {
+                let started = self.options.stopwatch.start();
+                let event = self.delete(object, &key, now);
+                self.observe_event(event, started, effects);
+            }
             Input::Synced(kind) => {
                 self.unsynced.remove(&kind);
             }
@@ -147,12 +167,17 @@ impl<P: Planning> Executor<P> {
 
     /// Whether another pod may be planned: there is room for its job.
     pub fn has_room(&self) -> bool {
-        self.bindings < BINDINGS_MAX
+        self.bindings < BINDINGS_MAX && self.preparing < PREPARING_MAX
     }
 
     /// Jobs under way.
     pub fn bindings(&self) -> usize {
-        self.bindings
+        self.bindings + self.preparing
+    }
+
+    /// The number that counts jobs like this one.
+    fn jobs_like(&mut self, job: &Job) -> &mut usize {
+        if job.prepares() { &mut self.preparing } else { &mut self.bindings }
     }
 
     /// Moves on pods by time.
@@ -173,6 +198,33 @@ impl<P: Planning> Executor<P> {
     /// The planner, for metrics and tests.
     pub fn planning(&self) -> &P {
         &self.planning
+    }
+
+    /// What is held now, for metrics.
+    pub fn levels(&self) -> Levels<'_> {
+        let assumed_pods = self.pending.values().filter(|pending| pending.stage == Stage::Assumed).count();
+        Levels {
+            queue: &self.queue,
+            nodes: self.nodes.len(),
+            pods: self.assigned.len() + assumed_pods,
+            assumed_pods,
+            bindings: self.bindings(),
+        }
+    }
+
+    /// Tells how long an event of an object took, and the hints that it asked for.
+    fn observe_event(
+        &mut self,
+        event: Option<&'static str>,
+        started: Option<Started>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(took) = self.options.stopwatch.since(started) else { return };
+        if let Some(event) = event {
+            effects.push(Effect::Observe(Observation::Handled { event, took }));
+        }
+        let hints = self.queue.take_hint_costs().into_iter();
+        effects.extend(hints.map(|cost| Effect::Observe(Observation::Hinted(cost))));
     }
 
     /// Calls the queue with the check of this moment.

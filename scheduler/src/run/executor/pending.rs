@@ -36,7 +36,8 @@ pub(super) enum Stage {
     Assumed,
 }
 
-/// What the executor reads of a pod: its names and versions, whether it has gates, its conditions and its nomination.
+/// What the executor reads of a pod: its names and versions, whether it is being deleted or has gates, its conditions and
+/// its nomination.
 pub(super) fn reduced(pod: Pod) -> Pod {
     let metadata = pod.metadata.map(|metadata| ObjectMeta {
         namespace: metadata.namespace,
@@ -44,6 +45,7 @@ pub(super) fn reduced(pod: Pod) -> Pod {
         uid: metadata.uid,
         resource_version: metadata.resource_version,
         generation: metadata.generation,
+        deletion_timestamp: metadata.deletion_timestamp,
         ..ObjectMeta::default()
     });
     let spec = pod.spec.filter(|spec| !spec.scheduling_gates.is_empty());

@@ -16,8 +16,20 @@ use super::super::stored::Stored;
 use super::pending::{Pending, Stage, reduced};
 use super::{Executor, Now};
 
+/// Labels of events of pods that wake nobody.
+const ASSIGNED_POD_UPDATE: &str = "AssignedPodUpdate";
+const UNSCHEDULED_POD_ADD: &str = "UnscheduledPodAdd";
+const UNSCHEDULED_POD_UPDATE: &str = "UnscheduledPodUpdate";
+const UNSCHEDULED_POD_DELETE: &str = "UnscheduledPodDelete";
+
 impl<P: Planning> Executor<P> {
-    pub(super) fn upsert_pod(&mut self, pod: Box<Pod>, now: Now, effects: &mut Vec<Effect>) {
+    /// Takes in a pod, and returns the label of the event that it was.
+    pub(super) fn upsert_pod(
+        &mut self,
+        pod: Box<Pod>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         let key = pod.key();
         let uid = Uid::new(pod.metadata.as_ref().map_or("", |metadata| &metadata.uid));
         if let Some(before) = self.uids.insert(key.clone(), uid.clone())
@@ -29,48 +41,61 @@ impl<P: Planning> Executor<P> {
         let phase = pod.status.as_ref().map_or("", |status| status.phase.as_str());
         let is_finished = matches!(phase, "Succeeded" | "Failed");
         let has_node = spec.is_some_and(|spec| !spec.node_name.is_empty());
-        let is_ending = pod.metadata.as_ref().is_some_and(|metadata| metadata.deletion_timestamp.is_some());
+        let is_ending = is_ending(&pod);
+        let reads_whole = self.reads_whole_pods();
         match () {
             () if is_finished => self.pod_is_gone(&key, &uid, now),
             () if has_node => self.upsert_assigned(pod, uid, now),
-            // A pod without a node that is being deleted needs none. One that is being bound is left to its job.
-            () if is_ending => {
-                if self.pending.get(&uid).is_none_or(|pending| pending.stage == Stage::Queued) {
-                    self.pod_is_gone(&key, &uid, now);
+            // A pod without a node that is being deleted needs none. One that is being bound is left to its job, which
+            // does not bring it back.
+            () if is_ending => match self.pending.get_mut(&uid) {
+                Some(pending) if pending.stage == Stage::Assumed => {
+                    pending.facts = Arc::new(self.shapes.facts(&pod));
+                    pending.api = Arc::new(if reads_whole { *pod } else { reduced(*pod) });
+                    Some(UNSCHEDULED_POD_UPDATE)
                 }
-            }
+                _ => self.pod_is_gone(&key, &uid, now),
+            },
             () => self.upsert_pending(pod, uid, now, effects),
         }
     }
 
-    pub(super) fn delete_pod(&mut self, key: &ObjectKey, now: Now) {
-        if let Some(uid) = self.uids.remove(key) {
-            self.pod_is_gone(key, &uid, now);
-        }
+    /// Takes in that a pod is gone, and returns the label of the event that it was.
+    pub(super) fn delete_pod(&mut self, key: &ObjectKey, now: Now) -> Option<&'static str> {
+        let uid = self.uids.remove(key)?;
+        self.pod_is_gone(key, &uid, now)
     }
 
     /// A pod has a node: by a job of this process, or by whoever.
-    fn upsert_assigned(&mut self, pod: Box<Pod>, uid: Uid, now: Now) {
+    fn upsert_assigned(&mut self, pod: Box<Pod>, uid: Uid, now: Now) -> Option<&'static str> {
         let facts = Arc::new(self.shapes.facts(&pod));
         if self.pending.remove(&uid).is_some() {
             // The snapshot replaces an assumption by what the API says, whichever node that is.
             self.leave_queue(&uid, now);
         }
+        // Whom it was to push aside may stay.
+        self.preempting.remove(&uid);
         self.planning.upsert(&Stored::Pod(pod));
         let event = match self.assigned.insert(uid, facts.clone()) {
             None => Some(ClusterEvent::assigned_pod_added(facts)),
             Some(before) => ClusterEvent::assigned_pod_updated(before, facts),
         };
-        self.wake(event, now);
+        self.wake(event, now).or(Some(ASSIGNED_POD_UPDATE))
     }
 
-    fn upsert_pending(&mut self, pod: Box<Pod>, uid: Uid, now: Now, effects: &mut Vec<Effect>) {
-        let Some(profile) = self.profile_of(&pod) else { return };
+    fn upsert_pending(
+        &mut self,
+        pod: Box<Pod>,
+        uid: Uid,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
+        let profile = self.profile_of(&pod)?;
         let facts = Arc::new(self.shapes.facts(&pod));
         let compiled = self.planning.compile(&pod);
-        let reads_whole = self.planning.reads_pods() || !self.options.binders.is_empty();
-        let api: Arc<Pod> = if reads_whole { pod.into() } else { Arc::new(reduced(*pod)) };
+        let api = Arc::new(if self.reads_whole_pods() { *pod } else { reduced(*pod) });
         let before = self.pending.get(&uid);
+        let event = if before.is_none() { UNSCHEDULED_POD_ADD } else { UNSCHEDULED_POD_UPDATE };
         let nominated = nominated_node(&api);
         let is_new_nomination = before.map_or("", |before| nominated_node(&before.api)) != nominated;
         let stage = before.map_or(Stage::Queued, |before| before.stage.clone());
@@ -95,11 +120,20 @@ impl<P: Planning> Executor<P> {
         if stage == Stage::Queued {
             self.report_gates(&uid, now, effects);
         }
+        Some(event)
     }
 
-    /// A pod needs no room any more: it was deleted, has ended, or was replaced by another of its name.
-    pub(super) fn pod_is_gone(&mut self, key: &ObjectKey, uid: &Uid, now: Now) {
+    /// Whether somebody reads more of pending pods than the executor does.
+    fn reads_whole_pods(&self) -> bool {
+        self.planning.reads_pods() || !self.options.binders.is_empty()
+    }
+
+    /// A pod needs no room any more: it was deleted, has ended, or was replaced by another of its name. Returns the label
+    /// of the event.
+    pub(super) fn pod_is_gone(&mut self, key: &ObjectKey, uid: &Uid, now: Now) -> Option<&'static str> {
+        let mut event = None;
         if let Some(pending) = self.pending.remove(uid) {
+            event = Some(UNSCHEDULED_POD_DELETE);
             self.leave_queue(uid, now);
             self.planning.withdraw(&uid.0);
             if pending.stage == Stage::Assumed {
@@ -111,8 +145,9 @@ impl<P: Planning> Executor<P> {
         if let Some(facts) = self.assigned.remove(uid) {
             let gone = Pod { metadata: Some(metadata_of(key, &facts)), ..Pod::default() };
             self.planning.delete(&Stored::Pod(Box::new(gone)));
-            self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+            event = self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
         }
+        event
     }
 
     /// Takes a pod out of the queue. One whose job is under way leaves when the job ends.
@@ -120,11 +155,11 @@ impl<P: Planning> Executor<P> {
         self.with_queue(now, |queue, at| queue.delete(at, uid));
     }
 
-    /// Wakes the pods that `event` may help.
-    pub(super) fn wake(&mut self, event: Option<ClusterEvent>, now: Now) {
-        if let Some(event) = event {
-            self.with_queue(now, |queue, at| queue.event(at, &event));
-        }
+    /// Wakes the pods that `event` may help, and returns its label.
+    pub(super) fn wake(&mut self, event: Option<ClusterEvent>, now: Now) -> Option<&'static str> {
+        let event = event?;
+        self.with_queue(now, |queue, at| queue.event(at, &event));
+        Some(event.label())
     }
 }
 
@@ -135,6 +170,11 @@ fn metadata_of(key: &ObjectKey, facts: &PodFacts) -> ObjectMeta {
         uid: facts.uid.0.to_string(),
         ..ObjectMeta::default()
     }
+}
+
+/// Whether the pod is being deleted.
+pub(super) fn is_ending(pod: &Pod) -> bool {
+    pod.metadata.as_ref().is_some_and(|metadata| metadata.deletion_timestamp.is_some())
 }
 
 /// The node that the pod's status nominates; empty for none.

@@ -3,12 +3,15 @@
 //! Owns what each decision leads to. A pod that is to be bound is assumed before the next one is planned, so that its
 //! room is taken at once, whatever the API is doing.
 
+use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{Decision, Failure, Placement, Refusal};
+use crate::plan::profile::Point;
 use crate::queue::{Plugin, PluginSet, QueuedPod, Rejection, Uid};
+use crate::stopwatch::Started;
 
 use super::super::binding::Job;
 use super::super::condition::{Nomination, Unscheduled};
-use super::super::input::{Effect, Observation, PlanResult};
+use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
 use super::pods::nominated_node;
 use super::{Executor, Now, Stage, pod_ref};
@@ -19,6 +22,7 @@ impl<P: Planning> Executor<P> {
     pub fn step(&mut self, now: Now, seed: u64, effects: &mut Vec<Effect>) -> bool {
         assert!(self.is_synced() && self.has_room(), "the caller asks first");
         let Some(queued) = self.queue.pop(now.monotonic) else { return false };
+        let began = self.options.stopwatch.start();
         let uid = queued.facts.uid.clone();
         let Some(pending) = self.pending.get(&uid) else {
             // The queue lets go of pods that are not pending any more; one that it gives out all the same is none.
@@ -26,26 +30,63 @@ impl<P: Planning> Executor<P> {
             return true;
         };
         let (compiled, api, profile) = (pending.compiled.clone(), pending.api.clone(), pending.profile);
+        self.planning.set_time(now.wall);
         let decision = self.planning.plan(profile, &compiled, &api, seed);
-        let result = match &decision {
-            Decision::Bind(_) => PlanResult::Scheduled,
-            Decision::Unschedulable(_) => PlanResult::Unschedulable,
-            Decision::Failed(_) => PlanResult::Error,
+        let costs = self.planning.take_costs(profile);
+        if let Some(took) = self.options.stopwatch.since(began) {
+            effects.push(Effect::Observe(Observation::Planned { profile, took, costs }));
+        }
+        let result = match decision {
+            Decision::Bind(placement) => self.bind(&queued, placement, began, now, effects),
+            Decision::Unschedulable(refusal) => {
+                self.refuse(&uid, refusal, now, effects);
+                Some(AttemptResult::Unschedulable)
+            }
+            Decision::Failed(failure) => {
+                self.fail(&uid, &failure, now, effects);
+                Some(AttemptResult::Error)
+            }
         };
-        effects.push(Effect::Observe(Observation::Planned { profile, result }));
-        match decision {
-            Decision::Bind(placement) => self.bind(&queued, placement, now, effects),
-            Decision::Unschedulable(refusal) => self.refuse(&uid, refusal, now, effects),
-            Decision::Failed(failure) => self.fail(&uid, &failure, now, effects),
+        if let Some(result) = result {
+            self.observe_attempt(profile, result, began, effects);
         }
         true
     }
 
-    fn bind(&mut self, queued: &QueuedPod, placement: Placement, now: Now, effects: &mut Vec<Effect>) {
+    /// Tells how an attempt that began at `began` ended.
+    pub(super) fn observe_attempt(
+        &self,
+        profile: usize,
+        result: AttemptResult,
+        began: Option<Started>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let took = self.options.stopwatch.since(began).unwrap_or_default();
+        effects.push(Effect::Observe(Observation::Attempted { profile, result, took }));
+    }
+
+    /// Begins to bind a pod. Returns how the attempt ended if that is now, before its job.
+    fn bind(
+        &mut self,
+        queued: &QueuedPod,
+        placement: Placement,
+        began: Option<Started>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<AttemptResult> {
         let uid = &queued.facts.uid;
-        let Some(pending) = self.pending.get_mut(uid) else { return };
-        if let Err(message) = self.planning.assume(&pending.compiled, &placement) {
-            return self.fail(uid, &Failure { plugin: None, message }, now, effects);
+        let pending = self.pending.get_mut(uid)?;
+        let profile = pending.profile;
+        let reserving = self.options.stopwatch.start();
+        let assumed = self.planning.assume(&pending.compiled, &placement);
+        if let Some(took) = self.options.stopwatch.since(reserving) {
+            let status = if assumed.is_ok() { Status::Success } else { Status::Error };
+            let cost = Cost { point: Point::Reserve, plugin: None, status, took };
+            effects.push(Effect::Observe(Observation::Ran { profile, cost }));
+        }
+        if let Err(message) = assumed {
+            self.fail(uid, &Failure { plugin: None, message }, now, effects);
+            return Some(AttemptResult::Error);
         }
         pending.stage = Stage::Assumed;
         let profile = &self.options.profiles[pending.profile];
@@ -55,22 +96,33 @@ impl<P: Planning> Executor<P> {
             profile: pending.profile,
             attempts: queued.attempts,
             first_active_at: queued.first_active_at,
+            began,
+            is_flushed: queued.is_flushed,
             node: placement.node,
             volumes: placement.volumes,
             claims: placement.claims,
             volume_timeout: profile.volume_timeout,
+            device_timeout: profile.device_timeout,
             binder: binder.cloned(),
         };
         // Room that was kept for it is its own now.
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
-        self.bindings += 1;
+        *self.jobs_like(&job) += 1;
         effects.push(Effect::Bind(Box::new(job)));
+        None
     }
 
     fn refuse(&mut self, uid: &Uid, refusal: Refusal, now: Now, effects: &mut Vec<Effect>) {
-        let Refusal { message, plugins, pending: waiting, preemption, clear_nomination, deallocate } =
-            refusal;
+        let Refusal {
+            message,
+            plugins,
+            by_extenders,
+            pending: waiting,
+            preemption,
+            clear_nomination,
+            deallocate,
+        } = refusal;
         let mut nomination = if clear_nomination { Nomination::Clear } else { Nomination::Keep };
         if clear_nomination {
             self.planning.withdraw(&uid.0);
@@ -84,33 +136,41 @@ impl<P: Planning> Executor<P> {
             effects.push(Effect::Deallocate { claim, pod: pod_ref(&pending.api) });
         }
         self.report_failure(uid, Unscheduled::Unschedulable, &message, &nomination, now, effects);
-        let rejection = Rejection { unschedulable: queue_plugins(plugins), pending: queue_plugins(waiting) };
+        let mut unschedulable = queue_plugins(plugins);
+        if by_extenders {
+            unschedulable = unschedulable.with(Plugin::Extender);
+        }
+        let rejection = Rejection { unschedulable, pending: queue_plugins(waiting) };
         self.with_queue(now, |queue, at| queue.requeue(at, uid, rejection));
     }
 
     fn fail(&mut self, uid: &Uid, failure: &Failure, now: Now, effects: &mut Vec<Effect>) {
-        let message = match failure.plugin {
-            Some(plugin) => format!("running plugin {:?}: {}", plugin.name(), failure.message),
-            None => failure.message.clone(),
-        };
+        let message = failure.to_string();
         tracing::warn!(pod = %uid, error = message, "planning failed");
-        self.report_failure(uid, Unscheduled::SchedulerError, &message, &Nomination::Keep, now, effects);
+        self.planning.withdraw(&uid.0);
+        self.queue.nominator_mut().remove(uid);
+        self.report_failure(uid, Unscheduled::SchedulerError, &message, &Nomination::Clear, now, effects);
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
 
-    /// Brings back a pod whose job ended without effect.
-    pub(super) fn back_to_queue(&mut self, uid: &Uid, message: &str, now: Now, effects: &mut Vec<Effect>) {
+    /// Brings back a pod whose job ended without effect. A nomination that is kept gets its room again.
+    pub(super) fn back_to_queue(
+        &mut self,
+        uid: &Uid,
+        message: &str,
+        nomination: &Nomination,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(pending) = self.pending.get_mut(uid) else { return };
         pending.stage = Stage::Queued;
         let (api, compiled, facts) = (pending.api.clone(), pending.compiled.clone(), pending.facts.clone());
-        match nominated_node(&api) {
-            "" => {}
-            node => {
-                self.planning.nominate(&compiled, node);
-                self.queue.nominator_mut().nominate(facts, node);
-            }
+        let node = nominated_node(&api);
+        if *nomination == Nomination::Keep && !node.is_empty() {
+            self.planning.nominate(&compiled, node);
+            self.queue.nominator_mut().nominate(facts, node);
         }
-        self.report_failure(uid, Unscheduled::SchedulerError, message, &Nomination::Keep, now, effects);
+        self.report_failure(uid, Unscheduled::SchedulerError, message, nomination, now, effects);
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
 }

@@ -18,6 +18,10 @@ fn put_node(api: &FakeApi, name: &str, slots: u32) {
 }
 
 fn start(api: &FakeApi, leadership: Leadership) -> Engine {
+    start_with(api, leadership, false)
+}
+
+fn start_with(api: &FakeApi, leadership: Leadership, waits_for_leadership: bool) -> Engine {
     let (recorder, sending) = Recorder::new(api.client(), "host".to_owned());
     tokio::spawn(sending);
     let (planning, executor) = slots_for_tests();
@@ -26,8 +30,9 @@ fn start(api: &FakeApi, leadership: Leadership) -> Engine {
         recorder,
         observer: Arc::new(|_| ()),
         leadership,
-        waits_for_leadership: false,
+        waits_for_leadership,
         executor,
+        ledger: Arc::default(),
         report: Box::new(|_| ()),
     };
     Engine::start(planning, options).unwrap()
@@ -148,4 +153,31 @@ async fn repeated_failures_become_a_series_of_one_event() {
     drop(recorder);
     tokio::time::timeout(Duration::from_secs(20), sending).await.unwrap().unwrap();
     assert_eq!(events(&api).len(), 2, "an event whose answer was lost is there once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_waits_follows_nothing_until_it_leads() {
+    let api = FakeApi::start().await;
+    put_node(&api, "a", 2);
+    api.store().put("pods", pod("p"));
+    let (elector, leadership) = crate::election::Elector::new(
+        crate::election::LeaseLock::new(api.client(), crate::client::ObjectKey::new("default", "lock")),
+        crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
+        Box::new(|_, _| ()),
+    );
+    let engine = start_with(&api, leadership.clone(), true);
+    let eager = start_with(&api, leadership, false);
+    eventually("a standby that does not wait knows all", || eager.is_synced()).await;
+    eager.stop().await.unwrap();
+    let lists = |api: &FakeApi| api.log().iter().filter(|line| line.contains("/nodes?limit")).count();
+    let by_eager = lists(&api);
+    assert_eq!(by_eager, 1, "the other one has asked for nothing");
+    assert!(!engine.is_synced());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn(elector.run(stop.clone()));
+    eventually("the pod is bound once it leads", || node_of(&api, "p").is_some()).await;
+    assert!(lists(&api) > by_eager, "{:?}", api.log());
+    engine.stop().await.unwrap();
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
 }

@@ -13,6 +13,7 @@ use crate::client::testing::{FakeApi, PATIENCE, eventually, pod};
 use crate::election::{Outcome, Timing};
 use crate::plan::Profile;
 use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
+use crate::stopwatch::Stopwatch;
 
 fn options(api: &FakeApi, host: &str) -> ProcessOptions {
     ProcessOptions {
@@ -35,7 +36,9 @@ fn options(api: &FakeApi, host: &str) -> ProcessOptions {
         }),
         waits_for_leadership: false,
         observer: Arc::new(|_| ()),
+        ledger: Arc::default(),
         report: Box::new(|_| ()),
+        stopwatch: Stopwatch::default(),
     }
 }
 

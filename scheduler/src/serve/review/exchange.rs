@@ -1,113 +1,99 @@
-//! One request to a server and its answer, over a connection of its own: reviews are cached, and so are rare.
+//! One question to a server that reviews, and its answer.
+//!
+//! Owns how long an answer may take, and which failures are asked again: a review has no effect, so that it may be sent
+//! as often as its time allows.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
+use rand::Rng;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use super::target::{Bearer, Target};
+use crate::client::{Error, JsonServer, chain};
 
-/// Longest wait for an answer, with connecting: requests of clients wait for it.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Most bytes of an answer: a user with thousands of groups has less.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Longest wait for an answer, with every attempt: requests of clients wait for it.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Attempts of one review.
+const ATTEMPTS_MAX: u32 = 5;
+/// The pause after the first attempt. Each further one is longer by [`PAUSE_FACTOR`].
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_FACTOR: f64 = 1.5;
+/// How much longer a pause may be at random, as a part of it.
+const JITTER: f64 = 0.2;
 
-/// Sends `document` to `path`, and reads the answer. The error says why there is none.
+/// Creates `document` at `path`, or without one reads what is there. The error says why there is no answer.
 pub(super) async fn exchange(
-    target: &Target,
-    method: Method,
+    server: &JsonServer,
     path: &str,
     document: Option<&Value>,
 ) -> Result<(StatusCode, Value), String> {
-    match tokio::time::timeout(ANSWER_MAX, send(target, method, path, document)).await {
+    let body = document.map(|document| Bytes::from(document.to_string()));
+    match tokio::time::timeout(ANSWER_MAX, attempt(server, path, body)).await {
         Ok(answer) => answer,
         Err(_) => Err(format!("no answer within {} seconds", ANSWER_MAX.as_secs())),
     }
 }
 
-async fn send(
-    target: &Target,
-    method: Method,
+async fn attempt(
+    server: &JsonServer,
     path: &str,
-    document: Option<&Value>,
+    body: Option<Bytes>,
 ) -> Result<(StatusCode, Value), String> {
-    let host = target.base.host().unwrap_or_default();
-    let port = target.base.port_u16().unwrap_or(if target.tls.is_some() { 443 } else { 80 });
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((address, port)).await.map_err(|error| error.to_string())?;
-    let request = request(target, method, path, document)?;
-    match (&target.tls, &target.server_name) {
-        (Some(tls), Some(name)) => {
-            let connector = TlsConnector::from(std::sync::Arc::clone(tls));
-            let stream = connector.connect(name.clone(), stream).await.map_err(|error| error.to_string())?;
-            ask(stream, request).await
+    let mut pause = PAUSE_FIRST;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let outcome = match &body {
+            Some(body) => server.post(path, body.clone()).await,
+            None => server.get(path).await,
+        };
+        if attempts == ATTEMPTS_MAX || !may_pass(&outcome) {
+            let (code, body) = outcome.map_err(|error| chain(&error))?;
+            let status = StatusCode::from_u16(code).map_err(|error| error.to_string())?;
+            let value = serde_json::from_slice(&body).map_err(|error| format!("{status}: {error}"))?;
+            return Ok((status, value));
         }
-        _ => ask(stream, request).await,
+        let random: f64 = rand::rng().random();
+        tokio::time::sleep(pause.mul_f64(1.0 + JITTER * random)).await;
+        pause = pause.mul_f64(PAUSE_FACTOR);
     }
 }
 
-fn request(
-    target: &Target,
-    method: Method,
-    path: &str,
-    document: Option<&Value>,
-) -> Result<Request<Full<Bytes>>, String> {
-    let base = target.base.path().trim_end_matches('/');
-    let authority = target.base.authority().map(ToString::to_string).unwrap_or_default();
-    let json = HeaderValue::from_static("application/json");
-    let mut request = Request::builder()
-        .method(method)
-        .uri(format!("{base}{path}"))
-        .header(HOST, authority)
-        .header(ACCEPT, json.clone())
-        .header(CONTENT_TYPE, json)
-        .header(USER_AGENT, concat!("scheduler/", env!("CARGO_PKG_VERSION")));
-    let token = match &target.bearer {
-        None => None,
-        Some(Bearer::Token(token)) => Some(token.clone()),
-        Some(Bearer::File(path)) => {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            Some(text.trim().to_owned())
-        }
-    };
-    if let Some(token) = token {
-        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| "the bearer token has characters that no header may have".to_owned())?;
-        value.set_sensitive(true);
-        request = request.header(AUTHORIZATION, value);
+/// Whether the same question may be answered later. Addresses that do not answer were asked in turn already.
+fn may_pass(outcome: &Result<(u16, Bytes), Error>) -> bool {
+    match outcome {
+        Ok((code, _)) => matches!(code, 429 | 500..=599),
+        Err(error) => matches!(error, Error::Lost { .. }),
     }
-    let body = document.map(Value::to_string).unwrap_or_default();
-    request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())
 }
 
-async fn ask(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Value), String> {
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // The connection is polled beside the request, and dropped with it.
-    let answer = async move {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        let value = serde_json::from_slice(&body).map_err(|error| format!("{status}: {error}"))?;
-        Ok((status, value))
-    };
-    let mut answer = std::pin::pin!(answer);
-    tokio::select! {
-        answer = &mut answer => answer,
-        // The server may close as soon as it has answered.
-        _ = connection => answer.await,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Config;
+    use crate::client::testing::{FakeApi, Fault};
+
+    /// The answer of a server whose first answers are `faults`, and how often it was asked.
+    async fn asked(faults: &[(usize, Fault)]) -> (Result<(StatusCode, Value), String>, usize) {
+        let api = FakeApi::start().await;
+        for (times, fault) in faults {
+            api.plant("POST", "reviews", *times, *fault);
+        }
+        let server = JsonServer::new(&Config::new(vec![api.endpoint()])).unwrap();
+        let answer = exchange(&server, "reviews", Some(&serde_json::json!({}))).await;
+        let times = api.log().iter().filter(|line| line.contains("reviews")).count();
+        (answer, times)
+    }
+
+    #[tokio::test]
+    async fn failures_of_the_server_and_lost_answers_are_asked_again() {
+        for fault in [Fault::Status(500, 0), Fault::Status(429, 0), Fault::LostAfter] {
+            let (answer, times) = asked(&[(1, fault)]).await;
+            // The small server knows no reviews.
+            assert_eq!((answer.unwrap().0, times), (StatusCode::NOT_FOUND, 2), "{fault:?}");
+        }
+        let (answer, times) = asked(&[(1, Fault::Status(403, 0))]).await;
+        assert_eq!((answer.unwrap().0, times), (StatusCode::FORBIDDEN, 1));
     }
 }

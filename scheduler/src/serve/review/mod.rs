@@ -5,7 +5,6 @@
 
 mod exchange;
 mod server;
-mod target;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,6 @@ use futures::future::BoxFuture;
 
 pub use super::user::User;
 pub use server::ReviewServer;
-pub use target::{Target, TargetError};
 
 /// A question to the authorization server: may this user do this to this path?
 #[derive(Clone, Debug, PartialEq, Eq)]

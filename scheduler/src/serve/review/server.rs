@@ -4,36 +4,44 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use orch_proto::Brand;
 use serde_json::{Map, Value, json};
 
-use super::exchange::exchange;
-use super::target::Target;
+use super::exchange::{ANSWER_MAX, exchange};
 use super::{Access, AccessVerdict, ReviewError, Reviewer};
+use crate::client::{Config, ConfigError, JsonServer};
 use crate::serve::user::User;
+
+/// Reviews a second, and at once: bounds that no healthy scheduler meets, since answers are remembered.
+const QPS: f32 = 200.0;
+const BURST: u32 = 400;
 
 /// A server that reviews.
 pub struct ReviewServer {
-    target: Target,
+    server: JsonServer,
     brand: &'static Brand,
 }
 
 impl ReviewServer {
-    /// Asks `target`, with the names of `brand`.
-    pub fn new(target: Target, brand: &'static Brand) -> ReviewServer {
-        ReviewServer { target, brand }
+    /// Asks the server that `config` leads to, with the names of `brand`.
+    ///
+    /// # Errors
+    /// Where certificates or headers of the configuration cannot be used.
+    pub fn new(config: Config, brand: &'static Brand) -> Result<ReviewServer, ConfigError> {
+        let content_type = config.content_type;
+        let config = Config { request_timeout: ANSWER_MAX, ..config.with_limits(content_type, QPS, BURST) };
+        Ok(ReviewServer { server: JsonServer::new(&config)?, brand })
     }
 
     /// Creates a review, and returns its status.
     async fn review(&self, stem: &str, kind: &str, spec: Value) -> Result<Value, ReviewError> {
         let group = self.brand.group(stem);
         let resource = format!("{}s", kind.to_lowercase());
-        let path = format!("/apis/{group}/v1/{resource}");
+        let path = format!("apis/{group}/v1/{resource}");
         let document = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
         let fault = |reason: String| ReviewError { attempt: format!("create {resource}"), reason };
-        let (status, mut answer) =
-            exchange(&self.target, Method::POST, &path, Some(&document)).await.map_err(&fault)?;
+        let (status, mut answer) = exchange(&self.server, &path, Some(&document)).await.map_err(&fault)?;
         if !status.is_success() {
             return Err(fault(format!("{status}: {}", answer["message"].as_str().unwrap_or_default())));
         }
@@ -82,8 +90,8 @@ impl Reviewer for ReviewServer {
     ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, ReviewError>> {
         async move {
             let fault = |reason| ReviewError { attempt: format!("get configmap {namespace}/{name}"), reason };
-            let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
-            let (status, answer) = exchange(&self.target, Method::GET, &path, None).await.map_err(fault)?;
+            let path = format!("api/v1/namespaces/{namespace}/configmaps/{name}");
+            let (status, answer) = exchange(&self.server, &path, None).await.map_err(fault)?;
             if status == StatusCode::NOT_FOUND {
                 return Ok(None);
             }

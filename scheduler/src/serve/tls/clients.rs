@@ -28,9 +28,9 @@ pub(crate) struct Peer {
 /// A client certificate after verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Certificate {
-    /// None was presented, or there are no authorities to verify one.
+    /// None was presented, or there are no authorities to verify one, or it is valid and names nobody, or a front proxy.
     None,
-    /// It is not valid.
+    /// One of the authorities that are configured does not stand for it, or it is no front proxy's.
     Bad,
     /// It names this user.
     User(User),
@@ -103,18 +103,21 @@ impl Clients {
         Ok(Clients { users, proxies, allowed_names })
     }
 
-    /// Reads the files again. Those that cannot be used leave what was there.
-    pub(super) fn reload(&self) {
+    /// Reads the files again. Those that cannot be used leave what was there. Returns whether all could be.
+    pub(super) fn reload(&self) -> bool {
+        let mut is_done = true;
         for trusted in self.users.iter().chain(&self.proxies) {
             if let Authorities::File(path) = &trusted.source {
                 match trusted.source.verifier() {
                     Ok(verifier) => trusted.verifier.store(Arc::new(verifier)),
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "authorities cannot be read again: the former stay");
+                        is_done = false;
                     }
                 }
             }
         }
+        is_done
     }
 
     /// The files that [`Clients::reload`] reads.
@@ -142,17 +145,30 @@ impl Clients {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = UnixTime::since_unix_epoch(since);
         let subject = subject(&chain[0]);
-        let is_allowed =
-            |user: &User| self.allowed_names.is_empty() || self.allowed_names.contains(&user.name);
-        let is_proxy = self.proxies.as_ref().is_some_and(|proxies| proxies.verify(chain, now));
-        let is_front_proxy = is_proxy && subject.as_ref().is_some_and(is_allowed);
-        let certificate = match (&self.users, subject) {
-            (None, _) => Certificate::None,
-            (Some(users), Some(user)) if users.verify(chain, now) => Certificate::User(user),
-            (Some(_), _) => Certificate::Bad,
+        let name = subject.as_ref().map_or("", |user| &user.name);
+        let is_allowed = self.allowed_names.is_empty() || self.allowed_names.iter().any(|one| one == name);
+        // Each kind of authority that is configured judges the certificate. What one refuses is bad, unless the other
+        // finds a user in it.
+        let is_proxy = self.proxies.as_ref().map(|proxies| is_allowed && proxies.verify(chain, now));
+        let is_user = self.users.as_ref().map(|users| users.verify(chain, now));
+        let certificate = match subject {
+            Some(user) if is_user == Some(true) => {
+                measure_life(&chain[0], since);
+                Certificate::User(user)
+            }
+            _ if is_user == Some(false) || is_proxy == Some(false) => Certificate::Bad,
+            _ => Certificate::None,
         };
-        Peer { certificate, is_front_proxy }
+        Peer { certificate, is_front_proxy: is_proxy == Some(true) }
     }
+}
+
+/// Tells the metrics how long a client's certificate is still valid; `now` is the time since 1970.
+fn measure_life(certificate: &CertificateDer<'_>, now: Duration) {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };
+    let ends = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
+    let left = Duration::from_secs(ends).saturating_sub(now);
+    ::metrics::histogram!("apiserver_client_certificate_expiration_seconds").record(left.as_secs_f64());
 }
 
 /// The user that a certificate names: common name and organizations. `None` where that cannot be read, or is empty.

@@ -17,4 +17,4 @@ pub(crate) use self_signed::default_pair;
 pub(crate) use settings::{Tls, TlsOptions};
 
 #[cfg(test)]
-mod tests;
+pub(in crate::serve) mod tests;

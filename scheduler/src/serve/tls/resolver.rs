@@ -40,12 +40,16 @@ impl Resolver {
         Ok(Resolver { default, named, current })
     }
 
-    /// Reads the files again. If one cannot be used, all stay as they are.
-    pub(super) fn reload(&self) {
+    /// Reads the files again. If one cannot be used, all stay as they are. Returns whether all could be.
+    pub(super) fn reload(&self) -> bool {
         match read(&self.default, &self.named) {
-            Ok(read) => self.current.store(Arc::new(read)),
+            Ok(read) => {
+                self.current.store(Arc::new(read));
+                true
+            }
             Err(error) => {
                 tracing::warn!(%error, "server certificates cannot be read again: the former stay");
+                false
             }
         }
     }

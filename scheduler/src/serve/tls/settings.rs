@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
@@ -111,13 +111,14 @@ impl Tls {
         &self.clients
     }
 
-    /// Reads all files again.
-    pub(in crate::serve) fn reload(&self) {
-        self.resolver.reload();
-        self.clients.reload();
+    /// Reads all files again. Returns whether all could be.
+    pub(in crate::serve) fn reload(&self) -> bool {
+        let certificates = measured("serving_certificate", || self.resolver.reload());
+        measured("client_ca", || self.clients.reload()) && certificates
     }
 
-    /// Reads the files again whenever one of them has changed, and never ends.
+    /// Reads the files again whenever one of them has changed, and never ends. A file that cannot be read is tried again
+    /// at the next look.
     pub(in crate::serve) async fn follow(self) {
         let mut seen = self.times();
         loop {
@@ -125,8 +126,9 @@ impl Tls {
             let times = self.times();
             if times != seen {
                 tracing::info!("certificates have changed and are read again");
-                self.reload();
-                seen = times;
+                if self.reload() {
+                    seen = times;
+                }
             }
         }
     }
@@ -137,4 +139,19 @@ impl Tls {
         let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
         files.map(|path| (path.clone(), time(path))).collect()
     }
+}
+
+/// Reads files, and tells the metrics of work queues: the reference has a queue of one item for each set of files.
+fn measured(queue: &'static str, read: impl FnOnce() -> bool) -> bool {
+    let began = Instant::now();
+    ::metrics::counter!("workqueue_adds_total", "name" => queue).increment(1);
+    // Who notices the change does the work.
+    ::metrics::histogram!("workqueue_queue_duration_seconds", "name" => queue).record(0.0);
+    let is_done = read();
+    ::metrics::histogram!("workqueue_work_duration_seconds", "name" => queue)
+        .record(began.elapsed().as_secs_f64());
+    if !is_done {
+        ::metrics::counter!("workqueue_retries_total", "name" => queue).increment(1);
+    }
+    is_done
 }

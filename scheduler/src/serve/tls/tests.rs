@@ -185,6 +185,16 @@ fn certificates_name_users_and_front_proxies_by_their_authorities() {
     assert!(!identify(&clients, &users.sign("front", "x")).1);
     let only_proxies = Clients::load(None, file(&proxies), Vec::new()).unwrap();
     assert_eq!(identify(&only_proxies, &proxies.sign("any", "x")), (Certificate::None, true));
+    let only_front = Clients::load(None, file(&proxies), vec!["front".to_owned()]).unwrap();
+    assert_eq!(identify(&only_front, &proxies.sign("front", "x")), (Certificate::None, true));
+    assert_eq!(identify(&only_front, &proxies.sign("other", "x")), (Certificate::Bad, false));
+    assert_eq!(identify(&only_front, &users.sign("front", "x")), (Certificate::Bad, false));
+    let only_users = Clients::load(file(&users), None, Vec::new()).unwrap();
+    assert_eq!(identify(&only_users, &users.sign("alice", "people")), (alice.clone(), false));
+    assert_eq!(identify(&only_users, &users.sign("", "people")), (Certificate::None, false));
+    assert_eq!(identify(&only_users, &proxies.sign("alice", "people")), (Certificate::Bad, false));
+    assert_eq!(identify(&clients, &users.sign("", "people")), (Certificate::Bad, false), "and no proxy's");
+    assert_eq!(identify(&only_proxies, &proxies.sign("", "x")), (Certificate::None, true));
     let nobody = clients.identify(None, SystemTime::now());
     assert_eq!((nobody.certificate, nobody.is_front_proxy), (Certificate::None, false));
 
@@ -205,4 +215,19 @@ fn missing_authorities_are_told_in_the_references_words() {
         Clients::load(missing, None, Vec::new()).unwrap_err().to_string(),
         "unable to load client CA provider: open /nowhere.pem: no such file or directory"
     );
+}
+
+/// Reads the files of a port again, once in vain, and verifies a client: for the test that lists metrics.
+pub(in crate::serve) fn exercise() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = pair(directory.path(), "default", &["localhost"]);
+    let users = Authority::new(directory.path(), "users");
+    let resolver = Resolver::load(DefaultPair::Files { certificate, key }, Vec::new()).unwrap();
+    let clients = Clients::load(Some(Authorities::File(users.file.clone())), None, Vec::new()).unwrap();
+    let tls = Tls::new(&TlsOptions::default(), resolver, clients).unwrap();
+    let peer = tls.clients().identify(Some(&[users.sign("alice", "people")]), SystemTime::now());
+    assert!(matches!(peer.certificate, Certificate::User(_)));
+    assert!(tls.reload());
+    std::fs::write(&users.file, "broken").unwrap();
+    assert!(!tls.reload());
 }

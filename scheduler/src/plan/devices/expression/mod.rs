@@ -112,14 +112,10 @@ impl Selector {
     }
 }
 
-/// The library's text; of a missing member, the commonest fault, with a way out.
+/// The library's text; of a missing member, the commonest fault, that of the reference.
 fn runtime_reason(error: &ExecutionError) -> String {
     match error {
-        ExecutionError::NoSuchKey(key) => {
-            format!(
-                "no such key: {key}. Guard the check with has(), or use .? and orValue() for what may be absent"
-            )
-        }
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         other => other.to_string(),
     }
 }

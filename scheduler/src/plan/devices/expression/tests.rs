@@ -82,6 +82,7 @@ fn what_is_absent_and_not_guarded_is_an_error() {
     for source in ["device.attributes['d.io'].none == 'x'", "device.attributes['none.io'].model == 'x'"] {
         let told = evaluate(source).unwrap_err().to_string();
         assert!(told.starts_with("CEL runtime error: no such key: "), "{told}");
+        assert!(!told.contains(". "), "nothing is added: {told}");
     }
 }
 

@@ -2,8 +2,8 @@
 //! and devices, with a way back out of every choice.
 //!
 //! The first solution counts, as in the reference. Within a request devices are only taken in their order, so that no set
-//! is tried twice. Bounded: a claim has [`RESULTS_MAX`] devices at most, and a search gives up after [`STEPS_MAX`] devices
-//! were looked at.
+//! is tried twice. Bounded: a claim has [`RESULTS_MAX`] devices at most, and a search gives up after a number of devices
+//! were looked at ([`steps_max`]).
 
 mod choose;
 mod select;
@@ -22,8 +22,9 @@ use super::{Failure, NodeOf};
 
 /// Devices of one claim: the API's bound.
 pub(super) const RESULTS_MAX: usize = 32;
-/// Devices that a search looks at. The reference stops after ten seconds; this is well under one.
-const STEPS_MAX: usize = 500_000;
+/// Devices that a search may look at for each millisecond of `filterTimeout`: the time is counted in steps, so that equal
+/// clusters give equal answers on any machine. A step takes well under two hundredths of a millisecond.
+const STEPS_PER_MILLISECOND: u64 = 50;
 
 /// Which selectors select which devices, by their addresses: the same for all nodes that one pod is tried on.
 pub(super) type Matches = HashMap<(usize, usize), bool>;
@@ -34,6 +35,16 @@ pub(super) struct World<'a> {
     pub(super) node: NodeOf<'a>,
     pub(super) classes: &'a BTreeMap<String, Class>,
     pub(super) allocated: &'a Allocated,
+    /// Devices that the search may look at.
+    pub(super) steps_max: usize,
+}
+
+/// The steps of a search that may take `filter_timeout_ms`; 0 is no limit.
+pub(in crate::plan) fn steps_max(filter_timeout_ms: u64) -> usize {
+    match filter_timeout_ms {
+        0 => usize::MAX,
+        timeout => usize::try_from(timeout.saturating_mul(STEPS_PER_MILLISECOND)).unwrap_or(usize::MAX),
+    }
 }
 
 /// A device that was chosen.
@@ -189,7 +200,7 @@ impl<'a> Search<'a> {
         let alternative = &claim.requests[step.request].alternatives[step.alternative];
         for at in start..self.candidates.len() {
             self.steps += 1;
-            if self.steps > STEPS_MAX {
+            if self.steps > self.world.steps_max {
                 let node = self.world.node.name;
                 return Err(Failure::Fatal(format!("node {node}: timed out trying to allocate devices")));
             }

@@ -6,7 +6,7 @@ use super::super::Failure;
 use super::super::capacity;
 use super::super::claim::{Alternative, Mode, Request};
 use super::super::constraint::Constraint;
-use super::super::expression::{Selector, SelectorError};
+use super::super::expression::Selector;
 use super::super::slice::{Device, PoolState};
 use super::{RESULTS_MAX, Search, Wanted};
 
@@ -85,7 +85,8 @@ impl Search<'_> {
         }
     }
 
-    /// Whether class and alternative select the device, and the node may use it.
+    /// Whether class and alternative select the device, and the node may use it. A slice may hold devices of several nodes:
+    /// a selector that fails on one of them is wrong on every node, so that selectors come first.
     pub(super) fn is_selected(
         &mut self,
         claim: usize,
@@ -93,9 +94,6 @@ impl Search<'_> {
         device: &Arc<Device>,
     ) -> Result<bool, Failure> {
         let world = self.world;
-        if !device.access.includes(world.node) {
-            return Ok(false);
-        }
         let Some(class) = world.classes.get(&alternative.class) else { return Ok(false) };
         for (number, selector) in class.selectors.iter().enumerate() {
             let place = || format!("class {}: selector #{number}", class.name);
@@ -110,7 +108,7 @@ impl Search<'_> {
                 return Ok(false);
             }
         }
-        Ok(true)
+        Ok(device.access.includes(world.node))
     }
 
     fn does_select(
@@ -129,13 +127,9 @@ impl Search<'_> {
         if let Some(matches) = self.matches.get(&key) {
             return Ok(*matches);
         }
-        let matches = selector.matches(&device.object).map_err(|error| {
-            let place = place();
-            Failure::Fatal(match error {
-                SelectorError::Compile(_) => format!("{place}: {error}"),
-                SelectorError::Runtime(_) => format!("{place} on device {}: {error}", device.id),
-            })
-        })?;
+        let matches = selector
+            .matches(&device.object)
+            .map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
         self.matches.insert(key, matches);
         Ok(matches)
     }

@@ -19,9 +19,12 @@ use crate::api::resource;
 use crate::api::resource::v1 as api;
 use crate::selector::Labels;
 
-#[derive(Default)]
+/// No allocation is too old, and searches have the time of the default configuration.
+const LIMITS: DeviceLimits = DeviceLimits { timed_out_before: 0, filter_timeout_ms: 10_000 };
+
 struct Cluster {
     devices: Devices,
+    limits: DeviceLimits,
 }
 
 fn quantity(text: &str) -> resource::Quantity {
@@ -191,7 +194,7 @@ type Answer = Result<BTreeMap<String, Vec<String>>, String>;
 impl Cluster {
     /// With the class `c`, which takes every device of the driver.
     fn new(slices: Vec<api::ResourceSlice>) -> Cluster {
-        let mut cluster = Cluster::default();
+        let mut cluster = Cluster { devices: Devices::default(), limits: LIMITS };
         cluster.class("c", &["device.driver == 'd.io'"]);
         for slice in slices {
             cluster.devices.upsert_slice(&slice);
@@ -212,7 +215,7 @@ impl Cluster {
     /// What the plugin says of a pod with these claims on a node.
     fn filter(&self, claims: &[&str], node: &str) -> Filter {
         let pod = PodClaims::new(&pod_with(claims));
-        match self.devices.pre_filter(pod.as_ref(), 0) {
+        match self.devices.pre_filter(pod.as_ref(), self.limits) {
             PreFilter::Skip => Filter::Error("skip".to_owned()),
             PreFilter::Unschedulable(reason) => Filter::Error(format!("pre-filter: {reason}")),
             PreFilter::Ready(mut devices) => devices.filter(NodeOf { name: node, labels: &labels_of(node) }),

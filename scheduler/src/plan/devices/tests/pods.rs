@@ -38,7 +38,7 @@ fn owned_by(mut claim: api::ResourceClaim, uid: &str) -> api::ResourceClaim {
 #[test]
 fn pods_without_claims_are_none_of_this() {
     assert_eq!(PodClaims::new(&pod_with(&[])), None);
-    assert!(matches!(cluster().devices.pre_filter(None, 0), PreFilter::Skip));
+    assert!(matches!(cluster().devices.pre_filter(None, LIMITS), PreFilter::Skip));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn as_many_pods_share_a_claim_as_may() {
 /// What is said after no node fitted a pod with the claim `x`.
 fn after_all_nodes(cluster: &Cluster) -> PostFilter {
     let pod = PodClaims::new(&pod_with(&["x"]));
-    let PreFilter::Ready(mut devices) = cluster.devices.pre_filter(pod.as_ref(), 0) else {
+    let PreFilter::Ready(mut devices) = cluster.devices.pre_filter(pod.as_ref(), LIMITS) else {
         panic!("it is ready")
     };
     for node in ["a", "b"] {
@@ -194,7 +194,9 @@ fn devices_that_could_not_be_bound_are_not_available() {
     cluster.add(allocated.clone());
     let said = |cluster: &Cluster, timed_out_before| {
         let pod = PodClaims::new(&pod_with(&["x"]));
-        let PreFilter::Ready(mut devices) = cluster.devices.pre_filter(pod.as_ref(), timed_out_before) else {
+        let PreFilter::Ready(mut devices) =
+            cluster.devices.pre_filter(pod.as_ref(), DeviceLimits { timed_out_before, ..LIMITS })
+        else {
             panic!("it is ready")
         };
         devices.filter(NodeOf { name: "a", labels: &labels_of("a") })
@@ -239,8 +241,25 @@ fn claims_are_named_for_their_writes() {
     let mut cluster = cluster();
     cluster.add(claim("x", Vec::new())).add(claim("y", Vec::new()));
     let pod = PodClaims::new(&pod_with(&["y", "x"]));
-    let PreFilter::Ready(devices) = cluster.devices.pre_filter(pod.as_ref(), 0) else {
+    let PreFilter::Ready(devices) = cluster.devices.pre_filter(pod.as_ref(), LIMITS) else {
         panic!("it is ready")
     };
     assert_eq!(devices.claim_names().collect::<Vec<_>>(), [("ns", "y"), ("ns", "x")]);
+}
+
+#[test]
+fn a_search_gives_up_after_the_time_of_its_profile() {
+    let names: Vec<String> = (0..60).map(|index| format!("d{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut cluster = Cluster::new(vec![slice("a", "pa", plain(&names))]);
+    cluster.add(claim("x", vec![one("r", &["false"])]));
+    assert_eq!(cluster.allocate(&["x"], "a"), refused(CANNOT));
+    cluster.limits.filter_timeout_ms = 1;
+    assert_eq!(
+        cluster.allocate(&["x"], "a"),
+        refused("error: node a: timed out trying to allocate devices"),
+        "sixty devices are more than a millisecond's"
+    );
+    cluster.limits.filter_timeout_ms = 0;
+    assert_eq!(cluster.allocate(&["x"], "a"), refused(CANNOT), "there is no limit");
 }

@@ -108,6 +108,20 @@ fn devices_of_a_slice_may_be_for_different_nodes() {
 }
 
 #[test]
+fn a_selector_that_fails_on_a_device_of_another_node_ends_the_attempt() {
+    let for_node =
+        |device: api::Device, node: &str| api::Device { node_name: Some(node.to_owned()), ..device };
+    let all = vec![for_node(device("d0", &[]), "b"), for_node(device("d1", &[("model", "x")]), "a")];
+    let each = changed(slice("", "p", all), |spec| {
+        spec.node_name = None;
+        spec.per_device_node_selection = Some(true);
+    });
+    let told = Cluster::new(vec![each])
+        .one(claim("x", vec![one("r", &["device.attributes['d.io'].model == 'x'"])]), "a");
+    assert_eq!(told.unwrap_err(), "error: claim ns/x: selector #0: CEL runtime error: no such key: model");
+}
+
+#[test]
 fn a_slice_that_changes_its_node_leaves_the_old_one() {
     let mut cluster = Cluster::new(vec![slice("a", "p", plain(&["d0"]))]);
     cluster.devices.upsert_slice(&slice("b", "p", plain(&["d0"])));

@@ -129,18 +129,12 @@ fn class_and_request_both_select() {
 fn selectors_that_fail_end_the_attempt() {
     let mut cluster = two();
     let told = cluster.one(claim("x", vec![one("r", &["device.attributes['d.io'].model == 'y'"])]), "a");
-    let told = told.unwrap_err();
-    let expected =
-        "error: claim ns/x: selector #0 on device d.io/pa/d0: CEL runtime error: no such key: model";
-    assert!(told.starts_with(expected), "{told}");
+    assert_eq!(told.unwrap_err(), "error: claim ns/x: selector #0: CEL runtime error: no such key: model");
     let told = cluster.one(claim("x", vec![one("r", &["device."])]), "a").unwrap_err();
     assert!(told.starts_with("error: claim ns/x: selector #0: CEL compile error: "), "{told}");
     cluster.class("bad", &["true", "device.driver"]);
     let told = cluster.one(claim("x", vec![request("r", exactly("bad", 1, &[]))]), "a").unwrap_err();
-    assert_eq!(
-        told,
-        "error: class bad: selector #1 on device d.io/pa/d0: CEL runtime error: expected bool, got string"
-    );
+    assert_eq!(told, "error: class bad: selector #1: CEL runtime error: expected bool, got string");
 }
 
 #[test]

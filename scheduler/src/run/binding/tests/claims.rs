@@ -1,5 +1,7 @@
 //! Resource claims before a binding.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::super::claims::{Change, deallocation, release, reservation};
@@ -7,10 +9,10 @@ use super::super::{Outcome, PodRef, Why};
 use super::bench;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{
-    AllocationResult, DeviceAllocationResult, ResourceClaim, ResourceClaimConsumerReference,
-    ResourceClaimStatus,
+    AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
+    ResourceClaimConsumerReference, ResourceClaimStatus,
 };
-use crate::client::testing::{FakeApi, Fault};
+use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::plan::decision::{ClaimName, ClaimWrite};
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
@@ -146,4 +148,72 @@ fn only_an_unused_claim_is_deallocated() {
     assert_eq!(deallocation(held_by(&[], None), "u"), None);
     let freed = deallocation(held_by(&["u"], Some(allocation())), "u").unwrap().status.unwrap();
     assert_eq!((freed.allocation, freed.reserved_for.len()), (None, 0));
+}
+
+/// An allocation of a device that somebody has to make ready.
+fn unready() -> AllocationResult {
+    let result = DeviceRequestAllocationResult {
+        request: "r".to_owned(),
+        driver: "d.io".to_owned(),
+        pool: "p".to_owned(),
+        device: "d".to_owned(),
+        binding_conditions: vec!["ready".to_owned()],
+        binding_failure_conditions: vec!["broken".to_owned()],
+        ..DeviceRequestAllocationResult::default()
+    };
+    let devices = DeviceAllocationResult { results: vec![result], ..DeviceAllocationResult::default() };
+    AllocationResult { devices: Some(devices), ..AllocationResult::default() }
+}
+
+/// Has the driver say that `condition` of the device holds.
+fn tell_condition(api: &FakeApi, condition: &str) {
+    let mut claim = claim(api);
+    let condition = json!({ "type": condition, "status": "True" });
+    claim["status"]["devices"] =
+        json!([{ "driver": "d.io", "pool": "p", "device": "d", "conditions": [condition] }]);
+    api.store().put("resourceclaims", claim);
+}
+
+#[tokio::test]
+async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
+    for (condition, expected) in [
+        (Some("ready"), Ok(())),
+        (Some("broken"), Err("claim c binding failed")),
+        (None, Err("device binding timeout")),
+    ] {
+        let (api, binder, mut job) = bench().await;
+        put_claim(&api);
+        job.claims = vec![write(Some(unready()))];
+        if condition.is_none() {
+            job.device_timeout = Duration::from_millis(50);
+        }
+        let running = {
+            let (binder, job) = (binder.clone(), job.clone());
+            tokio::spawn(async move { binder.run(&job).await })
+        };
+        if let Some(condition) = condition {
+            eventually("the claim is allocated", || !claim(&api)["status"]["allocation"].is_null()).await;
+            assert!(!claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
+            assert_eq!(super::node_of(&api), None, "the pod waits");
+            tell_condition(&api, condition);
+        }
+        let outcome = running.await.unwrap();
+        match expected {
+            Ok(()) => assert_eq!(outcome, Outcome::Bound),
+            Err(problem) => {
+                assert_eq!(outcome, Outcome::NotBound(Why::Refused(problem.to_owned())));
+                let status = &claim(&api)["status"];
+                assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn devices_that_need_nothing_get_no_time() {
+    let (api, binder, mut job) = bench().await;
+    put_claim(&api);
+    job.claims = vec![write(Some(allocation()))];
+    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
 }

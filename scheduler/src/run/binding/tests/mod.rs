@@ -3,6 +3,7 @@
 mod claims;
 mod volumes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -27,10 +28,13 @@ fn job(api: &FakeApi) -> Job {
         profile: 0,
         attempts: 1,
         first_active_at: Duration::ZERO,
+        began: None,
+        is_flushed: false,
         node: "n".into(),
         volumes: VolumeWrites::default(),
         claims: Vec::new(),
         volume_timeout: Duration::from_secs(20),
+        device_timeout: Duration::from_secs(20),
         binder: None,
     }
 }
@@ -39,7 +43,7 @@ fn job(api: &FakeApi) -> Job {
 async fn bench() -> (FakeApi, Binder, Job) {
     let api = FakeApi::start().await;
     api.store().put("pods", pod("p"));
-    let binder = Binder::new(api.client(), Leadership::always());
+    let binder = Binder::new(api.client(), Leadership::always(), Arc::new(|_| ()));
     let job = job(&api);
     (api, binder, job)
 }
@@ -118,7 +122,7 @@ async fn nothing_is_sent_without_leadership() {
         crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
         Box::new(|_, _| ()),
     );
-    let binder = Binder::new(api.client(), leadership);
+    let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()));
     assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::NotLeading));
     assert_eq!(api.log(), Vec::<String>::new());
 }

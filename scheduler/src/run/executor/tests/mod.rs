@@ -16,6 +16,7 @@ use crate::api::resource::Quantity;
 use crate::client::ObjectKey;
 use crate::election::WallTime;
 use crate::queue::{QueueOptions, Uid};
+use crate::stopwatch::Stopwatch;
 
 use super::super::binding::{Job, Outcome};
 use super::super::event::Report;
@@ -36,6 +37,7 @@ fn options() -> ExecutorOptions {
     let profile = |name: &str| ProfileOptions {
         scheduler_name: Arc::from(name),
         volume_timeout: Duration::from_secs(600),
+        device_timeout: Duration::from_secs(600),
     };
     let queue = QueueOptions::default();
     let plugins = queue.profiles[0];
@@ -43,6 +45,7 @@ fn options() -> ExecutorOptions {
         profiles: vec![profile("default-scheduler"), profile("second")],
         queue: QueueOptions { profiles: vec![plugins, plugins], ..queue },
         binders: Vec::new(),
+        stopwatch: Stopwatch::default(),
     }
 }
 
@@ -108,7 +111,7 @@ impl Bench {
     fn jobs(&mut self) -> Vec<Job> {
         self.take(|effect| match effect {
             Effect::Bind(job) => Ok(*job),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
     }
 
@@ -121,30 +124,30 @@ impl Bench {
     fn patches(&mut self) -> Vec<(String, Value)> {
         self.take(|effect| match effect {
             Effect::Patch(pod, patch) => Ok((pod.name.to_string(), patch)),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
     }
 
     fn evictions(&mut self) -> Vec<Eviction> {
         self.take(|effect| match effect {
             Effect::Evict(eviction) => Ok(eviction),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
     }
 
     fn reports(&mut self) -> Vec<Report> {
         self.take(|effect| match effect {
             Effect::Record(report) => Ok(report),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
     }
 
-    fn take<T>(&mut self, pick: impl Fn(Effect) -> Result<T, Effect>) -> Vec<T> {
+    fn take<T>(&mut self, pick: impl Fn(Effect) -> Result<T, Box<Effect>>) -> Vec<T> {
         let mut picked = Vec::new();
         for effect in std::mem::take(&mut self.effects) {
             match pick(effect) {
                 Ok(one) => picked.push(one),
-                Err(other) => self.effects.push(other),
+                Err(other) => self.effects.push(*other),
             }
         }
         picked

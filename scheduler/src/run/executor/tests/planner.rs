@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
+use crate::election::WallTime;
+use crate::plan::costs::Costs;
 use crate::plan::decision::{
-    Admission, Decision, Failure, Placement, PodName, Preemption, Refusal, VolumeWrites,
+    Admission, ClaimName, Decision, Failure, Placement, PodName, Preemption, Refusal, VolumeWrites,
 };
-use crate::plan::profile::{Plugin, PluginSet};
+use crate::plan::profile::{Plugin, PluginSet, Point};
 
 use super::super::super::planning::Planning;
 use super::super::super::stored::Stored;
@@ -31,6 +33,10 @@ pub(super) struct Slots {
     nominated: BTreeMap<String, (String, i32)>,
     /// Whether pods of higher priority push others aside.
     pub(super) preempts: bool,
+    /// Nodes without room are refused by extenders.
+    pub(super) has_extenders: bool,
+    /// Pods need a volume that is made first.
+    pub(super) provisions: bool,
     /// Planning fails while this is set.
     pub(super) fails: bool,
 }
@@ -67,6 +73,10 @@ impl Slots {
         let victims = lower.map(|(_, held)| held.name.clone()).collect();
         Some(Preemption { node: node.as_str().into(), victims, superseded: Vec::new(), budget_violations: 0 })
     }
+}
+
+fn claim() -> ClaimName {
+    ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }
 }
 
 fn compiled(pod: &Pod) -> Compiled {
@@ -131,10 +141,12 @@ impl Planning for Slots {
         Admission::Held { plugin: Plugin::SchedulingGates, message: String::new() }
     }
 
+    fn set_time(&mut self, _wall: WallTime) {}
+
     fn plan(&mut self, _profile: usize, pod: &Arc<Compiled>, _api: &Pod, seed: u64) -> Decision {
         if self.fails {
             return Decision::Failed(Failure {
-                plugin: Some(Plugin::NodePorts),
+                plugin: Some((Plugin::NodePorts, Point::Filter)),
                 message: "broken".to_owned(),
             });
         }
@@ -146,21 +158,31 @@ impl Planning for Slots {
                 node: node.as_str().into(),
                 evaluated: names.len(),
                 feasible: 1,
-                volumes: VolumeWrites::default(),
+                volumes: VolumeWrites {
+                    bind: Vec::new(),
+                    provision: self.provisions.then(claim).into_iter().collect(),
+                },
                 claims: Vec::new(),
             });
         }
         let mut plugins = PluginSet::EMPTY;
-        plugins.insert(Plugin::NodeResourcesFit);
+        if !self.has_extenders {
+            plugins.insert(Plugin::NodeResourcesFit);
+        }
         let preemption = if self.preempts { self.victims(pod) } else { None };
         Decision::Unschedulable(Refusal {
             message: format!("0/{} nodes are available", names.len()),
             plugins,
+            by_extenders: self.has_extenders,
             pending: PluginSet::EMPTY,
             clear_nomination: preemption.is_none(),
             preemption,
             deallocate: None,
         })
+    }
+
+    fn take_costs(&mut self, _profile: usize) -> Costs {
+        Costs::default()
     }
 
     fn assume(&mut self, pod: &Arc<Compiled>, placement: &Placement) -> Result<(), String> {

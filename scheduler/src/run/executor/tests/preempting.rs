@@ -127,3 +127,13 @@ fn a_nomination_that_helps_no_more_is_taken_back() {
     assert!(patches[0].1["status"].as_object().unwrap().contains_key("nominatedNodeName"));
     assert_eq!(bench.executor.planning().nominated("uid-p"), None);
 }
+
+#[test]
+fn a_pod_that_another_scheduler_bound_lets_its_last_victim_live() {
+    let mut bench = refused(&["v", "w"]);
+    let eviction = bench.evictions().remove(0);
+    bench.upsert(&on_node("p", "b"));
+    let outcomes = eviction.victims.iter().cloned().map(Evicting::Deleted).collect();
+    bench.tell(Input::Evicted(eviction, outcomes));
+    assert!(bench.evictions().is_empty());
+}

@@ -311,7 +311,49 @@ fn an_error_of_the_planner_leads_to_backoff() {
     assert_eq!(bench.place("p"), Some("backoff"));
     let patches = bench.patches();
     let condition = &patches[0].1["status"]["conditions"][0];
-    assert_eq!(condition["message"], "running plugin \"NodePorts\": broken");
+    assert_eq!(condition["message"], "running \"NodePorts\" filter plugin: broken");
+}
+
+/// A pod that the API says is nominated to `a`.
+fn nominated(name: &str) -> crate::api::core::v1::Pod {
+    let mut pod = pod(name);
+    pod.status.as_mut().unwrap().nominated_node_name = "a".to_owned();
+    pod
+}
+
+/// The nomination of `p` was taken back: in the plan, in the queue and in the API.
+fn assert_nomination_is_cleared(bench: &mut Bench) {
+    assert_eq!(bench.executor.planning().nominated("uid-p"), None);
+    assert_eq!(bench.executor.queue().nominator().node_of(&uid("p")), None);
+    let patches = bench.patches();
+    let status = patches[0].1["status"].as_object().unwrap();
+    assert!(status.get("nominatedNodeName").is_some_and(serde_json::Value::is_null), "{status:?}");
+}
+
+#[test]
+fn an_error_of_the_planner_takes_a_nomination_back() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.executor.planning.fails = true;
+    bench.upsert(&nominated("p"));
+    assert_eq!(bench.executor.planning().nominated("uid-p"), Some("a"));
+    bench.step();
+    assert_nomination_is_cleared(&mut bench);
+}
+
+#[test]
+fn a_refused_binding_takes_a_nomination_back_and_lost_leadership_does_not() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&nominated("p"));
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::NotLeading));
+    assert_eq!(bench.executor.planning().nominated("uid-p"), Some("a"));
+    assert!(bench.patches()[0].1["status"].get("nominatedNodeName").is_none());
+    bench.pass(20);
+    bench.step();
+    let job = bench.job();
+    bench.finish(job, Outcome::NotBound(Why::Refused("no".to_owned())));
+    assert_nomination_is_cleared(&mut bench);
 }
 
 #[test]
@@ -329,4 +371,82 @@ fn the_room_for_jobs_is_bounded() {
     let first = jobs.remove(0);
     bench.finish(first, Outcome::Bound);
     assert!(bench.executor.has_room());
+}
+
+#[test]
+fn a_pod_that_extenders_refused_waits_for_any_event() {
+    let mut bench = Bench::with(&[("a", 0)]);
+    bench.executor.planning.has_extenders = true;
+    bench.upsert(&pod("p"));
+    assert!(bench.step());
+    assert_eq!(bench.place("p"), Some("unschedulable"), "time alone does not help it");
+    bench.pass(60);
+    assert_eq!(bench.place("p"), Some("unschedulable"));
+    // Nobody knows what extenders look at.
+    bench.tell(Input::Upsert(Stored::Node(Box::new(node("b", 0)))));
+    assert_eq!(bench.place("p"), Some("active"));
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_does_not_come_back_from_its_job() {
+    for why in [Why::Refused("no".to_owned()), Why::NotLeading] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.upsert(&pod("p"));
+        bench.step();
+        let job = bench.job();
+        let mut ending = pod("p");
+        ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Time::default());
+        bench.upsert(&ending);
+        bench.finish(job, Outcome::NotBound(why.clone()));
+        assert_eq!((bench.taken("a"), bench.place("p")), (0, None), "{why:?}");
+        bench.pass(20);
+        assert!(!bench.step(), "{why:?}");
+    }
+}
+
+#[test]
+fn room_that_was_assumed_in_vain_wakes_those_who_wait_for_it() {
+    // The watch and the job tell in either order that another scheduler bound the pod elsewhere.
+    for watch_is_first in [true, false] {
+        let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+        bench.upsert(&pod("p"));
+        bench.step();
+        let job = bench.job();
+        assert_eq!(&*job.node, "a");
+        bench.tell(Input::Upsert(Stored::Node(Box::new(node("b", 0)))));
+        bench.upsert(&pod("q"));
+        bench.step();
+        assert_eq!(bench.place("q"), Some("unschedulable"));
+        let taken = Outcome::NotBound(Why::Taken("b".to_owned()));
+        if watch_is_first {
+            bench.upsert(&on_node("p", "b"));
+            bench.finish(job, taken);
+        } else {
+            bench.finish(job, taken);
+            bench.upsert(&on_node("p", "b"));
+        }
+        bench.pass(20);
+        assert_eq!(bench.place("q"), Some("active"), "{watch_is_first}");
+    }
+}
+
+#[test]
+fn jobs_that_wait_for_volumes_do_not_hold_up_others() {
+    let many = u32::try_from(super::super::BINDINGS_MAX).unwrap() + 1;
+    let mut bench = Bench::with(&[("a", many)]);
+    bench.executor.planning.provisions = true;
+    for index in 0..super::super::BINDINGS_MAX {
+        bench.upsert(&pod(&format!("p{index}")));
+        assert!(bench.step());
+    }
+    assert!(bench.executor.has_room(), "a slow provisioner does not stop the scheduler");
+    bench.executor.planning.provisions = false;
+    bench.upsert(&pod("quick"));
+    assert!(bench.step());
+    let jobs = bench.jobs();
+    assert_eq!(bench.executor.bindings(), jobs.len());
+    for job in jobs {
+        bench.finish(job, Outcome::Bound);
+    }
+    assert_eq!(bench.executor.bindings(), 0);
 }

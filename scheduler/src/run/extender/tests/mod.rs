@@ -1,14 +1,16 @@
 //! Tests of the calls against an extender on loopback.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::testing::{config, serve, serve_as};
-use super::{Extender, ExtenderConfig, ExtenderError};
+use super::{Extender, ExtenderConfig, ExtenderError, connection, inline_pem};
 use crate::api::core::v1::{Container, Node, Pod, PodSpec, ResourceRequirements};
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::Quantity;
+use crate::client::{Certificate, Trust};
 use crate::run::PodRef;
 
 fn pod(name: &str) -> Pod {
@@ -163,4 +165,41 @@ async fn only_pods_with_managed_resources_are_shown() {
 fn an_address_that_is_none_is_refused() {
     let bad = ExtenderConfig { url_prefix: "ftp://x".to_owned(), ..config() };
     assert!(Extender::new(bad, &orch_proto::brand::ORCH).is_err());
+}
+
+#[tokio::test]
+async fn an_extender_that_takes_too_long_has_failed() {
+    // It takes connections and never answers.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url_prefix = format!("http://{}", listener.local_addr().unwrap());
+    let slow = ExtenderConfig { url_prefix, timeout: Duration::from_millis(50), ..config() };
+    let extender = Extender::new(slow, &orch_proto::brand::ORCH).unwrap();
+    let error = extender.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(error.to_string().contains("50ms"), "{error}");
+}
+
+#[test]
+fn tls_of_an_extender_makes_its_connection() {
+    let of = |change: fn(&mut ExtenderConfig)| {
+        let mut config = ExtenderConfig { url_prefix: "a.test:7".to_owned(), ..config() };
+        change(&mut config);
+        connection(&config).unwrap()
+    };
+    let plain = of(|_| ());
+    assert_eq!((plain.endpoints[0].to_string().as_str(), &plain.trust), ("http://a.test:7", &Trust::Anyone));
+    assert_eq!((&plain.tls_server_name, &plain.certificate), (&None, &None));
+    assert_eq!(of(|config| config.enable_https = true).endpoints[0].to_string(), "https://a.test:7");
+    let authority = inline_pem("authority");
+    let trusting = of(|config| config.tls.authority = Some(inline_pem("authority")));
+    assert_eq!(trusting.trust, Trust::Authority(authority));
+    let insecure = of(|config| {
+        config.tls.authority = Some(inline_pem("authority"));
+        config.tls.insecure = true;
+    });
+    assert_eq!(insecure.trust, Trust::Anyone);
+    let named = of(|config| config.tls.server_name = "b.test".to_owned());
+    assert_eq!(named.tls_server_name.as_deref(), Some("b.test"));
+    let presenting = of(|config| config.tls.certificate = Some((inline_pem("chain"), inline_pem("key"))));
+    let pair = Certificate { chain: inline_pem("chain"), key: inline_pem("key") };
+    assert_eq!(presenting.certificate, Some(pair));
 }
