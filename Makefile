@@ -25,7 +25,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler oracle power bench failover services microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler oracle power bench bench-scheduler failover services microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -81,6 +81,11 @@ power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a k
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
+
+bench-scheduler: setup ## Measure the scheduler without a server: planner, queue and memory; one shape with ARGS=affinity
+	$(CARGO) bench -p orch-scheduler --bench plan -- $(ARGS)
+	$(CARGO) bench -p orch-scheduler --bench queue
+	$(CARGO) bench -p orch-scheduler --bench memory
 
 failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
 	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)

@@ -23,6 +23,10 @@ pub struct Rejection {
 
 /// Helpers outside of the process. An error ends the plan with [`super::decision::Decision::Failed`].
 pub trait Extenders {
+    /// Whether any of them refuses or scores nodes for the pod that is planned. Where none does, [`Extenders::filter`]
+    /// and [`Extenders::prioritize`] need not be called, and a plan makes no list of nodes.
+    fn sees_nodes(&self) -> bool;
+
     /// Refuses some of the nodes that passed the filters.
     ///
     /// # Errors
@@ -50,6 +54,10 @@ pub trait Extenders {
 pub struct NoExtenders;
 
 impl Extenders for NoExtenders {
+    fn sees_nodes(&self) -> bool {
+        false
+    }
+
     fn filter(&mut self, _: &Cluster, _: &Pod, _: &[NodeId]) -> Result<Vec<Rejection>, String> {
         Ok(Vec::new())
     }

@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use crate::objects::pod::LocalShape;
 use crate::objects::taints::{Effect, tolerated};
 
@@ -13,6 +15,7 @@ use super::cluster::Cluster;
 use super::cluster::nodes::{Load, NodeId, Slot};
 use super::preempt::Attempts;
 use super::profile::Plugin;
+use super::ranking::Ranking;
 use super::resource_scores as scores;
 use super::rules::{Rules, is_local};
 use super::verdict::{Resolvable, Verdict, fit};
@@ -113,13 +116,19 @@ pub(super) fn check_all(
         .unwrap_or(Verdict::FITS)
 }
 
-/// Results for one shape, by node.
+/// Results for pods of one shape and priority, by node.
 #[derive(Debug)]
 pub(super) struct LocalTable {
     /// The shape.
     pub(super) local: Arc<LocalShape>,
-    /// What filters say.
+    /// The priority: pods leave room for nominated pods of at least theirs.
+    priority: i32,
+    /// What filters say of a node as it is.
     pub(super) verdicts: Vec<Verdict>,
+    /// What filters say of a node that pods are nominated to, where their coming has to be waited for.
+    crowded: HashMap<NodeId, Verdict>,
+    /// The nodes in the order of [`LocalTable::verdict`] and `fixed`.
+    pub(super) ranking: Ranking,
     /// Scores that need no comparison with other nodes, weighted and summed.
     pub(super) fixed: Vec<i32>,
     /// How many taints that only prefer are not tolerated.
@@ -141,10 +150,13 @@ pub(super) struct LocalTable {
 
 impl LocalTable {
     /// A table without results; [`LocalTable::update`] fills it.
-    pub(super) fn new(local: Arc<LocalShape>) -> LocalTable {
+    pub(super) fn new(local: Arc<LocalShape>, priority: i32) -> LocalTable {
         LocalTable {
             local,
+            priority,
             verdicts: Vec::new(),
+            crowded: HashMap::new(),
+            ranking: Ranking::default(),
             fixed: Vec::new(),
             taints: Vec::new(),
             preferred: Vec::new(),
@@ -172,15 +184,56 @@ impl LocalTable {
         self.images_version = cluster.images_version();
         let changed = nodes.journal().since(self.position).filter(|_| !is_new && !images_changed);
         match changed {
-            Some(changed) => changed.for_each(|node| self.evaluate(rules, cluster, node)),
-            None => (0..columns).for_each(|index| self.evaluate(rules, cluster, NodeId::of(index))),
+            Some(changed) => {
+                for node in changed {
+                    self.ranking.remove(node, self.verdict(node), self.fixed[node.index()]);
+                    self.evaluate(rules, cluster, node);
+                }
+            }
+            None => {
+                self.ranking.clear();
+                (0..columns).for_each(|index| self.evaluate(rules, cluster, NodeId::of(index)));
+            }
         }
         self.position = nodes.journal().position();
+    }
+
+    /// What filters say of a node as it is, and with the pods that are nominated to it.
+    pub(super) fn verdict(&self, node: NodeId) -> Verdict {
+        let crowded = if self.crowded.is_empty() { None } else { self.crowded.get(&node) };
+        crowded.copied().unwrap_or(self.verdicts[node.index()])
+    }
+
+    /// The nodes that fit, in their order.
+    pub(super) fn fitting(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.verdicts.len()).map(NodeId::of).filter(|node| self.verdict(*node).fits())
+    }
+
+    /// Once brought up to date, the table equals one that is made anew.
+    #[cfg(test)]
+    pub(super) fn assert_equals_anew(&self, rules: &Rules, cluster: &Cluster) {
+        let mut anew = LocalTable::new(Arc::clone(&self.local), self.priority);
+        anew.update(rules, cluster);
+        if self.position != anew.position {
+            // No plan asked for it since the last change.
+            return;
+        }
+        assert_eq!(self.verdicts, anew.verdicts, "verdicts of nodes as they are");
+        assert_eq!(self.crowded, anew.crowded, "verdicts of nodes with pods nominated to them");
+        assert_eq!(self.ranking.sorted(), anew.ranking.sorted(), "the order of nodes");
+        let is_there = |at: &usize| !self.verdicts[*at].is_absent();
+        for at in (0..self.verdicts.len()).filter(is_there) {
+            let row = |table: &LocalTable| {
+                (table.fixed[at], table.taints[at], table.preferred[at], table.flags[at])
+            };
+            assert_eq!(row(self), row(&anew), "scores of node {at}");
+        }
     }
 
     fn evaluate(&mut self, rules: &Rules, cluster: &Cluster, node: NodeId) {
         let index = node.index();
         self.attempts.get_mut().forget(node);
+        self.crowded.remove(&node);
         let Some(slot) = cluster.nodes().slot(node) else {
             self.verdicts[index] = Verdict::ABSENT;
             self.flags[index] = 0;
@@ -189,6 +242,12 @@ impl LocalTable {
         let local = &*self.local;
         let texts = cluster.texts();
         self.verdicts[index] = check_all(rules, cluster, local, slot, &slot.load);
+        if let Some(load) = crowded_load(cluster, slot, self.priority) {
+            let verdict = check_all(rules, cluster, local, slot, &load);
+            if !verdict.fits() {
+                self.crowded.insert(node, verdict);
+            }
+        }
         self.fixed[index] = fixed_score(rules, cluster, local, slot);
         let preferred = local.preferred_nodes.iter().chain(&rules.added_preferred);
         let preferred = preferred.filter(|p| p.term.matches(slot.node.name, &slot.node.labels, texts));
@@ -198,7 +257,18 @@ impl LocalTable {
         let required = local.nodes.matches(slot.node.name, &slot.node.labels, texts);
         self.flags[index] =
             if required { REQUIRED } else { 0 } | if tolerates_node(local, slot) { TOLERATED } else { 0 };
+        self.ranking.insert(node, self.verdict(node), self.fixed[index]);
     }
+}
+
+/// The load of a node once the pods that are nominated to it have come, of at least this priority; `None` without any.
+fn crowded_load(cluster: &Cluster, slot: &Slot, priority: i32) -> Option<Load> {
+    let nominated = cluster.nominations().on(slot.node.name).iter();
+    let mut nominated = nominated.filter(|pod| pod.priority >= priority).peekable();
+    nominated.peek()?;
+    let mut load = slot.load.clone();
+    nominated.for_each(|pod| load.add(pod));
+    Some(load)
 }
 
 fn fixed_score(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i32 {

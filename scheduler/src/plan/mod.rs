@@ -22,8 +22,9 @@
 //! [`Cluster::nominate`]); finished pods (`Succeeded`, `Failed`) leave their node. An assumed pod that the API confirms
 //! replaces the assumption. The answers are [`decision::Decision`].
 //!
-//! How a plan stays short: pods of one shape share a table with what the plugins that look at one node alone say of each
-//! node (`local`), and the journal of changed nodes brings it up to date. Plugins that look at other pods (`spread`,
+//! How a plan stays short: pods of one shape and priority share a table with what the plugins that look at one node alone
+//! say of each node (`local`), and the journal of changed nodes brings it up to date, with the order of the nodes that it
+//! implies (`ranking`): a pod that nothing else has a say about takes the first of that order. Plugins that look at other pods (`spread`,
 //! `affinity`) add up counters by domain that the snapshot keeps per node. Preemption keeps, per shape and priority, what
 //! it found on nodes that did not change.
 
@@ -34,11 +35,14 @@ pub mod decision;
 mod device_claims;
 pub mod devices;
 pub mod extenders;
+mod filtering;
 mod local;
 mod message;
 mod planner;
 pub mod preempt;
 pub mod profile;
+mod ranking;
+mod refusing;
 mod resource_scores;
 mod rules;
 mod score;

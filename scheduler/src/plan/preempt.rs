@@ -4,6 +4,7 @@
 //! the way, all of them leave as a trial; if the pod fits then, they come back one by one, those whose eviction would
 //! break a disruption budget first, then the important ones, and who does not fit back in is a victim.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::objects::pod::Pod;
@@ -39,25 +40,31 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
+/// What the filters said, of all nodes together.
+pub(super) struct Refused<'a> {
+    /// Kinds of verdicts, and how many nodes have each.
+    pub(super) counts: Cow<'a, [(Verdict, usize)]>,
+    /// The nodes that the eviction of pods could make fit, in their order.
+    pub(super) potential: Cow<'a, [NodeId]>,
+    /// The verdict on the node that the pod's status nominates, if there is such a node.
+    pub(super) nominated: Option<Verdict>,
+}
+
 /// Looks for the node where the least harm is done.
 pub(super) fn preempt(
     trial: &mut Trial<'_>,
-    verdicts: &[Verdict],
+    refused: &Refused<'_>,
     seed: u64,
     extenders: &mut dyn Extenders,
 ) -> Outcome {
     let Context { cluster, pod, .. } = trial.context();
-    if let Some(reason) = ineligible(trial.context(), verdicts) {
+    if let Some(reason) = ineligible(trial.context(), refused.nominated) {
         return Outcome::NotEligible(reason);
     }
     let all = cluster.nodes().len();
-    let potential: Vec<NodeId> = (0..verdicts.len())
-        .filter(|index| !verdicts[*index].fits() && verdicts[*index].is_resolvable())
-        .map(NodeId::of)
-        .collect();
     let mut reasons = Reasons::default();
-    reasons.add(NOT_HELPFUL.into(), all - potential.len());
-    let candidates = dry_run(trial, &potential, seed, &mut reasons);
+    reasons.add(NOT_HELPFUL.into(), all - refused.potential.len());
+    let candidates = dry_run(trial, &refused.potential, seed, &mut reasons);
     if candidates.is_empty() {
         return Outcome::Nothing(reasons.message(all));
     }
@@ -66,20 +73,21 @@ pub(super) fn preempt(
         Ok(Some(changed)) => changed.into_iter().map(Arc::new).collect(),
         Err(error) => return Outcome::Failed(error),
     };
-    match candidates.into_iter().reduce(less_harm) {
-        Some(best) => Outcome::Found(answer(trial.context(), &best)),
+    // Of equal ones this is the first.
+    match candidates.iter().min_by_key(|candidate| harm(candidate)) {
+        Some(best) => Outcome::Found(answer(trial.context(), best)),
         None => Outcome::Nothing(Reasons::default().message(all)),
     }
 }
 
 /// Why the pod may not preempt.
-fn ineligible(context: Context<'_>, verdicts: &[Verdict]) -> Option<&'static str> {
+fn ineligible(context: Context<'_>, nominated: Option<Verdict>) -> Option<&'static str> {
     let Context { cluster, pod, .. } = context;
     if pod.never_preempts {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cluster.nodes().find(pod.nominated_node)?;
-    if !verdicts[node.index()].is_resolvable() {
+    if !nominated.is_some_and(Verdict::is_resolvable) {
         return None;
     }
     let slot = cluster.nodes().slot(node)?;
@@ -97,16 +105,19 @@ fn dry_run(
     let Context { cluster, pod, table, .. } = trial.context();
     let wanted = candidates_wanted(trial.context(), potential.len());
     let offset = usize::try_from(seed % (potential.len().max(1) as u64)).unwrap_or(0);
-    let is_kept = trial.is_local() && cluster.nominations().is_empty();
+    let is_local = trial.is_local();
+    // There, the pod leaves no room for itself, and another one of its kind would.
+    let own = cluster.nominations().node_of(&pod.uid).and_then(|name| cluster.nodes().find(name));
     let mut kept = table.attempts.borrow_mut();
-    if is_kept {
-        kept.prepare(pod.priority, cluster);
+    if is_local {
+        kept.prepare(cluster);
     }
     let mut candidates: Vec<Arc<Candidate>> = Vec::new();
     let mut has_harmless = false;
     let mut useless: Vec<(Useless, usize)> = Vec::new();
     for at in 0..potential.len() {
         let node = potential[(at + offset) % potential.len()];
+        let is_kept = is_local && own != Some(node);
         let attempt = match kept.of(node).filter(|_| is_kept) {
             Some(attempt) => attempt.clone(),
             None => {
@@ -162,20 +173,18 @@ impl Useless {
 type Attempt = Result<Arc<Candidate>, Useless>;
 
 /// What preemption came to on each node, for pods of one shape and priority. Only for pods that look at no other node;
-/// a node's entry goes when the node changes.
+/// a node's entry goes when the node, its pods or those nominated to it change.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    priority: i32,
     budgets_version: u64,
     of_node: Vec<Option<Attempt>>,
 }
 
 impl Attempts {
-    fn prepare(&mut self, priority: i32, cluster: &Cluster) {
-        if (self.priority, self.budgets_version) != (priority, cluster.budgets_version()) {
+    fn prepare(&mut self, cluster: &Cluster) {
+        if self.budgets_version != cluster.budgets_version() {
             self.of_node.clear();
         }
-        self.priority = priority;
         self.budgets_version = cluster.budgets_version();
         self.of_node.resize(cluster.nodes().columns(), None);
     }
@@ -266,11 +275,6 @@ fn split_by_budget(context: Context<'_>, pods: &[Arc<Pod>]) -> (Pods, Pods) {
         }
         breaks
     })
-}
-
-/// The candidate that does less harm; the first of equal ones.
-fn less_harm(a: Arc<Candidate>, b: Arc<Candidate>) -> Arc<Candidate> {
-    if harm(&b) < harm(&a) { b } else { a }
 }
 
 /// Broken budgets, then the highest priority of a victim, then all priorities, then the number of victims, then how

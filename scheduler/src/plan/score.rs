@@ -25,9 +25,9 @@ const COMPARING: [Plugin; 5] = [
     Plugin::DynamicResources,
 ];
 
-/// Everything that scores look at.
+/// What a choice among nodes follows.
 #[derive(Clone, Copy)]
-pub(super) struct Scored<'a> {
+pub(super) struct Choice<'a> {
     /// The profile.
     pub(super) rules: &'a Rules,
     /// The snapshot.
@@ -38,34 +38,129 @@ pub(super) struct Scored<'a> {
     pub(super) table: &'a LocalTable,
     /// Constraints of spreading.
     pub(super) constraints: &'a Constraints,
+    /// Chooses among equals.
+    pub(super) seed: u64,
+}
+
+/// A node, and among how many it was chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen {
+    /// The node.
+    pub(super) node: NodeId,
+    /// Nodes that were filtered.
+    pub(super) evaluated: usize,
+    /// Nodes that passed.
+    pub(super) feasible: usize,
+}
+
+impl Choice<'_> {
+    /// One of the best nodes of the table, where every filter looks at one node alone. At least one fits.
+    pub(super) fn of_ranking(self, memo: &mut Memo, meter: &mut Meter) -> Chosen {
+        let ranking = &self.table.ranking;
+        let (evaluated, feasible) = (self.cluster.nodes().len(), ranking.fitting_len());
+        let best = ranking.best().expect("the caller has nodes to choose from");
+        let found = Found::default();
+        let scored = Scored { choice: self, found: &found, feasible: best };
+        if feasible == 1 {
+            return Chosen { node: best[0], evaluated, feasible };
+        }
+        meter.lap();
+        let affinity = self.affinity_score(memo);
+        if affinity.is_none() && !scored.compares_nodes() {
+            let node = best[tie(best.len(), self.seed)];
+            scored.measure(memo, meter);
+            return Chosen { node, evaluated, feasible };
+        }
+        let fitting: Vec<NodeId> = self.table.fitting().collect();
+        let scored = Scored { feasible: &fitting, ..scored };
+        let node = scored.best(memo, affinity.as_ref(), &[]);
+        scored.measure(memo, meter);
+        Chosen { node, evaluated, feasible }
+    }
+
+    /// One of the best of these nodes; `extra` is added to their scores, and empty for nothing.
+    pub(super) fn of_each(
+        self,
+        memo: &mut Memo,
+        feasible: &[NodeId],
+        found: &Found,
+        extra: &[i64],
+        meter: &mut Meter,
+    ) -> NodeId {
+        meter.lap();
+        let affinity = self.affinity_score(memo);
+        let scored = Scored { choice: self, found, feasible };
+        let node = scored.best(memo, affinity.as_ref(), extra);
+        scored.measure(memo, meter);
+        node
+    }
+
+    /// The score of InterPodAffinity; `None` if it makes no difference to the pod.
+    fn affinity_score(self, memo: &mut Memo) -> Option<AffinityScore> {
+        let Choice { rules, cluster, pod, .. } = self;
+        if !self.has_affinity() || rules.weight(Plugin::InterPodAffinity) == 0 {
+            return None;
+        }
+        AffinityScore::prepare(rules, cluster, memo, pod)
+    }
+
+    /// Whether terms of the pod or of others may prefer a node.
+    fn has_affinity(self) -> bool {
+        self.pod.shape.terms.has_preferences() || !self.cluster.terms().is_empty()
+    }
+}
+
+/// Everything that scores look at.
+#[derive(Clone, Copy)]
+struct Scored<'a> {
+    /// Of the pod, the snapshot and the table.
+    choice: Choice<'a>,
     /// Allocations of devices.
-    pub(super) found: &'a Found,
-    /// The nodes that passed.
-    pub(super) feasible: &'a [NodeId],
+    found: &'a Found,
+    /// The nodes that passed, or the best of them.
+    feasible: &'a [NodeId],
 }
 
 impl Scored<'_> {
+    /// One of the best nodes.
+    fn best(&self, memo: &Memo, affinity: Option<&AffinityScore>, extra: &[i64]) -> NodeId {
+        let mut totals = self.totals(memo, affinity);
+        add(&mut totals, extra, 1);
+        let best = *totals.iter().max().expect("the caller has nodes to choose from");
+        let ties = totals.iter().filter(|total| **total == best).count();
+        let chosen = tie(ties, self.choice.seed);
+        let at = totals.iter().enumerate().filter(|(_, total)| **total == best).nth(chosen);
+        self.feasible[at.expect("one of the ties is chosen").0]
+    }
+
     /// The scores of the nodes, in their order.
-    pub(super) fn totals(&self, memo: &mut Memo) -> Vec<i64> {
-        let fixed = |node: &NodeId| i64::from(self.table.fixed[node.index()]);
+    fn totals(&self, memo: &Memo, affinity: Option<&AffinityScore>) -> Vec<i64> {
+        let fixed = |node: &NodeId| i64::from(self.choice.table.fixed[node.index()]);
         let mut totals: Vec<i64> = self.feasible.iter().map(fixed).collect();
         for plugin in COMPARING {
-            self.add_scores(plugin, memo, &mut totals);
+            self.add_scores(plugin, memo, affinity, &mut totals);
         }
         totals
     }
 
+    /// Whether scores that compare nodes with each other make a difference to the pod, apart from that of
+    /// InterPodAffinity. Where none does, the order of the table is that of the totals.
+    fn compares_nodes(&self) -> bool {
+        let differs = |plugin: Plugin| self.is_concerned(plugin) && self.choice.rules.weight(plugin) != 0;
+        COMPARING.into_iter().any(|plugin| plugin != Plugin::InterPodAffinity && differs(plugin))
+    }
+
     /// Whether a plugin has something to do for the pod.
     fn is_concerned(&self, plugin: Plugin) -> bool {
-        let Scored { rules, cluster, pod, table, constraints, found, .. } = *self;
+        let Choice { rules, pod, table, constraints, .. } = self.choice;
         match plugin {
             Plugin::TaintToleration => table.has_taints,
             Plugin::NodeAffinity => {
                 !(pod.shape.local.preferred_nodes.is_empty() && rules.added_preferred.is_empty())
             }
             Plugin::PodTopologySpread => constraints.has_soft(),
-            Plugin::InterPodAffinity => pod.shape.terms.has_preferences() || !cluster.terms().is_empty(),
-            Plugin::DynamicResources => !found.is_empty(),
+            Plugin::InterPodAffinity => self.choice.has_affinity(),
+            Plugin::DynamicResources => !self.found.is_empty(),
             // Storage is only scored with a feature that is off.
             Plugin::VolumeBinding => false,
             _ => true,
@@ -73,8 +168,9 @@ impl Scored<'_> {
     }
 
     /// Adds the weighted scores of a plugin that compares nodes with each other.
-    fn add_scores(&self, plugin: Plugin, memo: &mut Memo, totals: &mut [i64]) {
-        let Scored { rules, cluster, pod, table, constraints, found, feasible } = *self;
+    fn add_scores(&self, plugin: Plugin, memo: &Memo, affinity: Option<&AffinityScore>, totals: &mut [i64]) {
+        let Scored { choice, found, feasible } = *self;
+        let Choice { rules, table, constraints, .. } = choice;
         let weight = rules.weight(plugin);
         if weight == 0 || !self.is_concerned(plugin) {
             return;
@@ -89,7 +185,7 @@ impl Scored<'_> {
                 add_scaled(totals, feasible, raw, Direction::MoreIsBetter, weight);
             }
             Plugin::PodTopologySpread => {
-                let Memo { topologies, selections } = &*memo;
+                let Memo { topologies, selections } = memo;
                 add(
                     totals,
                     &spread::score(rules, constraints, topologies, selections, table, feasible),
@@ -97,7 +193,7 @@ impl Scored<'_> {
                 );
             }
             Plugin::InterPodAffinity => {
-                if let Some(affinity) = AffinityScore::prepare(rules, cluster, memo, pod) {
+                if let Some(affinity) = affinity {
                     add(totals, &affinity.score(&memo.topologies, feasible), weight);
                 }
             }
@@ -108,7 +204,8 @@ impl Scored<'_> {
 
     /// Measures the scores. In a sampled plan each runs on the first node.
     fn measure(&self, memo: &mut Memo, meter: &mut Meter) {
-        let Scored { rules, cluster, pod, feasible, .. } = *self;
+        let Scored { choice, feasible, .. } = *self;
+        let Choice { rules, cluster, pod, .. } = choice;
         meter.point(Point::Score, Status::Success);
         let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
         let enabled = &rules.profile.enabled;
@@ -133,7 +230,11 @@ impl Scored<'_> {
                 Plugin::ImageLocality => {
                     black_box(resources::images(cluster, local, slot));
                 }
-                plugin => alone.add_scores(plugin, memo, &mut [0]),
+                Plugin::InterPodAffinity => {
+                    let affinity = choice.affinity_score(memo);
+                    alone.add_scores(plugin, memo, affinity.as_ref(), &mut [0]);
+                }
+                plugin => alone.add_scores(plugin, memo, None, &mut [0]),
             }
             meter.plugin(Point::Score, plugin, Status::Success, started);
         }
@@ -141,24 +242,9 @@ impl Scored<'_> {
     }
 }
 
-/// One of the best nodes.
-pub(super) fn choose(
-    scored: &Scored<'_>,
-    memo: &mut Memo,
-    extra: &[i64],
-    seed: u64,
-    meter: &mut Meter,
-) -> NodeId {
-    meter.lap();
-    let mut totals = scored.totals(memo);
-    add(&mut totals, extra, 1);
-    let best = *totals.iter().max().expect("the caller has nodes to choose from");
-    let ties = totals.iter().filter(|total| **total == best).count();
-    let chosen = usize::try_from(mix(seed) % ties as u64).unwrap_or(0);
-    let at = totals.iter().enumerate().filter(|(_, total)| **total == best).nth(chosen);
-    let chosen = scored.feasible[at.expect("one of the ties is chosen").0];
-    scored.measure(memo, meter);
-    chosen
+/// Which of so many equal nodes the seed chooses.
+fn tie(ties: usize, seed: u64) -> usize {
+    usize::try_from(mix(seed) % ties as u64).unwrap_or(0)
 }
 
 /// Spreads consecutive seeds over all numbers.

@@ -135,7 +135,6 @@ impl<'a> SpreadFilter<'a> {
     /// Adds up the pods by domain.
     pub(super) fn new(
         constraints: &'a Constraints,
-        cluster: &Cluster,
         topologies: &Topologies,
         selections: &Selections,
         table: &'a LocalTable,
@@ -145,7 +144,8 @@ impl<'a> SpreadFilter<'a> {
         for prepared in constraints {
             let topology = topologies.topology(prepared.topology);
             let mut counts = vec![NOT_COUNTED; topology.len()];
-            for (node, _) in cluster.nodes().iter() {
+            // Slots without a node have no domain.
+            for node in (0..table.flags.len()).map(NodeId::of) {
                 if filter.is_counted(prepared, topologies, node) {
                     counts[topology.domain(node) as usize] = 0;
                 }

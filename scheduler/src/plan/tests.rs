@@ -1,4 +1,5 @@
-//! Tests of the snapshot's indexes, and of single plans.
+//! Tests of the snapshot's indexes, of single plans, and of what planners keep between plans.
 
 mod answers;
 mod indexes;
+mod kept;

@@ -66,7 +66,11 @@ pub(super) struct Trial<'a> {
     pub(super) error: Option<String>,
     /// The only nodes that the pod names; sorted.
     pub(super) named: Option<Vec<Symbol>>,
+    /// Filters that are asked of each node, in the order of the profile. Where those that look at one node alone come
+    /// first, the table speaks for them.
     filters: Vec<Plugin>,
+    /// Whether filters read columns only, and need no look at the node itself.
+    reads_columns: bool,
 }
 
 /// What is asked of the filters before the context is fixed, because it makes indexes.
@@ -104,7 +108,8 @@ impl<'a> Trial<'a> {
             own: Vec::new(),
             error: None,
             named: None,
-            filters: rules.profile.enabled.filter.clone(),
+            filters: Vec::new(),
+            reads_columns: false,
         };
         let mut done = PluginSet::EMPTY;
         let mut volumes = VolumeState::default();
@@ -121,8 +126,7 @@ impl<'a> Trial<'a> {
                 }
                 Plugin::PodTopologySpread if constraints.has_hard() => {
                     let Context { topologies, selections, table, .. } = context;
-                    trial.spread =
-                        Some(SpreadFilter::new(constraints, cluster, topologies, selections, table));
+                    trial.spread = Some(SpreadFilter::new(constraints, topologies, selections, table));
                 }
                 Plugin::VolumeRestrictions
                 | Plugin::NodeVolumeLimits
@@ -156,8 +160,37 @@ impl<'a> Trial<'a> {
             }
         }
         trial.volumes = has_volumes.then_some(volumes);
+        trial.filters = rules.profile.enabled.filter.iter().copied().filter(|p| trial.is_asked(*p)).collect();
+        trial.reads_columns = trial.can_read_columns();
         meter.point(Point::PreFilter, Status::Success);
         Ok(trial)
+    }
+
+    /// Whether a filter can refuse the pod on some node, apart from what the table says.
+    fn is_asked(&self, plugin: Plugin) -> bool {
+        match plugin {
+            plugin if is_local(plugin) => !self.context.rules.locals_first,
+            Plugin::PodTopologySpread => self.spread.is_some(),
+            Plugin::InterPodAffinity => self.affinity.is_some(),
+            Plugin::DynamicResources => self.devices.is_some(),
+            Plugin::NodeDeclaredFeatures => self.needs_features(),
+            _ => self.volumes.is_some(),
+        }
+    }
+
+    /// Whether columns hold all that the filters look at.
+    fn can_read_columns(&self) -> bool {
+        self.context.rules.locals_first
+            && self.volumes.is_none()
+            && self.devices.is_none()
+            && self.named.is_none()
+            && !self.needs_features()
+            && self.context.cluster.nominations().is_empty()
+    }
+
+    /// Whether the node has to declare features.
+    fn needs_features(&self) -> bool {
+        !self.context.pod.shape.local.features.is_empty()
     }
 
     /// Whether a plugin has something to do for the pod: the others are skipped.
@@ -175,8 +208,7 @@ impl<'a> Trial<'a> {
             Plugin::NodeAffinity => {
                 rules.added_nodes.is_some() || pod.shape.local.nodes != RequiredNodes::default()
             }
-            // Nodes declare no features that pods of this version need.
-            Plugin::NodeDeclaredFeatures => false,
+            Plugin::NodeDeclaredFeatures => self.needs_features(),
             _ => true,
         }
     }
@@ -200,8 +232,7 @@ impl<'a> Trial<'a> {
             return;
         };
         let pods = PodsOn { pods: &slot.pods, without: &[], with: &[] };
-        for at in 0..self.filters.len() {
-            let plugin = self.filters[at];
+        for plugin in enabled.filter.iter().copied() {
             // What devices a node has was searched for already, and the search is remembered: it would take no time.
             if self.is_concerned(plugin) && plugin != Plugin::DynamicResources {
                 let started = meter.start();
@@ -219,7 +250,7 @@ impl<'a> Trial<'a> {
             && self.volumes.is_none()
             && self.devices.is_none()
             && self.named.is_none()
-            && self.context.pod.shape.local.features.is_empty()
+            && !self.needs_features()
             && self.context.rules.locals_first
     }
 
@@ -230,6 +261,9 @@ impl<'a> Trial<'a> {
 
     /// What the filters say of a node as it is, and with the pods that are nominated to it.
     pub(super) fn check_node(&mut self, node: NodeId) -> Verdict {
+        if self.reads_columns {
+            return self.check_columns(node);
+        }
         let slot = match self.context.cluster.nodes().slot(node) {
             Some(slot) => slot,
             None => return Verdict::ABSENT,
@@ -238,6 +272,33 @@ impl<'a> Trial<'a> {
             return Verdict::NOT_SELECTED;
         }
         self.check(node, slot, None, &[])
+    }
+
+    /// The same for a pod whose filters read columns only.
+    fn check_columns(&self, node: NodeId) -> Verdict {
+        let Context { topologies, table, .. } = self.context;
+        let verdict = table.verdicts[node.index()];
+        if !verdict.fits() {
+            return verdict;
+        }
+        for plugin in &self.filters {
+            let verdict = match plugin {
+                Plugin::PodTopologySpread => self.check_spread(topologies, node),
+                _ => self.check_affinity(topologies, node),
+            };
+            if !verdict.fits() {
+                return verdict;
+            }
+        }
+        Verdict::FITS
+    }
+
+    fn check_spread(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+        self.spread.as_ref().map_or(Verdict::FITS, |spread| spread.check(topologies, node))
+    }
+
+    fn check_affinity(&self, topologies: &Topologies, node: NodeId) -> Verdict {
+        self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
     }
 
     /// What the filters say of a node without some of its pods; `load` is what is left of its load. Everything that
@@ -287,9 +348,6 @@ impl<'a> Trial<'a> {
         }
         for at in 0..self.filters.len() {
             let plugin = self.filters[at];
-            if rules.locals_first && is_local(plugin) {
-                continue;
-            }
             let verdict = self.ask_plugin(plugin, node, slot, load, pods);
             if !verdict.fits() {
                 return verdict;
@@ -313,12 +371,8 @@ impl<'a> Trial<'a> {
                 let load = load.unwrap_or(&slot.load);
                 local::check(plugin, rules, cluster, &pod.shape.local, slot, load)
             }
-            Plugin::PodTopologySpread => {
-                self.spread.as_ref().map_or(Verdict::FITS, |spread| spread.check(topologies, node))
-            }
-            Plugin::InterPodAffinity => {
-                self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
-            }
+            Plugin::PodTopologySpread => self.check_spread(topologies, node),
+            Plugin::InterPodAffinity => self.check_affinity(topologies, node),
             Plugin::DynamicResources => self.ask_devices(node, slot),
             Plugin::NodeDeclaredFeatures => ask_features(pod, slot),
             plugin => self

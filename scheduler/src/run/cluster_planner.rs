@@ -87,6 +87,10 @@ impl Planning for ClusterPlanner {
         self.cluster.apply(Change::Delete(planned(object)));
     }
 
+    fn reads_pods(&self) -> bool {
+        !self.extenders.is_empty()
+    }
+
     fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
         self.cluster.compile(pod)
     }
@@ -206,6 +210,11 @@ impl Asked<'_> {
 }
 
 impl Extenders for Asked<'_> {
+    fn sees_nodes(&self) -> bool {
+        let mut configs = self.extenders.iter().map(|extender| extender.config());
+        configs.any(|config| !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty())
+    }
+
     fn filter(
         &mut self,
         cluster: &Cluster,

@@ -30,8 +30,9 @@ use super::input::{Effect, Input};
 use super::planning::Planning;
 use super::recorder::Recorder;
 
-/// Inputs that wait for the thread. A full channel slows the watches down; the server keeps what they have not read.
-const INPUTS_MAX: usize = 16_384;
+/// Inputs that wait for the thread. A full channel slows the watches down; the server keeps what they have not read. A
+/// decoded pod takes some ten kilobytes, so that these take 20 MB at most, and the thread needs milliseconds for them.
+const INPUTS_MAX: usize = 2_048;
 
 /// Inputs between two plans.
 const INPUTS_AT_ONCE: usize = 256;

@@ -23,6 +23,9 @@ pub trait Planning: Send {
     /// Takes in that an object is gone. Of the object only its namespace and name are known, and a pod's UID.
     fn delete(&mut self, object: &Stored);
 
+    /// Whether [`Planning::plan`] looks at pods as the API has them; otherwise it is given what is left of them.
+    fn reads_pods(&self) -> bool;
+
     /// The compact form of a pod that waits for a node.
     fn compile(&mut self, pod: &Pod) -> Arc<Self::Compiled>;
 

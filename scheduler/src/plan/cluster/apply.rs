@@ -207,7 +207,7 @@ impl Cluster {
             self.renew_nomination(&pod);
             return;
         }
-        self.nominations.withdraw(&pod.uid);
+        self.withdraw(&pod.uid);
         let node = pod.node_name;
         if self.is_unchanged(&pod) {
             if let Some(assigned) = self.pods.get_mut(&pod.uid) {
@@ -237,14 +237,16 @@ impl Cluster {
     /// The nomination of a pod that waits follows its newest state.
     fn renew_nomination(&mut self, pod: &Arc<Pod>) {
         if pod.finished {
-            self.nominations.withdraw(&pod.uid);
+            self.withdraw(&pod.uid);
         } else if let Some(node) = self.nominations.node_of(&pod.uid) {
+            self.withdraw(&pod.uid);
             self.nominations.nominate(Arc::clone(pod), node);
+            self.nodes.touch_named(node);
         }
     }
 
     fn remove_pod(&mut self, uid: &str) {
-        self.nominations.withdraw(uid);
+        self.withdraw(uid);
         self.forget(uid);
         self.unassign(uid);
     }

@@ -191,7 +191,7 @@ impl Cluster {
         self.devices.assume(&results.collect::<Vec<_>>());
         let writes = (placement.volumes.clone(), placement.claims.clone());
         self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed: Some(writes) });
-        self.nominations.withdraw(&pod.uid);
+        self.withdraw(&pod.uid);
         self.attach(node, Arc::clone(pod));
         Ok(())
     }
@@ -216,12 +216,16 @@ impl Cluster {
     /// Lets a pod wait on a node: plans for pods of at most its priority leave room for it.
     pub fn nominate(&mut self, pod: &Arc<Pod>, node: &str) {
         let node = self.texts.intern(node);
+        self.withdraw(&pod.uid);
         self.nominations.nominate(Arc::clone(pod), node);
+        self.nodes.touch_named(node);
     }
 
     /// Ends the nomination of a pod.
     pub fn withdraw(&mut self, uid: &str) {
-        self.nominations.withdraw(uid);
+        if let Some(node) = self.nominations.withdraw(uid) {
+            self.nodes.touch_named(node);
+        }
     }
 
     /// The brand.

@@ -180,6 +180,13 @@ impl Nodes {
         Some(pod)
     }
 
+    /// Notes in the journal that pods nominated to a node changed, if there is such a node.
+    pub(super) fn touch_named(&mut self, name: Symbol) {
+        if let Some(id) = self.find(name) {
+            self.touch(id);
+        }
+    }
+
     fn touch(&mut self, id: NodeId) {
         let keep = self.slots.len() * JOURNAL_PER_NODE + JOURNAL_MIN;
         self.journal.push(id, keep);
@@ -209,7 +216,7 @@ impl Journal {
     /// The entries since a position; `None` if they are forgotten.
     pub fn since(&self, position: u64) -> Option<impl Iterator<Item = NodeId> + '_> {
         let skipped = usize::try_from(position.checked_sub(self.first)?).ok()?;
-        Some(self.entries.iter().skip(skipped).copied())
+        (skipped <= self.entries.len()).then(|| self.entries.range(skipped..).copied())
     }
 
     fn push(&mut self, id: NodeId, keep: usize) {

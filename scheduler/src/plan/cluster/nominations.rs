@@ -17,21 +17,21 @@ pub struct Nominations {
 }
 
 impl Nominations {
-    /// Nominates a pod to a node; it leaves the node it was nominated to before.
+    /// Nominates a pod to a node. It must not be nominated to one already.
     pub(super) fn nominate(&mut self, pod: Arc<Pod>, node: Symbol) {
-        self.withdraw(&pod.uid);
         self.node_of.insert(Arc::clone(&pod.uid), node);
         self.by_node.entry(node).or_default().push(pod);
     }
 
-    /// Forgets a pod.
-    pub(super) fn withdraw(&mut self, uid: &str) {
-        let Some(node) = self.node_of.remove(uid) else { return };
+    /// Forgets a pod. Returns the node that it was nominated to.
+    pub(super) fn withdraw(&mut self, uid: &str) -> Option<Symbol> {
+        let node = self.node_of.remove(uid)?;
         let pods = self.by_node.get_mut(&node).expect("both tables name the same nominations");
         pods.retain(|pod| &*pod.uid != uid);
         if pods.is_empty() {
             self.by_node.remove(&node);
         }
+        Some(node)
     }
 
     /// The pods nominated to a node.

@@ -10,10 +10,10 @@ use crate::plan::cluster::nodes::Load;
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
 
 /// A sequence of numbers by seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }

@@ -3,8 +3,6 @@
 //! Owns what follows from a certain outcome, in whichever order it and the watch tell of it: a pod that the watch has
 //! confirmed, or has told to be gone, is not pending any more, and its outcome changes nothing.
 
-use std::sync::Arc;
-
 use crate::queue::{ClusterEvent, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -58,7 +56,7 @@ impl<P: Planning> Executor<P> {
             return;
         };
         let is_ending = is_ending(&pending.api);
-        let facts = Arc::new(self.shapes.facts(&pending.api));
+        let facts = pending.facts.clone();
         self.planning.forget(&uid.0);
         match why {
             _ if is_ending => self.let_go(uid, now),

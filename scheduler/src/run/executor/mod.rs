@@ -18,6 +18,7 @@
 mod changes;
 mod evicting;
 mod finish;
+mod pending;
 mod pods;
 mod report;
 mod step;
@@ -43,6 +44,7 @@ use super::stored::Followed;
 
 use changes::Objects;
 use evicting::Preempting;
+use pending::{Pending, Stage};
 
 /// The planner of the tests, and settings that go with it, for tests of the engine.
 #[cfg(test)]
@@ -111,25 +113,6 @@ pub struct Executor<P: Planning> {
     // preparing <= PREPARING_MAX.
     bindings: usize,
     preparing: usize,
-}
-
-/// A pod without a node.
-struct Pending<P: Planning> {
-    api: Arc<Pod>,
-    compiled: Arc<P::Compiled>,
-    profile: usize,
-    stage: Stage,
-    // What was last written of its status, which watches tell only later.
-    reported: Option<serde_json::Value>,
-}
-
-/// How far a pod without a node is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Stage {
-    /// It is in the queue.
-    Queued,
-    /// A job binds it to a node, or has bound it and the API has not confirmed it yet.
-    Assumed,
 }
 
 impl<P: Planning> Executor<P> {

@@ -15,7 +15,8 @@ use crate::simulation::plant::{self, Plant};
 use super::super::input::Effect;
 use super::super::planning::Planning;
 use super::super::stored::Stored;
-use super::{Executor, Now, Pending, Stage};
+use super::pending::{Pending, Stage, reduced};
+use super::{Executor, Now};
 
 /// Labels of events of pods that wake nobody.
 const ASSIGNED_POD_UPDATE: &str = "AssignedPodUpdate";
@@ -43,6 +44,7 @@ impl<P: Planning> Executor<P> {
         let is_finished = matches!(phase, "Succeeded" | "Failed");
         let has_node = spec.is_some_and(|spec| !spec.node_name.is_empty());
         let is_ending = is_ending(&pod);
+        let reads_whole = self.reads_whole_pods();
         match () {
             () if is_finished => self.pod_is_gone(&key, &uid, now),
             () if has_node => self.upsert_assigned(pod, uid, now),
@@ -50,7 +52,8 @@ impl<P: Planning> Executor<P> {
             // does not bring it back.
             () if is_ending => match self.pending.get_mut(&uid) {
                 Some(pending) if pending.stage == Stage::Assumed => {
-                    pending.api = pod.into();
+                    pending.facts = Arc::new(self.shapes.facts(&pod));
+                    pending.api = Arc::new(if reads_whole { *pod } else { reduced(*pod) });
                     Some(UNSCHEDULED_POD_UPDATE)
                 }
                 _ => self.pod_is_gone(&key, &uid, now),
@@ -91,13 +94,13 @@ impl<P: Planning> Executor<P> {
     ) -> Option<&'static str> {
         let profile = self.profile_of(&pod)?;
         let facts = Arc::new(self.shapes.facts(&pod));
-        let api: Arc<Pod> = pod.into();
+        let compiled = self.planning.compile(&pod);
+        let api = Arc::new(if self.reads_whole_pods() { *pod } else { reduced(*pod) });
         let before = self.pending.get(&uid);
         let event = if before.is_none() { UNSCHEDULED_POD_ADD } else { UNSCHEDULED_POD_UPDATE };
         let nominated = nominated_node(&api);
         let is_new_nomination = before.map_or("", |before| nominated_node(&before.api)) != nominated;
         let stage = before.map_or(Stage::Queued, |before| before.stage.clone());
-        let compiled = self.planning.compile(&api);
         // The plugins' own nominations are only replaced by one that the API tells anew.
         if is_new_nomination && stage == Stage::Queued {
             match nominated {
@@ -105,7 +108,8 @@ impl<P: Planning> Executor<P> {
                 node => self.planning.nominate(&compiled, node),
             }
         }
-        let pending = Pending { api, compiled, profile, stage: stage.clone(), reported: None };
+        let kept = facts.clone();
+        let pending = Pending { api, facts: kept, compiled, profile, stage: stage.clone(), reported: None };
         let reported = self.pending.insert(uid.clone(), pending).and_then(|before| before.reported);
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.reported = reported;
@@ -119,6 +123,11 @@ impl<P: Planning> Executor<P> {
             self.report_gates(&uid, now, effects);
         }
         Some(event)
+    }
+
+    /// Whether somebody reads more of pending pods than the executor does.
+    fn reads_whole_pods(&self) -> bool {
+        self.planning.reads_pods() || !self.options.binders.is_empty()
     }
 
     /// A pod needs no room any more: it was deleted, has ended, or was replaced by another of its name. Returns the label
@@ -135,8 +144,7 @@ impl<P: Planning> Executor<P> {
             }
             if pending.stage == Stage::Assumed {
                 self.planning.forget(&uid.0);
-                let facts = Arc::new(self.shapes.facts(&pending.api));
-                self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
+                self.wake(Some(ClusterEvent::assigned_pod_deleted(pending.facts)), now);
             }
         }
         self.preempting.remove(uid);

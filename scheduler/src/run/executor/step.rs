@@ -3,8 +3,6 @@
 //! Owns what each decision leads to. A pod that is to be bound is assumed before the next one is planned, so that its
 //! room is taken at once, whatever the API is doing.
 
-use std::sync::Arc;
-
 use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{Decision, Failure, Placement, Refusal};
 use crate::plan::profile::Point;
@@ -166,8 +164,7 @@ impl<P: Planning> Executor<P> {
     ) {
         let Some(pending) = self.pending.get_mut(uid) else { return };
         pending.stage = Stage::Queued;
-        let (api, compiled) = (pending.api.clone(), pending.compiled.clone());
-        let facts = Arc::new(self.shapes.facts(&api));
+        let (api, compiled, facts) = (pending.api.clone(), pending.compiled.clone(), pending.facts.clone());
         let node = nominated_node(&api);
         if *nomination == Nomination::Keep && !node.is_empty() {
             self.planning.nominate(&compiled, node);

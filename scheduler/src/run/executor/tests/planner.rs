@@ -126,6 +126,10 @@ impl Planning for Slots {
         }
     }
 
+    fn reads_pods(&self) -> bool {
+        false
+    }
+
     fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
         Arc::new(compiled(pod))
     }

@@ -1,0 +1,124 @@
+//! Which nodes take a pod.
+//!
+//! Owns the choice between the ranking of the pod's table, where nothing but the table has a say, and a look at each
+//! node.
+
+use super::cluster::nodes::NodeId;
+use super::extenders::Extenders;
+use super::local::LocalTable;
+use super::rules::Rules;
+use super::trial::{Context, Trial};
+use super::verdict::Verdict;
+
+/// Fewer nodes than these are never sampled.
+const SAMPLE_MIN: usize = 100;
+
+/// What came of the filters.
+pub(super) enum Filtering {
+    /// What the table's ranking says holds for this pod.
+    Ranked,
+    /// Nodes were looked at.
+    Each(Filtered),
+}
+
+impl Filtering {
+    /// A node that passed; `None` if none did.
+    pub(super) fn first(&self, table: &LocalTable) -> Option<NodeId> {
+        let passed = match self {
+            Filtering::Ranked => table.ranking.best().unwrap_or_default(),
+            Filtering::Each(filtered) => filtered.feasible.as_slice(),
+        };
+        passed.first().copied()
+    }
+}
+
+/// Nodes that passed, and what was said of all: empty if that was not asked for, because some passed.
+pub(super) struct Filtered {
+    /// Nodes that passed, in their order, or from where a sample began.
+    pub(super) feasible: Vec<NodeId>,
+    /// Verdicts by node.
+    pub(super) verdicts: Vec<Verdict>,
+    /// How many nodes were asked.
+    pub(super) evaluated: usize,
+}
+
+impl Filtered {
+    /// What the table says of each node.
+    fn by_table(context: Context<'_>) -> Filtered {
+        let Context { cluster, table, .. } = context;
+        let columns = 0..cluster.nodes().columns();
+        let verdicts: Vec<Verdict> = columns.map(|index| table.verdict(NodeId::of(index))).collect();
+        Filtered { feasible: table.fitting().collect(), verdicts, evaluated: cluster.nodes().len() }
+    }
+}
+
+/// Runs the filters on the nodes.
+pub(super) fn filter(trial: &mut Trial<'_>, seed: u64, extenders: &dyn Extenders) -> Filtering {
+    let context = trial.context();
+    let Context { cluster, pod, rules, .. } = context;
+    if pod.nominated_node != crate::objects::intern::Symbol::EMPTY
+        && let Some(node) = cluster.nodes().find(pod.nominated_node)
+        && trial.check_node(node).fits()
+    {
+        return Filtering::Each(Filtered { feasible: vec![node], verdicts: Vec::new(), evaluated: 1 });
+    }
+    let all = cluster.nodes().len();
+    let wanted = nodes_wanted(rules, all);
+    // A pod that is nominated leaves no room for itself, where others of its kind would: its nodes are asked one by one.
+    let is_nominated = cluster.nominations().node_of(&pod.uid).is_some();
+    if trial.is_local() && !is_nominated && wanted >= all {
+        if !extenders.sees_nodes() {
+            return Filtering::Ranked;
+        }
+        return Filtering::Each(Filtered::by_table(context));
+    }
+    let columns = cluster.nodes().columns();
+    let mut feasible = Vec::with_capacity(all);
+    let mut verdicts = vec![Verdict::ABSENT; columns];
+    let offset = if wanted < all { usize::try_from(seed % columns as u64).unwrap_or(0) } else { 0 };
+    let mut evaluated = 0;
+    for at in 0..columns {
+        let index = (at + offset) % columns;
+        let node = NodeId::of(index);
+        let verdict = trial.check_node(node);
+        evaluated += usize::from(!verdict.is_absent());
+        verdicts[index] = verdict;
+        if verdict.fits() {
+            feasible.push(node);
+            if feasible.len() >= wanted {
+                break;
+            }
+        }
+    }
+    Filtering::Each(Filtered { feasible, verdicts, evaluated })
+}
+
+/// How many feasible nodes are enough.
+fn nodes_wanted(rules: &Rules, all: usize) -> usize {
+    match usize::try_from(rules.profile.percentage_of_nodes_to_score) {
+        Ok(percentage @ 1..=99) => (all * percentage / 100).max(SAMPLE_MIN).min(all),
+        _ => all,
+    }
+}
+
+/// Lets extenders refuse some of the nodes that passed.
+pub(super) fn ask_extenders(
+    filtered: &mut Filtered,
+    own: &mut Vec<String>,
+    context: Context<'_>,
+    extenders: &mut dyn Extenders,
+) -> Result<(), String> {
+    let rejections = extenders.filter(context.cluster, context.pod, &filtered.feasible)?;
+    if rejections.is_empty() {
+        return Ok(());
+    }
+    if filtered.verdicts.is_empty() {
+        filtered.verdicts = Filtered::by_table(context).verdicts;
+    }
+    for rejection in rejections {
+        filtered.feasible.retain(|node| *node != rejection.node);
+        filtered.verdicts[rejection.node.index()] = Verdict::extender(rejection.resolvable, own.len());
+        own.push(rejection.reason);
+    }
+    Ok(())
+}
