@@ -56,10 +56,7 @@ fn managed() -> Vec<ManagedFieldsEntry> {
         operation: "Update".to_owned(),
         api_version: "v1".to_owned(),
         fields_type: "FieldsV1".to_owned(),
-        fields_v1: Some(FieldsV1 {
-            raw: format!("{{{}\".\":{{}}}}", fields).into_bytes().into(),
-            ..Default::default()
-        }),
+        fields_v1: Some(FieldsV1 { raw: format!("{{{}\".\":{{}}}}", fields).into_bytes() }),
         ..Default::default()
     };
     vec![entry("controller-manager"), entry("agent")]
