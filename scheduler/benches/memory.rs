@@ -224,7 +224,7 @@ impl Process {
         let now = Now { monotonic: self.origin.elapsed(), wall: WallTime::now() };
         Followed::ALL
             .iter()
-            .for_each(|kind| self.executor.handle(Input::Synced(*kind), now, &mut Vec::new()));
+            .for_each(|kind| self.executor.handle(Input::Synced(*kind, 0), now, &mut Vec::new()));
         let mut planned = 0;
         while planned < 1_000 && self.executor.has_room() && self.executor.step(now, 1, &mut Vec::new()) {
             planned += 1;

@@ -59,11 +59,8 @@ fn shapes() -> Vec<Shape> {
         expected: Outcome::Bound,
         churn: None,
     };
-    let (low, high, large) = (objects::low_priority, objects::high_priority, objects::too_large);
-    let preempting = Churn { make: high, every: 160 / 5, expected: Outcome::Preempts };
-    let parked = Churn { make: large, every: 140 / 5, expected: Outcome::Refused };
     let (affine, near, apart) = (objects::node_affinity, objects::pod_affinity, objects::pod_anti_affinity);
-    vec![
+    let mut shapes = vec![
         plain,
         Shape { name: "node affinity", floor: 220.0, before: 5, make_before: affine, make: affine, ..plain },
         Shape {
@@ -92,6 +89,17 @@ fn shapes() -> Vec<Shape> {
             make: apart,
             ..plain
         },
+    ];
+    shapes.extend(shapes_without_room(plain));
+    shapes
+}
+
+/// Shapes in which some pods, or all, find no room.
+fn shapes_without_room(plain: Shape) -> [Shape; 4] {
+    let (low, high, large) = (objects::low_priority, objects::high_priority, objects::too_large);
+    let preempting = Churn { make: high, every: 160 / 5, expected: Outcome::Preempts };
+    let parked = Churn { make: large, every: 140 / 5, expected: Outcome::Refused };
+    [
         Shape {
             name: "preemption beside",
             floor: 160.0,
