@@ -75,8 +75,10 @@ async fn replay(cluster: &Cluster, client: &Client, case: &Value) -> Vec<String>
     if evicted != expected {
         differences.push(format!("evicted: expected {expected}, got {evicted}"));
     }
-    // Without an election there is no orderly end, as in the reference.
-    assert_eq!(scheduler.stop().await.unwrap().code(), Some(1));
+    // Without an election there is no orderly end, as in the reference. A case that the API alone decides may be over
+    // before the process takes signals, which then end it themselves.
+    let end = scheduler.stop().await.unwrap().code();
+    assert!(matches!(end, Some(1) | None), "{end:?}");
     differences
 }
 

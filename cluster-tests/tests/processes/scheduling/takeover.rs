@@ -26,8 +26,9 @@ const NODE_DIES: usize = 2_500;
 const LEASE: &str = "/apis/coordination.orch.io/v1/namespaces/orch-system/leases/orch-scheduler";
 /// Duration of the lease, by default.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// A contender looks at the lease once a retry period, which comes up to a fifth later; the cluster is busy.
-const LOOKS: Duration = Duration::from_secs(4);
+/// A contender looks at the lease once in 2.4 s: it may see the last renewal that late, and its end, too. The cluster is
+/// busy besides.
+const LOOKS: Duration = Duration::from_secs(10);
 /// Longest wait for all pods to be bound.
 const PATIENCE: Duration = Duration::from_secs(300);
 
