@@ -1,4 +1,4 @@
-//! What the process takes from outside of its inputs: randomness and the time of day.
+//! Randomness and the time of day, which the process takes from outside of its inputs.
 //!
 //! Owns the only two places where the parts that a simulation runs read them. A test may give its thread a source of its
 //! own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic

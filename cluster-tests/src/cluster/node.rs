@@ -1,4 +1,4 @@
-//! One `orch serve` process: its directory, its log, its signals. Reaped by handle when dropped.
+//! One `orch serve` process: its directory, its log, its signals. Dropping the handle kills and reaps the process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! One `scheduler` process of a cluster. Reaped by handle when dropped.
+//! One `scheduler` process of a cluster: its log and its signals. Dropping the handle kills and reaps the process.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -30,7 +30,7 @@ impl Client {
         }
     }
 
-    /// What its certificate says in a cluster of `brand`.
+    /// The subject and purpose of its certificate in a cluster of `brand`.
     pub fn leaf(self, brand: &Brand) -> Leaf {
         match self {
             Client::Admin => admin_leaf(),

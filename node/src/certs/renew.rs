@@ -58,7 +58,7 @@ pub(super) fn renew_under(
     Ok(written)
 }
 
-/// What the scheduler's certificate says; `None` where there is none.
+/// The subject and purpose of the scheduler's certificate; `None` where there is no certificate.
 fn scheduler_leaf(files: &ClientFiles) -> Result<Option<Leaf>, CertsError> {
     if !files.certificate.exists() {
         return Ok(None);

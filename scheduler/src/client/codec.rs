@@ -43,7 +43,7 @@ impl ContentType {
         let types = list.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
         let mut first = None;
         for text in types.filter(|text| !text.is_empty()) {
-            // What accepts anything accepts what is preferred here.
+            // A client that accepts any media type accepts the one that is preferred here.
             let parsed = if text == "*/*" { Ok(ContentType::default()) } else { text.parse() };
             match parsed {
                 Ok(found) => return Ok(Some(found)),

@@ -140,7 +140,7 @@ pub struct Impersonation {
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// What else is known of the user, by key.
+    /// Further attributes of the user, by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

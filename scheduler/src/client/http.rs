@@ -42,7 +42,7 @@ pub(crate) use simulated::{Network, Simulated};
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Nothing was sent.
+    /// The connection was not made, so that no request was sent.
     Connect(Box<dyn std::error::Error + Send + Sync>),
     /// The connection broke, and the request may have been read.
     Lost(String),

@@ -10,7 +10,7 @@ use http::Method;
 /// The label `code` of a request without an answer.
 const NO_ANSWER: &str = "<error>";
 
-/// What came of a request that was sent.
+/// The outcome of a request that was sent.
 pub(super) struct Sent<'a> {
     /// Host and port of the server.
     pub(super) host: &'a str,

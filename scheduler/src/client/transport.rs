@@ -36,8 +36,8 @@ const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of an answer that is no watch. A page of 2,000 large objects is far below.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
-/// What is encoded in a key that becomes a part of a header's name: everything that may not stand there, and `%`, which
-/// begins what was encoded.
+/// The characters that are encoded in a key that becomes a part of a header's name: all that may not stand there, and
+/// `%`, which begins an encoded one.
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')

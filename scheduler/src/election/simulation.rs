@@ -83,7 +83,7 @@ struct World {
     log: Vec<String>,
 }
 
-/// What a contender writes as the time of a renewal: each one differs from the one before.
+/// The time that a contender writes with a renewal: each one differs from the one before.
 fn wall(clock: Monotonic) -> WallTime {
     WallTime(i64::try_from(clock.0.as_micros()).unwrap_or(i64::MAX))
 }

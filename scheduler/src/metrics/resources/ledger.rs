@@ -1,4 +1,4 @@
-//! What each pod asks for and may take.
+//! The requests and limits of each pod.
 //!
 //! Owns a row for each pod that has not ended, whoever schedules it. Pods are told by the watch, not by the scheduling
 //! thread, and readers copy the list of rows under the lock and nothing else, so that a page of many megabytes delays
@@ -16,7 +16,7 @@ use crate::queue::requests::{self, Amounts};
 /// Amounts that no pod has any more are dropped once the table has this size, and then whenever it has doubled.
 const SWEEP_MIN: usize = 1024;
 
-/// What a pod asks for and may take.
+/// The requests and limits of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
     /// Requests, overhead among them.
