@@ -3,15 +3,12 @@
 //! Most bindings are of other users. Of those that name the user's group, one grants what the works need; the others grant
 //! something else, so that they are looked through in vain.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use anyhow::{Context, Result};
-use futures::future::try_join_all;
 use orch_proto::Brand;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
+use super::fixture::each;
 use super::target::Target;
 use crate::client::{Client, Identity};
 use crate::cluster::ALICE_TOKEN;
@@ -20,8 +17,6 @@ use crate::cluster::ALICE_TOKEN;
 const GROUP: &str = "devs";
 /// Bindings that name the group, at most.
 const TOUCHING_MAX: u32 = 50;
-/// Requests under way while bindings are made.
-const MAKERS: usize = 32;
 /// The role that the works need.
 const GRANTED: &str = "bench-granted";
 /// A role that no work needs.
@@ -34,21 +29,10 @@ pub(super) fn make(target: &Target, brand: &Brand, count: u32) -> Result<()> {
     let client = Client::new(target.endpoint.clone(), target.access.clone());
     let client = client.with_timeout(super::OPERATION_TIMEOUT);
     let (roles, bindings) = (path("clusterroles"), path("clusterrolebindings"));
-    let number = Arc::new(AtomicU32::new(0));
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         post(&client, &roles, &role(GRANTED, "configmaps")).await?;
         post(&client, &roles, &role(OTHER, "nodes")).await?;
-        let makers = (0..MAKERS).map(async |_| {
-            loop {
-                let next = number.fetch_add(1, Ordering::Relaxed);
-                if next >= count {
-                    return Ok::<(), anyhow::Error>(());
-                }
-                post(&client, &bindings, &binding(&group, next, count)).await?;
-            }
-        });
-        try_join_all(makers).await?;
-        Ok(())
+        each(count, async |number| post(&client, &bindings, &binding(&group, number, count)).await).await
     })
 }
 

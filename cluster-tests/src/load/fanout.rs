@@ -5,7 +5,6 @@
 //! have got exactly as many events as there were acknowledged changes; anything else is an error. Latencies are those
 //! of delivery, from before the write was sent, on one watcher of each thread.
 
-mod events;
 mod writer;
 
 use std::sync::Barrier;
@@ -19,11 +18,11 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::driver::{Load, Outcome};
+use super::events::Events;
 use super::line::{Line, Lines};
 use super::process;
 use super::tally::Tally;
 use super::wire::Call;
-use events::Events;
 
 /// Objects that the writers patch, spread over them.
 pub(super) const OBJECTS: u32 = 256;

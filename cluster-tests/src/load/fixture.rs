@@ -1,10 +1,11 @@
 //! Namespaces and objects that the works need: created before, removed after.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use futures::future::try_join_all;
 use serde_json::json;
 use tokio::runtime::Builder;
 
@@ -15,6 +16,9 @@ use crate::client::{Client, Response};
 
 /// Clients that fill a namespace.
 const FILLING_CLIENTS: u32 = 64;
+
+/// Requests under way in [`each`].
+const MAKERS: usize = 32;
 
 /// Filling a namespace with the largest number of objects at the slowest rate seen stays well under this.
 const FILLING_TIME_MAX: Duration = Duration::from_secs(1800);
@@ -83,6 +87,22 @@ pub(super) fn remove(target: &Target, namespace: &str) -> Result<()> {
     let objects = format!("{path}/configmaps");
     ask(target, async |client| client.delete(&objects).await)?.success()?;
     ask(target, async |client| client.delete(&path).await)?.success()?;
+    Ok(())
+}
+
+/// Calls `make` for each number under `count`, several at once.
+pub(super) async fn each(count: u32, make: impl AsyncFn(u32) -> Result<()>) -> Result<()> {
+    let number = AtomicU32::new(0);
+    let makers = (0..MAKERS).map(async |_| {
+        loop {
+            let next = number.fetch_add(1, Ordering::Relaxed);
+            if next >= count {
+                return anyhow::Ok(());
+            }
+            make(next).await?;
+        }
+    });
+    try_join_all(makers).await?;
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
-//! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `process` reads the
+//! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `scheduling` has a scheduler
+//! bind pods, `process` reads the
 //! servers' CPU time and memory, `reference` holds the figures to compare with and `report` prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
@@ -11,6 +12,7 @@
 
 mod bindings;
 mod driver;
+mod events;
 mod fanout;
 mod fixture;
 mod flood;
@@ -21,6 +23,7 @@ pub(crate) mod process;
 mod reference;
 mod report;
 mod run;
+mod scheduling;
 mod stalled;
 mod tally;
 mod target;

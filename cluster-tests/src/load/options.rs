@@ -54,6 +54,12 @@ pub struct Options {
     /// Watchers of the watch work, and of flood-stalled.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub watchers: u32,
+    /// Nodes that the schedule work makes for pods to run on, 110 places on each.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub fleet: u32,
+    /// Pods that wait for a node when the scheduler of the schedule work starts.
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub pods: u32,
     /// Clients of the user who floods, in the flood works.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flood_clients: u32,
@@ -123,6 +129,8 @@ pub enum WorkName {
     FloodList,
     /// As flood-list, with `--watchers` of the flooding user that never read while the objects change.
     FloodStalled,
+    /// A scheduler gives `--pods` waiting pods nodes out of `--fleet`; latencies count from its start. Needs `--start`.
+    Schedule,
 }
 
 impl Options {
@@ -135,7 +143,7 @@ impl Options {
 impl WorkName {
     /// `names` with `all` replaced by every work.
     pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
-        let is_one = |name: &WorkName| *name != Self::All && !name.is_flood();
+        let is_one = |name: &WorkName| !matches!(name, Self::All | Self::Schedule) && !name.is_flood();
         let every: Vec<_> = Self::value_variants().iter().copied().filter(is_one).collect();
         names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
     }
@@ -161,6 +169,7 @@ impl WorkName {
             Self::FloodPatch => "flood-patch",
             Self::FloodList => "flood-list",
             Self::FloodStalled => "flood-stalled",
+            Self::Schedule => "schedule",
         }
     }
 
@@ -172,6 +181,7 @@ impl WorkName {
             Self::Watch => 16,
             Self::List | Self::ListChunked => 4,
             Self::FloodGet | Self::FloodPatch | Self::FloodList | Self::FloodStalled => 4,
+            Self::Schedule => 1,
         }
     }
 }

@@ -12,6 +12,8 @@ const TICKS_PER_SECOND: u64 = 100;
 /// Memory of one process, in kilobytes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
+    /// The program's name.
+    pub program: String,
     /// Process id.
     pub pid: u32,
     /// Resident set size.
@@ -41,9 +43,11 @@ pub(crate) fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
 }
 
 fn one(pid: u32) -> Result<Memory> {
+    let program = fs::read_to_string(format!("/proc/{pid}/comm"))?.trim_end().to_owned();
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     Ok(Memory {
+        program,
         pid,
         rss_kb: field(&status, "VmRSS:").context("no VmRSS")?,
         pss_kb: field(&rollup, "Pss:"),

@@ -66,8 +66,8 @@ struct Comparison {
     multiple_low: f64,
     multiple_high: f64,
     multiple_wanted: f64,
-    cpu_us: f64,
-    cpu_us_wanted: f64,
+    cpu_us: Option<f64>,
+    cpu_us_wanted: Option<f64>,
 }
 
 impl Report {
@@ -183,7 +183,8 @@ impl Report {
         for memory in &self.memory {
             write!(
                 f,
-                "memory of {}: {:.0} MB resident, {:.0} at most",
+                "memory of {} {}: {:.0} MB resident, {:.0} at most",
+                memory.program,
                 memory.pid,
                 mb(memory.rss_kb),
                 mb(memory.peak_kb)
@@ -214,7 +215,7 @@ impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = self.0;
         let latency = &row.latency_us;
-        let cpu = row.server_cpu_us_per_operation.map_or("-".to_owned(), time);
+        let cpu = optional_time(row.server_cpu_us_per_operation);
         write!(
             f,
             "{:<13}{:>8}{:>10}{:>11.0}{:>9.1}{:>9}{:>9}{:>9}{:>9}{:>8}{cpu:>10}",
@@ -244,10 +245,15 @@ impl fmt::Display for Comparison {
         write!(
             f,
             "{range:>22}{multiple:>16}{wanted:>9}{:>14}{:>12}",
-            time(self.cpu_us),
-            time(self.cpu_us_wanted)
+            optional_time(self.cpu_us),
+            optional_time(self.cpu_us_wanted)
         )
     }
+}
+
+/// Formats a time in microseconds, or its absence.
+fn optional_time(micros: Option<f64>) -> String {
+    micros.map_or("-".to_owned(), time)
 }
 
 /// Formats a time given in microseconds.

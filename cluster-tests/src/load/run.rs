@@ -13,7 +13,7 @@ use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::target::Target;
 use super::work::{Kind, Script, payload};
-use super::{bindings, fanout, fixture, flood, process, stalled};
+use super::{bindings, fanout, fixture, flood, process, scheduling, stalled};
 use crate::client::{Access, Endpoint, Identity, Trust};
 use crate::cluster::{self, Cluster};
 
@@ -29,7 +29,8 @@ pub fn run(options: &Options) -> Result<Report> {
         let outcome = bench.work(name).with_context(|| format!("the work {} failed", name.word()))?;
         rows.push(Row::new(name, bench.clients(name), bench.load.targets.len(), &outcome));
     }
-    let memory = process::memory(&bench.load.pids)?;
+    let mut memory = process::memory(&bench.load.pids)?;
+    memory.append(&mut bench.schedulers);
     bench.clean_up();
     Ok(Report::new(options, rows, memory, bench.ready_ms))
 }
@@ -45,8 +46,10 @@ struct Bench<'a> {
     namespaces: Vec<String>,
     /// Milliseconds from start until the slowest server was ready; `None` if the servers ran before.
     ready_ms: Option<u64>,
-    /// Held so that its processes live as long as the run.
-    _cluster: Option<Cluster>,
+    /// Its processes live as long as the run.
+    cluster: Option<Cluster>,
+    /// Memory of the schedulers of schedule works.
+    schedulers: Vec<process::Memory>,
 }
 
 impl<'a> Bench<'a> {
@@ -88,7 +91,8 @@ impl<'a> Bench<'a> {
             prefix: format!("bench-{stamp}"),
             namespaces: Vec::new(),
             ready_ms: cluster.as_ref().map(Cluster::ready_ms),
-            _cluster: cluster,
+            cluster,
+            schedulers: Vec::new(),
         })
     }
 
@@ -111,6 +115,7 @@ impl<'a> Bench<'a> {
             WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),
             WorkName::Mixed => (self.namespace("mixed", OBJECTS)?, Kind::Mixed { objects: OBJECTS, created }),
             WorkName::Watch => return self.watch(),
+            WorkName::Schedule => return self.schedule(),
             name if name.is_flood() => return self.flood(name),
             _ => bail!("`{}` is not one work", name.word()),
         };
@@ -124,6 +129,16 @@ impl<'a> Bench<'a> {
         let writers = self.options.clients.unwrap_or(WorkName::Watch.clients());
         let load = Load { clients: writers, ..self.load.clone() };
         fanout::watch(&load, &namespace, &version, self.options.watchers)
+    }
+
+    fn schedule(&mut self) -> Result<Outcome> {
+        let namespace = self.namespace("schedule", 0)?;
+        let cluster = self.cluster.as_ref();
+        let cluster = cluster.context("a scheduler is started beside servers of one's own: --start NODES")?;
+        let (fleet, pods) = (self.options.fleet, self.options.pods);
+        let scheduled = scheduling::schedule(&self.load, cluster, &namespace, fleet, pods)?;
+        self.schedulers.push(scheduled.memory);
+        Ok(scheduled.outcome)
     }
 
     fn flood(&mut self, name: WorkName) -> Result<Outcome> {

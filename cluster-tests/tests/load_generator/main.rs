@@ -73,3 +73,20 @@ fn a_watch_that_ends_is_an_error() {
     let (report, _) = measure(&["watch"], Behaviour::EndsWatches);
     assert_eq!(work(&report, "watch")["errors"]["watch: ended"], 5, "{report}");
 }
+
+#[test]
+fn a_scheduler_is_measured_beside_servers_of_its_own() {
+    let arguments = ["bench", "schedule", "--start", "1", "--fleet", "3", "--pods", "60"];
+    let report = run(&Options::parse_from(arguments)).unwrap();
+    let text = report.to_string();
+    let report = serde_json::to_value(&report).unwrap();
+    assert_eq!(work(&report, "schedule")["operations"], 60, "{report}");
+    assert!(text.contains("memory of scheduler "), "{text}");
+    let too_many =
+        run(&Options::parse_from(["bench", "schedule", "--start", "1", "--fleet", "1", "--pods", "111"]));
+    assert!(format!("{:#}", too_many.unwrap_err()).contains("1 nodes have no places for 111 pods"));
+    let fake = Fake::start(Behaviour::Right);
+    let elsewhere =
+        run(&Options::parse_from(["bench", "schedule", "--base", &fake.base, "--token", "secret"]));
+    assert!(format!("{:#}", elsewhere.unwrap_err()).contains("--start NODES"));
+}

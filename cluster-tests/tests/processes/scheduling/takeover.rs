@@ -29,6 +29,8 @@ const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A contender looks at the lease once in 2.4 s: it may see the last renewal that late, and its end, too. The cluster is
 /// busy besides.
 const LOOKS: Duration = Duration::from_secs(10);
+/// The client's own limits would stretch the test: by default 50 requests a second, two for each pod.
+const FLAGS: [&str; 2] = ["--orch-api-qps=2000", "--orch-api-burst=2000"];
 /// Longest wait for all pods to be bound.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -48,7 +50,7 @@ async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_no
     let history = tokio::spawn(History::follow(watch, bound.clone()));
 
     let (mut first, name) = lead(&cluster, &client).await;
-    let _second = cluster.scheduler("second", &[]).unwrap();
+    let _second = cluster.scheduler("second", &FLAGS).unwrap();
     let creates = tokio::spawn(create_pods(client.clone()));
     until_bound(&bound, SCHEDULER_DIES).await;
     first.kill().unwrap();
@@ -74,7 +76,7 @@ async fn pods_are_bound_once_while_the_leading_scheduler_and_then_the_leading_no
 
 /// Starts a scheduler and waits until it leads; returns its name in the lease.
 async fn lead(cluster: &Cluster, client: &Client) -> (Scheduler, String) {
-    let scheduler = cluster.scheduler("first", &[]).unwrap();
+    let scheduler = cluster.scheduler("first", &FLAGS).unwrap();
     let name = until(Duration::from_secs(10), "a scheduler leads", async || holder(client).await).await;
     (scheduler, name)
 }
