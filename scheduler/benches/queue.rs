@@ -11,10 +11,11 @@ mod clock;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_scheduler::plugin::Plugin;
 use orch_scheduler::queue::event::ClusterEvent;
 use orch_scheduler::queue::pod::HostPort;
 use orch_scheduler::queue::{
-    At, NodeFacts, Plugin, PluginSet, PodFacts, PodShape, Queue, QueueOptions, Rejection, Shapes, Uid,
+    At, NodeFacts, PodFacts, PodShape, Queue, QueueOptions, Rejection, Rejectors, Shapes, Uid,
 };
 
 use clock::Clock;
@@ -32,7 +33,7 @@ fn main() {
         }
     });
     let rejection =
-        Rejection { unschedulable: PluginSet::NONE.with(Plugin::NodePorts), ..Default::default() };
+        Rejection { unschedulable: Rejectors::NONE.with(Plugin::NodePorts), ..Default::default() };
     measure("pop and reject, per pod", PODS, || {
         while let Some(popped) = queue.pop(Duration::ZERO) {
             queue.requeue(at(0), &popped.facts.uid, rejection);

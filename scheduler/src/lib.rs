@@ -14,6 +14,7 @@ pub mod logging;
 pub mod metrics;
 pub mod objects;
 pub mod plan;
+pub mod plugin;
 pub mod process;
 pub mod queue;
 pub mod run;

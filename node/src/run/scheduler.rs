@@ -110,7 +110,11 @@ async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationT
     let mut pause = PAUSE_MIN;
     while !stopping.is_cancelled() {
         let started = Instant::now();
-        match run(&program, &flags, &stopping).await {
+        let ended = run(&program, &flags, &stopping).await;
+        if started.elapsed() >= LASTING {
+            pause = PAUSE_MIN;
+        }
+        match ended {
             _ if stopping.is_cancelled() => return,
             Ok(status) => {
                 tracing::warn!(%status, "the scheduler ended, and will be started again in {pause:?}")
@@ -118,9 +122,6 @@ async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationT
             Err(error) => {
                 tracing::warn!(%error, program = %program.display(), "the scheduler cannot be started; next attempt in {pause:?}");
             }
-        }
-        if started.elapsed() >= LASTING {
-            pause = PAUSE_MIN;
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),

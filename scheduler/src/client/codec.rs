@@ -20,7 +20,7 @@ use super::kind::{Kind, Object};
 /// Before the envelope of a Protobuf body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// Nesting and size that a list may have, which holds many objects.
+/// Bytes that a decoded list may hold: many objects.
 const LIST_HELD_BYTES_MAX: usize = 1 << 30;
 
 /// The representation of bodies.

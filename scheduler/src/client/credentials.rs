@@ -12,8 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use std::sync::Arc;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
+use super::error::chain;
 use super::exec::{ExecError, ExecPlugin};
 use super::measures;
 use super::secret::Secret;
@@ -22,6 +24,10 @@ use super::tls::CurrentCertificate;
 /// How long the content of a file is believed: tokens of service accounts are replaced when a fifth of their life, at
 /// least two minutes, is left.
 const FILE_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// How long reading a file may take: a volume that hangs must not cost the lease, which is renewed with what was read
+/// before.
+const READ_MAX: Duration = Duration::from_secs(2);
 
 /// Why there are no credentials now.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +81,14 @@ impl Credentials {
     pub(super) async fn authorization(&self, now: Instant) -> Result<Option<HeaderValue>, CredentialError> {
         let mut held = self.held.lock().await;
         if self.is_due(&held, now) {
-            self.renew(&mut held, now).await?;
+            match self.renew(&mut held, now).await {
+                // What was read before may be good for a while: the next attempt is a minute away.
+                Err(error @ CredentialError::File { .. }) if held.read.is_some() => {
+                    tracing::warn!(error = chain(&error), "credentials cannot be read again");
+                    held.read = Some(now);
+                }
+                other => other?,
+            }
         }
         if let Some((_, ends)) = held.validity {
             measures::certificate_ends(ends, SystemTime::now());
@@ -118,14 +131,14 @@ impl Credentials {
 
     async fn renew(&self, held: &mut Held, now: Instant) -> Result<(), CredentialError> {
         if let Some(pair) = &self.certificate {
-            let (chain, key) = (content(&pair.chain)?, content(&pair.key)?);
+            let (chain, key) = (content(&pair.chain).await?, content(&pair.key).await?);
             self.presented.replace(&chain, &key)?;
         }
         held.authorization = match &self.bearer {
             Bearer::None => None,
             Bearer::Token(token) => Some(header("Bearer", token.expose(), "the configuration")?),
             Bearer::File(path) => {
-                let token = read(path)?;
+                let token = read(path).await?;
                 Some(header("Bearer", token.expose().trim(), &path.display().to_string())?)
             }
             Bearer::Basic { username, password } => {
@@ -164,15 +177,16 @@ fn header(scheme: &str, value: &str, source: &str) -> Result<HeaderValue, Creden
     Ok(header)
 }
 
-fn content(pem: &Pem) -> Result<Secret, CredentialError> {
+async fn content(pem: &Pem) -> Result<Secret, CredentialError> {
     match pem {
         Pem::Inline(text) => Ok(text.clone()),
-        Pem::File(path) => read(path),
+        Pem::File(path) => read(path).await,
     }
 }
 
-fn read(path: &Path) -> Result<Secret, CredentialError> {
-    let text = std::fs::read_to_string(path);
+async fn read(path: &Path) -> Result<Secret, CredentialError> {
+    let text = timeout(READ_MAX, tokio::fs::read_to_string(path)).await;
+    let text = text.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
     text.map(Secret::new).map_err(|source| CredentialError::File { path: path.display().to_string(), source })
 }
 
@@ -222,6 +236,9 @@ mod tests {
         assert!(credentials.refuse(Some(&refused)).await);
         assert!(credentials.refuse(Some(&refused)).await, "another caller has renewed it already");
         assert_eq!(sent(&credentials, start).await.as_deref(), Some("Bearer three"));
+        std::fs::remove_file(&path).unwrap();
+        let later = Instant::now() + Duration::from_secs(61);
+        assert_eq!(sent(&credentials, later).await.as_deref(), Some("Bearer three"), "better than none");
     }
 
     #[tokio::test]

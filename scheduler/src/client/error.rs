@@ -25,7 +25,7 @@ pub enum Reason {
     Forbidden,
     /// The object does not pass validation.
     Invalid,
-    /// The namespace is being deleted, or its like.
+    /// Refused for now: a limit of requests, or a disruption budget (429).
     TooManyRequests,
     /// Any other.
     Other,

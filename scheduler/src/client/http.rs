@@ -115,7 +115,7 @@ fn client(
     http.http2_keep_alive_interval(PING_INTERVAL).http2_keep_alive_timeout(PING_TIMEOUT);
     http.http2_initial_stream_window_size(STREAM_WINDOW_BYTES);
     http.http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    // A request that a closing connection never took is sent again by the verdict, which knows what is safe.
+    // The HTTP client resends only what was never written to a connection.
     http.retry_canceled_requests(true);
     Ok(http.build(connector))
 }

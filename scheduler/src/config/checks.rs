@@ -73,7 +73,8 @@ pub fn check_election(election: &super::types::LeaderElection) -> Result<(), Str
     if lease <= renew {
         return fault("leaseDuration must be greater than renewDeadline");
     }
-    // An attempt may come a fifth later than the period says.
+    // The reference's condition. A contender that does not lead waits up to 2.2 periods; the leader, whose deadline this is,
+    // renews each period.
     let jittered = i128::from(retry.nanoseconds()) * 6 / 5;
     if i128::from(renew.nanoseconds()) <= jittered {
         return fault("renewDeadline must be greater than retryPeriod*JitterFactor");

@@ -2,13 +2,17 @@
 
 use orch_proto::Brand;
 
+use crate::plugin::Plugin;
+
 use super::arguments::{
     BalancedAllocationArgs, CONFIGURABLE, NodeResourcesFitArgs, PluginArgs, ResourceSpec, ScoringStrategy,
 };
 use super::names::component;
 use super::notation::Span;
 use super::profile::PluginConfig;
-use super::types::{ClientConnection, FileConfiguration, LeaderElection, Plugin, PluginSet, PluginSets};
+use super::types::{
+    ClientConnection, FileConfiguration, LeaderElection, Plugin as FilePlugin, PluginSet, PluginSets,
+};
 
 /// Nodes that are looked at beside each other.
 pub(crate) const PARALLELISM: i32 = 16;
@@ -20,30 +24,6 @@ const BURST: i32 = 100;
 const INITIAL_BACKOFF_SECONDS: i64 = 1;
 /// Most seconds between two tries of a pod.
 const MAX_BACKOFF_SECONDS: i64 = 10;
-
-/// The default plugins in order, with the weights of their scores; 0 for plugins without one.
-const PLUGINS: [(&str, i32); 20] = [
-    ("SchedulingGates", 0),
-    ("PrioritySort", 0),
-    ("NodeUnschedulable", 0),
-    ("NodeName", 0),
-    ("TaintToleration", 3),
-    ("NodeAffinity", 2),
-    ("NodePorts", 0),
-    ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", 0),
-    ("NodeVolumeLimits", 0),
-    ("VolumeBinding", 0),
-    ("VolumeZone", 0),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("DynamicResources", 2),
-    ("DefaultPreemption", 0),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("ImageLocality", 1),
-    ("DefaultBinder", 0),
-    ("NodeDeclaredFeatures", 0),
-];
 
 impl FileConfiguration {
     /// Fills absent fields, but those of profiles.
@@ -103,10 +83,11 @@ fn fill(text: &mut String, default: &str) {
 /// The default plugins with what `custom` changes.
 pub(super) fn merged_plugins(custom: Option<&PluginSets>) -> PluginSets {
     let mut default = PluginSets::default();
-    default.multi_point.enabled = PLUGINS
-        .iter()
-        .map(|(name, weight)| Plugin { name: (*name).to_owned(), weight: Some(*weight) })
-        .collect();
+    let with_weight = |plugin: Plugin| {
+        let weight = Some(plugin.default_weight());
+        FilePlugin { name: plugin.name().to_owned(), weight }
+    };
+    default.multi_point.enabled = Plugin::ALL.map(with_weight).into();
     let Some(custom) = custom else { return default };
     let mut merged = custom.clone();
     for set in merged.all_mut() {
@@ -119,8 +100,10 @@ pub(super) fn merged_plugins(custom: Option<&PluginSets>) -> PluginSets {
 /// `default` with what `custom` changes: an enabled plugin replaces the default one of its name in its place.
 fn merged_set(default: &PluginSet, custom: &PluginSet) -> PluginSet {
     let disabled = |name: &str| custom.disabled.iter().any(|plugin| plugin.name == name);
-    let complete =
-        |plugin: &Plugin| Plugin { name: plugin.name.clone(), weight: Some(plugin.weight.unwrap_or(0)) };
+    let complete = |plugin: &FilePlugin| FilePlugin {
+        name: plugin.name.clone(),
+        weight: Some(plugin.weight.unwrap_or(0)),
+    };
     let mut enabled = Vec::new();
     let mut replacing = Vec::new();
     if !disabled("*") {
@@ -137,7 +120,8 @@ fn merged_set(default: &PluginSet, custom: &PluginSet) -> PluginSet {
     }
     let others = custom.enabled.iter().enumerate().filter(|(at, _)| !replacing.contains(at));
     enabled.extend(others.map(|(_, plugin)| complete(plugin)));
-    let disabled = custom.disabled.iter().map(|plugin| Plugin { name: plugin.name.clone(), weight: Some(0) });
+    let disabled =
+        custom.disabled.iter().map(|plugin| FilePlugin { name: plugin.name.clone(), weight: Some(0) });
     PluginSet { enabled, disabled: disabled.collect() }
 }
 

@@ -1,6 +1,7 @@
 //! Feature gates: which there are, and which are on.
 //!
-//! Owns the table of the gates that change what this program does or shows, with their stages and defaults. A gate that
+//! Owns the table of the gates that `/metrics` shows, with their stages and defaults. None changes what this program does:
+//! what is on by default in the reference is built in, the rest is not, and a gate that is moved is warned of. A gate that
 //! it does not know is accepted, as in the reference, whose gates come and go with its versions.
 
 use super::flags::FeatureGate;
@@ -73,9 +74,9 @@ impl Features {
         Ok(features)
     }
 
-    /// Whether the gate `name` is on. A gate that this program does not know is off.
-    pub fn is_on(&self, name: &str) -> bool {
-        self.known.iter().any(|feature| feature.name == name && feature.is_on)
+    /// The gates whose state is not their default.
+    pub fn moved(&self) -> impl Iterator<Item = &Feature> {
+        self.known.iter().filter(|feature| !KNOWN.contains(feature))
     }
 
     /// The gates that this program knows.

@@ -7,83 +7,34 @@ use std::collections::BTreeMap;
 
 use orch_proto::Brand;
 
-use super::arguments::PluginArgs;
-use super::types::{FilePluginConfig, FileProfile, Plugin, PluginSet, PluginSets};
-use super::validate::fit_args_faults;
-use super::wire::Raw;
-
-/// An extension point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "named as in the configuration file")]
-pub enum ExtensionPoint {
-    PreFilter,
-    Filter,
-    PostFilter,
-    Reserve,
-    PreScore,
-    Score,
-    PreBind,
-    Bind,
-    PostBind,
-    Permit,
-    PreEnqueue,
-    QueueSort,
-}
-
+use crate::plugin::{self, ExtensionPoint};
 use ExtensionPoint::{
     Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
     Score,
 };
 
-impl ExtensionPoint {
-    /// Every extension point, in the order in which they are set up.
-    pub const ALL: [ExtensionPoint; 12] = [
-        PreFilter, Filter, PostFilter, Reserve, PreScore, Score, PreBind, Bind, PostBind, Permit, PreEnqueue,
-        QueueSort,
-    ];
+use super::arguments::PluginArgs;
+use super::types::{FilePluginConfig, FileProfile, Plugin, PluginSet, PluginSets};
+use super::validate::fit_args_faults;
+use super::wire::Raw;
 
-    /// Its plugins in `sets`.
-    fn set(self, sets: &PluginSets) -> &PluginSet {
-        match self {
-            PreFilter => &sets.pre_filter,
-            Filter => &sets.filter,
-            PostFilter => &sets.post_filter,
-            Reserve => &sets.reserve,
-            PreScore => &sets.pre_score,
-            Score => &sets.score,
-            PreBind => &sets.pre_bind,
-            Bind => &sets.bind,
-            PostBind => &sets.post_bind,
-            Permit => &sets.permit,
-            PreEnqueue => &sets.pre_enqueue,
-            QueueSort => &sets.queue_sort,
-        }
+/// The plugins of an extension point in `sets`.
+fn set_of(point: ExtensionPoint, sets: &PluginSets) -> &PluginSet {
+    match point {
+        PreFilter => &sets.pre_filter,
+        Filter => &sets.filter,
+        PostFilter => &sets.post_filter,
+        Reserve => &sets.reserve,
+        PreScore => &sets.pre_score,
+        Score => &sets.score,
+        PreBind => &sets.pre_bind,
+        Bind => &sets.bind,
+        PostBind => &sets.post_bind,
+        Permit => &sets.permit,
+        PreEnqueue => &sets.pre_enqueue,
+        QueueSort => &sets.queue_sort,
     }
 }
-
-/// The plugins of this program and the extension points that each has.
-const REGISTRY: [(&str, &[ExtensionPoint]); 20] = [
-    ("DefaultBinder", &[Bind]),
-    ("DefaultPreemption", &[PostFilter, PreEnqueue]),
-    ("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind]),
-    ("ImageLocality", &[Score]),
-    ("InterPodAffinity", &[PreFilter, Filter, PreScore, Score]),
-    ("NodeAffinity", &[PreFilter, Filter, PreScore, Score]),
-    ("NodeDeclaredFeatures", &[PreFilter, Filter]),
-    ("NodeName", &[Filter]),
-    ("NodePorts", &[PreFilter, Filter]),
-    ("NodeResourcesBalancedAllocation", &[PreScore, Score]),
-    ("NodeResourcesFit", &[PreFilter, Filter, PreScore, Score]),
-    ("NodeUnschedulable", &[Filter]),
-    ("NodeVolumeLimits", &[PreFilter, Filter]),
-    ("PodTopologySpread", &[PreFilter, Filter, PreScore, Score]),
-    ("PrioritySort", &[QueueSort]),
-    ("SchedulingGates", &[PreEnqueue]),
-    ("TaintToleration", &[Filter, PreScore, Score]),
-    ("VolumeBinding", &[PreFilter, Filter, Reserve, PreBind, PreScore, Score]),
-    ("VolumeRestrictions", &[PreFilter, Filter]),
-    ("VolumeZone", &[PreFilter, Filter]),
-];
 
 /// Most that a node can score at one plugin; weights multiply it.
 const NODE_SCORE_MAX: i64 = 100;
@@ -136,10 +87,10 @@ impl Draft {
         self.check_args()?;
         let mut plugins = BTreeMap::new();
         for point in ExtensionPoint::ALL {
-            check_explicit(point, point.set(&self.sets))?;
+            check_explicit(point, set_of(point, &self.sets))?;
         }
         for point in ExtensionPoint::ALL {
-            plugins.insert(point, expanded(point, point.set(&self.sets), &self.sets.multi_point)?);
+            plugins.insert(point, expanded(point, set_of(point, &self.sets), &self.sets.multi_point)?);
         }
         let count = |point: ExtensionPoint| plugins.get(&point).map_or(0, Vec::len);
         let name = &self.scheduler_name;
@@ -204,7 +155,7 @@ impl Profile {
 }
 
 fn registered(name: &str) -> Option<&'static [ExtensionPoint]> {
-    REGISTRY.iter().find(|(known, _)| *known == name).map(|(_, points)| *points)
+    plugin::Plugin::named(name).map(plugin::Plugin::points)
 }
 
 /// Checks the plugins that a file enables at one extension point.

@@ -3,8 +3,8 @@
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::flags::{Flags, parse};
-use super::profile::ExtensionPoint;
 use super::*;
+use crate::plugin::ExtensionPoint;
 
 const DEFAULT: &str = include_str!("../../tests/data/scheduler-default-config.yaml");
 const TYPE: &str = "apiVersion: orchscheduler.config.orch.io/v1\nkind: OrchSchedulerConfiguration\n";

@@ -39,6 +39,11 @@ impl NodeTerm {
             })
     }
 
+    /// Whether the term selects a node by its labels alone.
+    fn matches_labels(&self, labels: &Labels, texts: &Interner) -> bool {
+        !self.is_empty() && self.expressions.iter().all(|requirement| requirement.matches(labels, texts))
+    }
+
     /// Whether it has no requirement.
     pub fn is_empty(&self) -> bool {
         self.expressions.is_empty() && self.names.is_empty()
@@ -79,6 +84,12 @@ impl NodeSelector {
     /// Whether it selects a node.
     pub fn matches(&self, name: Symbol, labels: &Labels, texts: &Interner) -> bool {
         self.terms.iter().any(|term| term.matches(name, labels, texts))
+    }
+
+    /// Whether it selects a node of which only the labels count. Requirements on its name count as met: so the reference
+    /// matches the nodes of volumes.
+    pub fn matches_labels(&self, labels: &Labels, texts: &Interner) -> bool {
+        self.terms.iter().any(|term| term.matches_labels(labels, texts))
     }
 
     /// The only nodes that can match, if every term names its nodes; sorted.

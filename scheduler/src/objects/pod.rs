@@ -148,14 +148,16 @@ fn compile_local(interner: &mut Interner, pod: &v1::Pod, spec: &v1::PodSpec) -> 
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     let preferred = node_affinity
         .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
-    let containers = spec.init_containers.iter().chain(&spec.containers);
+    let containers = spec.init_containers.iter().chain(&spec.containers).map(|container| &container.image);
+    let sources = spec.volumes.iter().filter_map(|volume| volume.volume_source.as_ref()?.image.as_ref());
+    let images = containers.chain(sources.map(|source| &source.reference));
     LocalShape {
         requests: Requests::compile(interner, pod),
         ports: ports::compile(interner, spec),
         tolerations: spec.tolerations.iter().filter_map(|t| Toleration::compile(interner, t)).collect(),
         nodes: RequiredNodes::compile(interner, &spec.node_selector, required),
         preferred_nodes: compile_preferred(interner, preferred),
-        images: containers.map(|container| interner.intern(&normalized(&container.image))).collect(),
+        images: images.map(|image| interner.intern(&normalized(image))).collect(),
         containers: spec.init_containers.len() + spec.containers.len(),
         features: Features::needed(interner, spec),
     }

@@ -1,9 +1,9 @@
 //! What a pod asks for in all, as the reference counts it.
 //!
-//! Owns the sum: containers add up, sidecars (init containers that restart always) add up with them, other init
-//! containers count where they need more than what runs beside them; requests of the whole pod replace those of its
-//! containers for the resources they name; overhead comes on top. Of a container that is being resized, the largest of
-//! what is asked for, granted and in use counts, unless the resize can never be granted.
+//! Owns the sum, over whatever form of amounts: containers add up, sidecars (init containers that restart always) add up
+//! with them, other init containers count where they need more than what runs beside them; requests of the whole pod
+//! replace those of its containers for the resources they name; overhead comes on top. Of a container that is being
+//! resized, the largest of what is asked for, granted and in use counts, unless the resize can never be granted.
 
 use std::collections::BTreeMap;
 
@@ -32,111 +32,143 @@ pub struct Requests {
 impl Requests {
     /// Adds up the requests of a pod.
     pub fn compile(interner: &mut Interner, pod: &v1::Pod) -> Requests {
-        let total = sum(interner, pod, Missing::Zero);
-        let scored = sum(interner, pod, Missing::Default);
+        let mut read = |list: &List| Resources::compile(interner, list);
+        let total = of_pod(pod, &mut read, |_, _| {});
+        let scored = of_pod(pod, &mut read, |requests, asked| {
+            if !asked.contains_key("cpu") {
+                requests.cpu_milli = requests.cpu_milli.max(DEFAULT_CPU_MILLI);
+            }
+            if !asked.contains_key("memory") {
+                requests.memory = requests.memory.max(DEFAULT_MEMORY);
+            }
+        });
         Requests { total, scored_cpu_milli: scored.cpu_milli, scored_memory: scored.memory }
     }
 }
 
-/// What a container without a request counts as.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Zero,
-    Default,
+/// Amounts by resource, as the API has them.
+type List = BTreeMap<String, Quantity>;
+
+/// A form of amounts by resource.
+pub trait Amounts: Clone + Default {
+    /// Adds others.
+    fn add(&mut self, others: &Self);
+    /// Takes the larger of each.
+    fn maximize(&mut self, others: &Self);
+    /// Puts `others` in place of the amounts that `names` names.
+    fn replace(&mut self, others: Self, names: &List);
 }
 
-fn sum(interner: &mut Interner, pod: &v1::Pod, missing: Missing) -> Resources {
-    let Some(spec) = &pod.spec else { return Resources::default() };
+/// What has to fit, in the form that `read` gives lists. `complete` may change what a container asks for, beside the list
+/// of its requests.
+pub fn of_pod<A: Amounts>(
+    pod: &v1::Pod,
+    read: &mut impl FnMut(&List) -> A,
+    complete: impl Fn(&mut A, &List),
+) -> A {
+    let Some(spec) = &pod.spec else { return A::default() };
     let infeasible = resize_is_infeasible(pod);
-    let mut total = Resources::default();
-    for container in &spec.containers {
-        let statuses = pod.status.as_ref().map_or(&[][..], |status| &status.container_statuses);
-        total.add(&container_requests(interner, container, statuses, infeasible, missing));
+    let empty = v1::PodStatus::default();
+    let status = pod.status.as_ref().unwrap_or(&empty);
+    let mut total = of_containers(spec, |container, is_init| {
+        let statuses = if is_init { &status.init_container_statuses } else { &status.container_statuses };
+        // What an init container that does not go on was granted is given back when it ends.
+        let is_resized = !is_init || is_sidecar(container);
+        let status = statuses.iter().find(|status| is_resized && status.name == container.name);
+        let mut requests = of_container(container, status, infeasible, read);
+        complete(&mut requests, requests_of(container.resources.as_ref()));
+        requests
+    });
+    let of_pod = pod_level(requests_of(spec.resources.as_ref()));
+    if !of_pod.is_empty() {
+        replace_by_pod_level(&mut total, pod, of_pod, infeasible, read);
     }
-    let mut sidecars = Resources::default();
-    let mut peak = Resources::default();
-    for container in &spec.init_containers {
-        let statuses = pod.status.as_ref().map_or(&[][..], |status| &status.init_container_statuses);
-        let mut requests = container_requests(interner, container, statuses, infeasible, missing);
-        if container.restart_policy.as_deref() == Some("Always") {
-            total.add(&requests);
-            sidecars.add(&requests);
-            requests = sidecars.clone();
-        } else {
-            requests.add(&sidecars);
-        }
-        peak.maximize(&requests);
-    }
-    total.maximize(&peak);
-    override_with_pod_level(interner, pod, infeasible, &mut total);
-    total.add(&Resources::compile(interner, &spec.overhead));
+    total.add(&read(&spec.overhead));
     total
 }
 
-/// Resources that requests of a whole pod may name.
-fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+/// Containers run together; an init container runs beside the sidecars that were started before it. `of_container` also
+/// gets whether it is an init container.
+pub fn of_containers<A: Amounts>(
+    spec: &v1::PodSpec,
+    mut of_container: impl FnMut(&v1::Container, bool) -> A,
+) -> A {
+    let mut together = A::default();
+    for container in &spec.containers {
+        together.add(&of_container(container, false));
+    }
+    let (mut sidecars, mut starting) = (A::default(), A::default());
+    for container in &spec.init_containers {
+        let mut asked = of_container(container, true);
+        if is_sidecar(container) {
+            together.add(&asked);
+            sidecars.add(&asked);
+            asked = sidecars.clone();
+        } else {
+            asked.add(&sidecars);
+        }
+        starting.maximize(&asked);
+    }
+    together.maximize(&starting);
+    together
 }
 
-fn override_with_pod_level(interner: &mut Interner, pod: &v1::Pod, infeasible: bool, total: &mut Resources) {
-    let Some(resources) = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()) else { return };
-    let of_pod = |list: &BTreeMap<String, Quantity>| -> BTreeMap<String, Quantity> {
-        list.iter()
-            .filter(|(name, _)| is_pod_level(name))
-            .map(|(name, amount)| (name.clone(), amount.clone()))
-            .collect()
-    };
-    let names = of_pod(&resources.requests);
-    let mut requests = Resources::compile(interner, &names);
-    if let Some(status) = &pod.status {
-        let granted = Resources::compile(interner, &of_pod(&status.allocated_resources));
-        let used = status.resources.as_ref().map(|used| of_pod(&used.requests)).unwrap_or_default();
-        let used = Resources::compile(interner, &used);
-        if infeasible && !status.allocated_resources.is_empty() {
+fn is_sidecar(container: &v1::Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// The part of a list that may stand for the whole pod.
+pub fn pod_level(list: &List) -> List {
+    let is_pod_level = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    let kept = list.iter().filter(|(name, _)| is_pod_level(name));
+    kept.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+}
+
+fn requests_of(resources: Option<&v1::ResourceRequirements>) -> &List {
+    static NONE: List = List::new();
+    resources.map_or(&NONE, |resources| &resources.requests)
+}
+
+fn replace_by_pod_level<A: Amounts>(
+    total: &mut A,
+    pod: &v1::Pod,
+    names: List,
+    infeasible: bool,
+    read: &mut impl FnMut(&List) -> A,
+) {
+    let mut requests = read(&names);
+    let status = pod.status.as_ref();
+    if let Some((status, used)) = status.and_then(|status| Some((status, status.resources.as_ref()?))) {
+        let named = |list: &List| -> List {
+            let kept = list.iter().filter(|(name, _)| names.contains_key(*name));
+            kept.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+        };
+        let granted = read(&named(&status.allocated_resources));
+        if infeasible {
             requests = granted;
         } else {
             requests.maximize(&granted);
         }
-        requests.maximize(&used);
+        requests.maximize(&read(&named(&used.requests)));
     }
-    if names.contains_key("cpu") {
-        total.cpu_milli = requests.cpu_milli;
-    }
-    if names.contains_key("memory") {
-        total.memory = requests.memory;
-    }
-    for (name, amount) in requests.scalars {
-        *total.scalar_mut(name) = amount;
-    }
+    total.replace(requests, &names);
 }
 
-fn container_requests(
-    interner: &mut Interner,
+fn of_container<A: Amounts>(
     container: &v1::Container,
-    statuses: &[v1::ContainerStatus],
+    status: Option<&v1::ContainerStatus>,
     infeasible: bool,
-    missing: Missing,
-) -> Resources {
-    let empty = BTreeMap::new();
-    let asked = container.resources.as_ref().map_or(&empty, |resources| &resources.requests);
-    let mut requests = Resources::compile(interner, asked);
-    if let Some(status) = statuses.iter().find(|status| status.name == container.name) {
-        let used = status.resources.as_ref().map_or(&empty, |resources| &resources.requests);
-        let in_status = !status.allocated_resources.is_empty() || status.resources.is_some();
-        if infeasible && in_status {
-            requests = Resources::compile(interner, used);
+    read: &mut impl FnMut(&List) -> A,
+) -> A {
+    let mut requests = read(requests_of(container.resources.as_ref()));
+    if let Some((status, used)) = status.and_then(|status| Some((status, status.resources.as_ref()?))) {
+        let used = read(&used.requests);
+        if infeasible {
+            requests = used;
         } else {
-            requests.maximize(&Resources::compile(interner, used));
+            requests.maximize(&used);
         }
-        requests.maximize(&Resources::compile(interner, &status.allocated_resources));
-    }
-    if missing == Missing::Default {
-        if !asked.contains_key("cpu") {
-            requests.cpu_milli = requests.cpu_milli.max(DEFAULT_CPU_MILLI);
-        }
-        if !asked.contains_key("memory") {
-            requests.memory = requests.memory.max(DEFAULT_MEMORY);
-        }
+        requests.maximize(&read(&status.allocated_resources));
     }
     requests
 }
@@ -144,10 +176,9 @@ fn container_requests(
 /// Whether the node said that it can never grant the resize that is asked for.
 fn resize_is_infeasible(pod: &v1::Pod) -> bool {
     pod.status.as_ref().is_some_and(|status| {
-        status.conditions.iter().any(|condition| {
-            condition.r#type == "PodResizePending"
-                && condition.status == "True"
-                && condition.reason == "Infeasible"
-        })
+        status
+            .conditions
+            .iter()
+            .any(|condition| condition.r#type == "PodResizePending" && condition.reason == "Infeasible")
     })
 }

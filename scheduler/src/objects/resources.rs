@@ -9,6 +9,7 @@ use crate::api::resource::Quantity;
 
 use super::intern::{Interner, Symbol};
 use super::quantity;
+use super::requests::Amounts;
 
 /// Amounts of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,19 +60,9 @@ impl Resources {
         &mut self.scalars[at].1
     }
 
-    /// Adds `other`, saturating.
-    pub fn add(&mut self, other: &Resources) {
-        self.merge(other, i64::saturating_add);
-    }
-
     /// Takes `other` away, saturating.
     pub fn subtract(&mut self, other: &Resources) {
         self.merge(other, i64::saturating_sub);
-    }
-
-    /// Takes the larger of each amount.
-    pub fn maximize(&mut self, other: &Resources) {
-        self.merge(other, i64::max);
     }
 
     fn merge(&mut self, other: &Resources, combine: impl Fn(i64, i64) -> i64) {
@@ -83,12 +74,27 @@ impl Resources {
             *mine = combine(*mine, *amount);
         }
     }
+}
 
-    /// Whether nothing is asked for: neither of the three, nor any amount of another resource.
-    pub fn is_zero(&self) -> bool {
-        self.cpu_milli == 0
-            && self.memory == 0
-            && self.ephemeral_storage == 0
-            && self.scalars.iter().all(|(_, amount)| *amount == 0)
+impl Amounts for Resources {
+    /// Adds `others`, saturating.
+    fn add(&mut self, others: &Resources) {
+        self.merge(others, i64::saturating_add);
+    }
+
+    fn maximize(&mut self, others: &Resources) {
+        self.merge(others, i64::max);
+    }
+
+    fn replace(&mut self, others: Resources, names: &BTreeMap<String, Quantity>) {
+        if names.contains_key("cpu") {
+            self.cpu_milli = others.cpu_milli;
+        }
+        if names.contains_key("memory") {
+            self.memory = others.memory;
+        }
+        for (name, amount) in others.scalars {
+            *self.scalar_mut(name) = amount;
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::stopwatch::{Started, Stopwatch};
 
-use super::profile::{Plugin, PluginSet, Point};
+use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::verdict::Verdict;
 
 /// One plan of so many measures its plugins.
@@ -50,7 +50,7 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// The extension point.
-    pub point: Point,
+    pub point: ExtensionPoint,
     /// The plugin; `None` for all plugins of the extension point together.
     pub plugin: Option<Plugin>,
     /// How it ended.
@@ -65,7 +65,7 @@ pub struct Costs {
     /// Durations, in the order in which they ended.
     pub measured: Vec<Cost>,
     /// The plugins that had something to do at an extension point.
-    pub evaluated: Vec<(Point, PluginSet)>,
+    pub evaluated: Vec<(ExtensionPoint, PluginSet)>,
 }
 
 /// Measures plans.
@@ -108,12 +108,12 @@ impl Meter {
     }
 
     /// The lap was that of an extension point.
-    pub(super) fn point(&mut self, point: Point, status: Status) {
+    pub(super) fn point(&mut self, point: ExtensionPoint, status: Status) {
         self.point_with(point, status, Duration::ZERO);
     }
 
     /// The lap was that of an extension point, to which an `earlier` one belongs, too.
-    pub(super) fn point_with(&mut self, point: Point, status: Status, earlier: Duration) {
+    pub(super) fn point_with(&mut self, point: ExtensionPoint, status: Status, earlier: Duration) {
         if self.stopwatch.is_on() {
             let took = self.lap() + earlier;
             self.costs.measured.push(Cost { point, plugin: None, status, took });
@@ -121,7 +121,7 @@ impl Meter {
     }
 
     /// Plugins had something to do.
-    pub(super) fn evaluated(&mut self, point: Point, plugins: impl IntoIterator<Item = Plugin>) {
+    pub(super) fn evaluated(&mut self, point: ExtensionPoint, plugins: impl IntoIterator<Item = Plugin>) {
         if self.stopwatch.is_on() {
             self.costs.evaluated.push((point, plugins.into_iter().collect()));
         }
@@ -133,7 +133,13 @@ impl Meter {
     }
 
     /// A run of one plugin ended.
-    pub(super) fn plugin(&mut self, point: Point, plugin: Plugin, status: Status, started: Option<Started>) {
+    pub(super) fn plugin(
+        &mut self,
+        point: ExtensionPoint,
+        plugin: Plugin,
+        status: Status,
+        started: Option<Started>,
+    ) {
         if let Some(took) = self.stopwatch.since(started) {
             self.costs.measured.push(Cost { point, plugin: Some(plugin), status, took });
         }

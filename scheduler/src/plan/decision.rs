@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::api::resource::v1::AllocationResult;
 
-use super::profile::{Plugin, PluginSet, Point};
+use super::profile::{ExtensionPoint, Plugin, PluginSet};
 
 /// The answer to "where does this pod go?".
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Assume the pod on this node, write what `before_binding` says, bind.
+    /// Assume the pod on this node, write `volumes` and `claims`, bind.
     Bind(Placement),
     /// No node takes the pod now. It goes to the unschedulable set with the plugins that refused it.
     Unschedulable(Refusal),
@@ -130,7 +130,7 @@ pub struct PodName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The plugin that failed, where one did, and at which extension point.
-    pub plugin: Option<(Plugin, Point)>,
+    pub plugin: Option<(Plugin, ExtensionPoint)>,
     /// What happened.
     pub message: String,
 }
@@ -139,7 +139,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The reference words the two forms differently.
         match self.plugin {
-            Some((plugin, Point::Filter)) => write!(f, "running {:?} filter plugin: ", plugin.name())?,
+            Some((plugin, ExtensionPoint::Filter)) => {
+                write!(f, "running {:?} filter plugin: ", plugin.name())?
+            }
             Some((plugin, point)) => write!(f, "running {point:?} plugin {:?}: ", plugin.name())?,
             None => {}
         }

@@ -17,6 +17,8 @@ const SAMPLE_MIN: usize = 100;
 pub(super) enum Filtering {
     /// What the table's ranking says holds for this pod.
     Ranked,
+    /// The pod goes to the node that its status nominates: the filters and the extenders let it in.
+    Nominated(NodeId),
     /// Nodes were looked at.
     Each(Filtered),
 }
@@ -26,6 +28,7 @@ impl Filtering {
     pub(super) fn first(&self, table: &LocalTable) -> Option<NodeId> {
         let passed = match self {
             Filtering::Ranked => table.ranking.best().unwrap_or_default(),
+            Filtering::Nominated(node) => std::slice::from_ref(node),
             Filtering::Each(filtered) => filtered.feasible.as_slice(),
         };
         passed.first().copied()
@@ -53,14 +56,15 @@ impl Filtered {
 }
 
 /// Runs the filters on the nodes.
-pub(super) fn filter(trial: &mut Trial<'_>, seed: u64, extenders: &dyn Extenders) -> Filtering {
+pub(super) fn filter(trial: &mut Trial<'_>, seed: u64, extenders: &mut dyn Extenders) -> Filtering {
     let context = trial.context();
     let Context { cluster, pod, rules, .. } = context;
     if pod.nominated_node != crate::objects::intern::Symbol::EMPTY
         && let Some(node) = cluster.nodes().find(pod.nominated_node)
         && trial.check_node(node).fits()
+        && is_let_in(context, node, extenders)
     {
-        return Filtering::Each(Filtered { feasible: vec![node], verdicts: Vec::new(), evaluated: 1 });
+        return Filtering::Nominated(node);
     }
     let all = cluster.nodes().len();
     let wanted = nodes_wanted(rules, all);
@@ -93,6 +97,17 @@ pub(super) fn filter(trial: &mut Trial<'_>, seed: u64, extenders: &dyn Extenders
     Filtering::Each(Filtered { feasible, verdicts, evaluated })
 }
 
+/// Whether extenders let the pod in on its nominated node. If one fails all nodes are asked, as in the reference.
+fn is_let_in(context: Context<'_>, node: NodeId, extenders: &mut dyn Extenders) -> bool {
+    match extenders.filter(context.cluster, context.pod, &[node]) {
+        Ok(rejections) => rejections.is_empty(),
+        Err(error) => {
+            tracing::warn!(error, "an extender failed at a nominated node, all nodes are asked");
+            false
+        }
+    }
+}
+
 /// How many feasible nodes are enough.
 fn nodes_wanted(rules: &Rules, all: usize) -> usize {
     match usize::try_from(rules.profile.percentage_of_nodes_to_score) {
@@ -116,9 +131,9 @@ pub(super) fn ask_extenders(
         filtered.verdicts = Filtered::by_table(context).verdicts;
     }
     for rejection in rejections {
-        filtered.feasible.retain(|node| *node != rejection.node);
         filtered.verdicts[rejection.node.index()] = Verdict::extender(rejection.resolvable, own.len());
         own.push(rejection.reason);
     }
+    filtered.feasible.retain(|node| filtered.verdicts[node.index()].fits());
     Ok(())
 }

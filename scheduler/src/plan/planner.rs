@@ -19,7 +19,7 @@ use super::filtering::{Filtering, ask_extenders, filter};
 use super::local::LocalTable;
 use super::message;
 use super::preempt::Refused;
-use super::profile::{Plugin, Point, Profile};
+use super::profile::{ExtensionPoint, Plugin, Profile};
 use super::refusing::{refusal, refuse, refuse_pod};
 use super::rules::Rules;
 use super::score::{Choice, Chosen};
@@ -130,6 +130,11 @@ impl Planner {
         let choice = Choice { rules, cluster, pod, table, constraints: &constraints, seed };
         let mut filtered = match filtering {
             Filtering::Each(filtered) => filtered,
+            Filtering::Nominated(node) => {
+                let chosen = Chosen { node, evaluated: 1, feasible: 1 };
+                let claims = claim_writes(rules, cluster, &trial.into_found(), node);
+                return Decision::Bind(Placement { claims, ..placement(choice, chosen) });
+            }
             Filtering::Ranked if table.ranking.fitting_len() == 0 => {
                 return refuse(&mut trial, &Refused::by_ranking(context), seed, extenders, meter);
             }
@@ -139,7 +144,7 @@ impl Planner {
             }
         };
         if let Some(message) = trial.error.take() {
-            let plugin = Some((Plugin::DynamicResources, Point::Filter));
+            let plugin = Some((Plugin::DynamicResources, ExtensionPoint::Filter));
             return Decision::Failed(Failure { plugin, message });
         }
         if !filtered.feasible.is_empty()

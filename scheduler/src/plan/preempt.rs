@@ -34,7 +34,7 @@ pub(super) enum Outcome {
     Found(Preemption),
     /// Nothing; why.
     Nothing(String),
-    /// The pod may not preempt, or not now; why. Its nomination stays.
+    /// The pod may not preempt, or not now, or extenders left no candidate; why. Its nomination stays.
     NotEligible(&'static str),
     /// An extender failed.
     Failed(String),
@@ -76,7 +76,7 @@ pub(super) fn preempt(
     // Of equal ones this is the first.
     match candidates.iter().min_by_key(|candidate| harm(candidate)) {
         Some(best) => Outcome::Found(answer(trial.context(), best)),
-        None => Outcome::Nothing(Reasons::default().message(all)),
+        None => Outcome::NotEligible("no candidate node for preemption"),
     }
 }
 
@@ -216,8 +216,7 @@ fn candidates_wanted(context: Context<'_>, potential: usize) -> usize {
 fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless> {
     let Context { cluster, pod, .. } = trial.context();
     let slot = cluster.nodes().slot(node).expect("only nodes that exist were refused");
-    let mut gone: Vec<Arc<Pod>> =
-        slot.pods.iter().filter(|other| other.priority < pod.priority).cloned().collect();
+    let gone: Pods = slot.pods.iter().filter(|other| other.priority < pod.priority).cloned().collect();
     if gone.is_empty() {
         return Err(Useless::NoVictims);
     }
@@ -231,7 +230,7 @@ fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless>
         gone.iter().for_each(|other| trial.adjust(other, node, 1));
         return Err(Useless::Refused(verdict));
     }
-    gone.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| started(a).cmp(&started(b))));
+    let mut gone = by_importance(gone);
     let (violating, harmless) = split_by_budget(trial.context(), &gone);
     let mut violations = 0;
     for (others, breaks_budget) in [(violating, true), (harmless, false)] {
@@ -251,6 +250,15 @@ fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless>
     }
     gone.iter().for_each(|other| trial.adjust(other, node, 1));
     Ok(Candidate { node, victims: gone, violations })
+}
+
+/// The most important first: by priority, then by how long they run. The reference takes the present moment for the start
+/// of a pod without one, anew in each comparison, so that of two such pods the one that came later goes first.
+fn by_importance(pods: Pods) -> Pods {
+    let (waiting, mut ordered): (Pods, Pods) = pods.into_iter().partition(|pod| pod.start_time.is_none());
+    ordered.extend(waiting.into_iter().rev());
+    ordered.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| started(a).cmp(&started(b))));
+    ordered
 }
 
 /// Pods that did not start yet count as the youngest.

@@ -4,193 +4,7 @@
 //! default configuration of the reference.
 
 use crate::api::core::v1;
-
-/// The plugins, by the names of the configuration file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "the names are those of the configuration file, where they are described")]
-pub enum Plugin {
-    SchedulingGates,
-    PrioritySort,
-    NodeUnschedulable,
-    NodeName,
-    TaintToleration,
-    NodeAffinity,
-    NodePorts,
-    NodeResourcesFit,
-    VolumeRestrictions,
-    NodeVolumeLimits,
-    VolumeBinding,
-    VolumeZone,
-    PodTopologySpread,
-    InterPodAffinity,
-    DynamicResources,
-    DefaultPreemption,
-    NodeResourcesBalancedAllocation,
-    ImageLocality,
-    DefaultBinder,
-    NodeDeclaredFeatures,
-}
-
-/// Where plugins are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the configuration file, where they are described")]
-pub enum Point {
-    PreEnqueue,
-    QueueSort,
-    PreFilter,
-    Filter,
-    PostFilter,
-    PreScore,
-    Score,
-    Reserve,
-    Permit,
-    PreBind,
-    Bind,
-    PostBind,
-}
-
-impl Point {
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Point::PreEnqueue => "PreEnqueue",
-            Point::QueueSort => "QueueSort",
-            Point::PreFilter => "PreFilter",
-            Point::Filter => "Filter",
-            Point::PostFilter => "PostFilter",
-            Point::PreScore => "PreScore",
-            Point::Score => "Score",
-            Point::Reserve => "Reserve",
-            Point::Permit => "Permit",
-            Point::PreBind => "PreBind",
-            Point::Bind => "Bind",
-            Point::PostBind => "PostBind",
-        }
-    }
-}
-
-use Plugin as P;
-
-impl Plugin {
-    /// Every plugin, in the order of the default configuration.
-    pub const ALL: [Plugin; 20] = [
-        P::SchedulingGates,
-        P::PrioritySort,
-        P::NodeUnschedulable,
-        P::NodeName,
-        P::TaintToleration,
-        P::NodeAffinity,
-        P::NodePorts,
-        P::NodeResourcesFit,
-        P::VolumeRestrictions,
-        P::NodeVolumeLimits,
-        P::VolumeBinding,
-        P::VolumeZone,
-        P::PodTopologySpread,
-        P::InterPodAffinity,
-        P::DynamicResources,
-        P::DefaultPreemption,
-        P::NodeResourcesBalancedAllocation,
-        P::ImageLocality,
-        P::DefaultBinder,
-        P::NodeDeclaredFeatures,
-    ];
-
-    /// Its name in the configuration file.
-    pub fn name(self) -> &'static str {
-        match self {
-            P::SchedulingGates => "SchedulingGates",
-            P::PrioritySort => "PrioritySort",
-            P::NodeUnschedulable => "NodeUnschedulable",
-            P::NodeName => "NodeName",
-            P::TaintToleration => "TaintToleration",
-            P::NodeAffinity => "NodeAffinity",
-            P::NodePorts => "NodePorts",
-            P::NodeResourcesFit => "NodeResourcesFit",
-            P::VolumeRestrictions => "VolumeRestrictions",
-            P::NodeVolumeLimits => "NodeVolumeLimits",
-            P::VolumeBinding => "VolumeBinding",
-            P::VolumeZone => "VolumeZone",
-            P::PodTopologySpread => "PodTopologySpread",
-            P::InterPodAffinity => "InterPodAffinity",
-            P::DynamicResources => "DynamicResources",
-            P::DefaultPreemption => "DefaultPreemption",
-            P::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
-            P::ImageLocality => "ImageLocality",
-            P::DefaultBinder => "DefaultBinder",
-            P::NodeDeclaredFeatures => "NodeDeclaredFeatures",
-        }
-    }
-
-    /// The plugin of a name in the configuration file.
-    pub fn named(name: &str) -> Option<Plugin> {
-        Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
-    }
-
-    /// The extension points at which it does something; `multiPoint` enables it at all of them.
-    pub fn points(self) -> &'static [Point] {
-        use Point::{
-            Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
-        };
-        match self {
-            P::SchedulingGates => &[PreEnqueue],
-            P::PrioritySort => &[QueueSort],
-            P::NodeUnschedulable | P::NodeName => &[Filter],
-            P::TaintToleration => &[Filter, PreScore, Score],
-            P::NodeAffinity | P::NodeResourcesFit | P::PodTopologySpread | P::InterPodAffinity => {
-                &[PreFilter, Filter, PreScore, Score]
-            }
-            P::NodePorts | P::VolumeRestrictions | P::NodeVolumeLimits | P::VolumeZone => {
-                &[PreFilter, Filter]
-            }
-            P::VolumeBinding => &[PreFilter, Filter, Reserve, PreBind, PreScore, Score],
-            P::DynamicResources => &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
-            P::DefaultPreemption => &[PreEnqueue, PostFilter],
-            P::NodeResourcesBalancedAllocation => &[PreScore, Score],
-            P::ImageLocality => &[Score],
-            P::DefaultBinder => &[Bind],
-            P::NodeDeclaredFeatures => &[PreFilter, Filter],
-        }
-    }
-}
-
-/// A set of plugins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PluginSet(u32);
-
-impl PluginSet {
-    /// No plugin.
-    pub const EMPTY: PluginSet = PluginSet(0);
-
-    /// Adds a plugin.
-    pub fn insert(&mut self, plugin: Plugin) {
-        self.0 |= 1 << plugin as u32;
-    }
-
-    /// Whether `plugin` is in the set.
-    pub fn contains(self, plugin: Plugin) -> bool {
-        self.0 & (1 << plugin as u32) != 0
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Its plugins in the order of [`Plugin::ALL`].
-    pub fn iter(self) -> impl Iterator<Item = Plugin> {
-        Plugin::ALL.into_iter().filter(move |plugin| self.contains(*plugin))
-    }
-}
-
-impl FromIterator<Plugin> for PluginSet {
-    fn from_iter<I: IntoIterator<Item = Plugin>>(plugins: I) -> PluginSet {
-        let mut set = PluginSet::EMPTY;
-        plugins.into_iter().for_each(|plugin| set.insert(plugin));
-        set
-    }
-}
+pub use crate::plugin::{ExtensionPoint, Plugin, PluginSet};
 
 /// A plugin that scores, and how much its score counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,21 +50,21 @@ impl Enabled {
         enabled
     }
 
-    /// The list of an extension point; `None` for [`Point::Score`], whose entries have weights.
-    pub fn at(&mut self, point: Point) -> Option<&mut Vec<Plugin>> {
+    /// The list of an extension point; `None` for [`ExtensionPoint::Score`], whose entries have weights.
+    pub fn at(&mut self, point: ExtensionPoint) -> Option<&mut Vec<Plugin>> {
         Some(match point {
-            Point::PreEnqueue => &mut self.pre_enqueue,
-            Point::QueueSort => &mut self.queue_sort,
-            Point::PreFilter => &mut self.pre_filter,
-            Point::Filter => &mut self.filter,
-            Point::PostFilter => &mut self.post_filter,
-            Point::PreScore => &mut self.pre_score,
-            Point::Score => return None,
-            Point::Reserve => &mut self.reserve,
-            Point::Permit => &mut self.permit,
-            Point::PreBind => &mut self.pre_bind,
-            Point::Bind => &mut self.bind,
-            Point::PostBind => &mut self.post_bind,
+            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
+            ExtensionPoint::QueueSort => &mut self.queue_sort,
+            ExtensionPoint::PreFilter => &mut self.pre_filter,
+            ExtensionPoint::Filter => &mut self.filter,
+            ExtensionPoint::PostFilter => &mut self.post_filter,
+            ExtensionPoint::PreScore => &mut self.pre_score,
+            ExtensionPoint::Score => return None,
+            ExtensionPoint::Reserve => &mut self.reserve,
+            ExtensionPoint::Permit => &mut self.permit,
+            ExtensionPoint::PreBind => &mut self.pre_bind,
+            ExtensionPoint::Bind => &mut self.bind,
+            ExtensionPoint::PostBind => &mut self.post_bind,
         })
     }
 }
@@ -365,22 +179,12 @@ pub struct Profile {
 
 impl Default for Profile {
     fn default() -> Profile {
-        let plugins = Plugin::ALL.map(|plugin| Weighted { plugin, weight: default_weight(plugin) });
+        let plugins = Plugin::ALL.map(|plugin| Weighted { plugin, weight: plugin.default_weight().into() });
         Profile {
             scheduler_name: "default-scheduler".into(),
             enabled: Enabled::multi_point(&plugins),
             arguments: Arguments::default(),
             percentage_of_nodes_to_score: 0,
         }
-    }
-}
-
-/// Weights of the default configuration.
-pub fn default_weight(plugin: Plugin) -> i64 {
-    match plugin {
-        P::TaintToleration => 3,
-        P::NodeAffinity | P::PodTopologySpread | P::InterPodAffinity | P::DynamicResources => 2,
-        P::NodeResourcesFit | P::NodeResourcesBalancedAllocation | P::ImageLocality => 1,
-        _ => 0,
     }
 }

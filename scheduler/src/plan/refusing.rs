@@ -8,7 +8,7 @@ use super::decision::{ClaimName, Decision, Refusal};
 use super::extenders::Extenders;
 use super::message::{self, Reasons};
 use super::preempt::{Outcome, Refused, preempt};
-use super::profile::{Plugin, PluginSet, Point};
+use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::rules::Rules;
 use super::trial::{Context, RefusedPod, Trial};
 use super::verdict::Verdict;
@@ -29,7 +29,7 @@ pub(super) fn refusal(message: String) -> Refusal {
 /// A plugin refused the pod before any node was looked at: no eviction can help.
 pub(super) fn refuse_pod(context: Context<'_>, refused: RefusedPod, meter: &mut Meter) -> Decision {
     let Context { rules, cluster, pod, .. } = context;
-    meter.point(Point::PreFilter, Status::UnschedulableAndUnresolvable);
+    meter.point(ExtensionPoint::PreFilter, Status::UnschedulableAndUnresolvable);
     let nodes = cluster.nodes().len();
     let mut messages = Vec::new();
     let mut clear_nomination = rules.profile.enabled.post_filter.is_empty();
@@ -54,8 +54,8 @@ pub(super) fn refuse_pod(context: Context<'_>, refused: RefusedPod, meter: &mut 
             _ => {}
         }
     }
-    meter.point(Point::PostFilter, Status::Unschedulable);
-    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
+    meter.point(ExtensionPoint::PostFilter, Status::Unschedulable);
+    meter.evaluated(ExtensionPoint::PostFilter, rules.profile.enabled.post_filter.iter().copied());
     let before = message::refused_before_nodes(nodes, &refused.message);
     let mut refusal = refusal(format!("{before} {}", messages.join(", ")).trim_end().to_owned());
     refusal.clear_nomination = clear_nomination;
@@ -81,8 +81,8 @@ pub(super) fn refuse(
     let decision = refuse_nodes(trial, refused, seed, extenders);
     let Context { rules, .. } = trial.context();
     let is_found = matches!(&decision, Decision::Unschedulable(Refusal { preemption: Some(_), .. }));
-    meter.point(Point::PostFilter, if is_found { Status::Success } else { Status::Unschedulable });
-    meter.evaluated(Point::PostFilter, rules.profile.enabled.post_filter.iter().copied());
+    meter.point(ExtensionPoint::PostFilter, if is_found { Status::Success } else { Status::Unschedulable });
+    meter.evaluated(ExtensionPoint::PostFilter, rules.profile.enabled.post_filter.iter().copied());
     decision
 }
 

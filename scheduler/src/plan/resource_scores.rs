@@ -76,24 +76,31 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
     at(lower.score) + rise * (utilization - lower.utilization) / run
 }
 
-/// NodeResourcesBalancedAllocation: 100 less the standard deviation of the fractions that are in use. Pods without
-/// requests of these resources are not scored.
-#[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
+/// NodeResourcesBalancedAllocation: how evenly the resources are in use with the pod, and how that compares with before. A
+/// pod that changes nothing scores 75 everywhere. Pods without requests of these resources are not scored.
 pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let requests = &local.requests.total;
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
         return 0;
     }
+    let with = evenness(rules, local, slot, |key| key.of(&load.requested) + key.of(requests));
+    let without = evenness(rules, local, slot, |key| key.of(&load.requested));
+    SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
+}
+
+/// 100 less the standard deviation of the fractions that are in use.
+#[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
+fn evenness(rules: &Rules, local: &LocalShape, slot: &Slot, used: impl Fn(ResourceKey) -> i64) -> i64 {
     let mut fractions = [0f64; BALANCED_INLINE];
     let mut more = Vec::new();
     let mut len = 0;
     for key in &rules.balanced_resources {
         let allocatable = key.of(&slot.node.allocatable);
-        let request = key.of(requests);
+        let request = key.of(&local.requests.total);
         if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
             continue;
         }
-        let fraction = ((key.of(&load.requested) + request) as f64 / allocatable as f64).min(1.0);
+        let fraction = (used(*key) as f64 / allocatable as f64).min(1.0);
         match fractions.get_mut(len) {
             Some(place) => *place = fraction,
             None => more.push(fraction),

@@ -72,6 +72,8 @@ pub(super) struct Rules {
     pub(super) default_spreads: Spreads,
     /// Whether the defaults are those of the system.
     pub(super) system_spreads: bool,
+    /// Names of resources with a `/` that hold this text are the API's own: no argument can have them ignored.
+    pub(super) native_mark: String,
     /// The label with the name of the host.
     pub(super) hostname: Symbol,
     /// Bindings of devices that began before this time, in seconds since 1970, have failed.
@@ -134,6 +136,7 @@ impl Rules {
             added_preferred: compile_preferred(texts, preferred),
             default_spreads,
             system_spreads: arguments.spread_defaults == SpreadDefaults::System,
+            native_mark: format!("{}/", brand.label_domain),
             hostname,
             bindings_timed_out_before: i64::MIN,
             zone_labels: [(zone, None), (region, None), (old_zone, Some(zone)), (old_region, Some(region))],
@@ -149,13 +152,12 @@ impl Rules {
 
     /// Whether NodeResourcesFit looks at a resource beyond CPU, memory and ephemeral storage.
     pub(super) fn counts_resource(&self, name: Symbol, texts: &Interner) -> bool {
+        let text = texts.text(name);
+        let Some((group, _)) = text.split_once('/').filter(|_| !text.contains(&self.native_mark)) else {
+            return true;
+        };
         let groups = &self.profile.arguments.ignored_resource_groups;
-        !self.ignored_resources.contains(&name)
-            && (groups.is_empty()
-                || texts
-                    .text(name)
-                    .split_once('/')
-                    .is_none_or(|(group, _)| !groups.iter().any(|ignored| ignored == group)))
+        !self.ignored_resources.contains(&name) && !groups.iter().any(|ignored| ignored == group)
     }
 
     /// How NodeResourcesFit scores.

@@ -10,7 +10,7 @@ use super::cluster::{Cluster, Memo};
 use super::costs::{Meter, Status};
 use super::device_claims::Found;
 use super::local::LocalTable;
-use super::profile::{Plugin, Point};
+use super::profile::{ExtensionPoint, Plugin};
 use super::resource_scores::{self as resources, SCORE_MAX};
 use super::rules::Rules;
 use super::spread::{self, Constraints};
@@ -206,12 +206,12 @@ impl Scored<'_> {
     fn measure(&self, memo: &mut Memo, meter: &mut Meter) {
         let Scored { choice, feasible, .. } = *self;
         let Choice { rules, cluster, pod, .. } = choice;
-        meter.point(Point::Score, Status::Success);
+        meter.point(ExtensionPoint::Score, Status::Success);
         let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
         let enabled = &rules.profile.enabled;
-        meter.evaluated(Point::PreScore, enabled.pre_score.iter().copied().filter(concerned));
+        meter.evaluated(ExtensionPoint::PreScore, enabled.pre_score.iter().copied().filter(concerned));
         let scoring = enabled.score.iter().map(|weighted| weighted.plugin).filter(concerned);
-        meter.evaluated(Point::Score, scoring.clone());
+        meter.evaluated(ExtensionPoint::Score, scoring.clone());
         let Some(slot) = feasible.first().and_then(|node| cluster.nodes().slot(*node)) else { return };
         if !meter.is_sampling() {
             return;
@@ -236,7 +236,7 @@ impl Scored<'_> {
                 }
                 plugin => alone.add_scores(plugin, memo, None, &mut [0]),
             }
-            meter.plugin(Point::Score, plugin, Status::Success, started);
+            meter.plugin(ExtensionPoint::Score, plugin, Status::Success, started);
         }
         meter.lap();
     }

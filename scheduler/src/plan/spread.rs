@@ -5,6 +5,7 @@
 //! them up by domain and looks at no pod.
 
 use crate::objects::affinity::PodSelection;
+use crate::objects::intern::Symbol;
 use crate::objects::labels::Selector;
 use crate::objects::pod::Pod;
 use crate::objects::spread::{NodePolicy, Spread};
@@ -17,6 +18,7 @@ use super::local::{LocalTable, REQUIRED, TOLERATED};
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
 use super::rules::Rules;
+use super::trial::Context;
 use super::verdict::{Resolvable, Verdict};
 
 /// A domain that has no node that counts. Numbers of pods may be below zero: trials take away pods that an empty selector
@@ -125,6 +127,8 @@ fn let_in(spread: &Spread, flags: u8) -> bool {
 /// Counts per domain of the constraints that have to be met.
 pub(super) struct SpreadFilter<'a> {
     constraints: &'a [Prepared],
+    /// That of the pod, whose neighbours are counted.
+    namespace: Symbol,
     counts: Vec<Vec<i64>>,
     /// The smallest count and the number of domains, per constraint.
     smallest: Vec<(i64, usize)>,
@@ -133,14 +137,12 @@ pub(super) struct SpreadFilter<'a> {
 
 impl<'a> SpreadFilter<'a> {
     /// Adds up the pods by domain.
-    pub(super) fn new(
-        constraints: &'a Constraints,
-        topologies: &Topologies,
-        selections: &Selections,
-        table: &'a LocalTable,
-    ) -> SpreadFilter<'a> {
+    pub(super) fn new(constraints: &'a Constraints, context: Context<'a>) -> SpreadFilter<'a> {
+        let Context { topologies, selections, table, pod, .. } = context;
+        let namespace = pod.shape.namespace;
         let constraints = &constraints.hard;
-        let mut filter = SpreadFilter { constraints, counts: Vec::new(), smallest: Vec::new(), table };
+        let mut filter =
+            SpreadFilter { constraints, namespace, counts: Vec::new(), smallest: Vec::new(), table };
         for prepared in constraints {
             let topology = topologies.topology(prepared.topology);
             let mut counts = vec![NOT_COUNTED; topology.len()];
@@ -173,13 +175,14 @@ impl<'a> SpreadFilter<'a> {
         &mut self,
         cluster: &Cluster,
         topologies: &Topologies,
-        selections: &Selections,
         pod: &Pod,
         node: NodeId,
         by: i64,
     ) {
         for (at, prepared) in self.constraints.iter().enumerate() {
-            let counts = selections.counts_pod(prepared.counter, pod, cluster.namespaces(), cluster.texts());
+            // As in the reference, a pod that is ending counts here, though it was not among those counted at first.
+            let counts = pod.shape.namespace == self.namespace
+                && prepared.spread.selector.matches(&pod.shape.labels, cluster.texts());
             if !counts || !self.is_counted(prepared, topologies, node) {
                 continue;
             }

@@ -19,7 +19,7 @@ use super::costs::{Meter, Status};
 use super::device_claims::{DeviceClaims, Found};
 use super::devices::{DeviceLimits, PostFilter, PreFilter};
 use super::local::{self, LocalTable};
-use super::profile::{Plugin, PluginSet, Point};
+use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::rules::{Rules, is_local};
 use super::spread::{Constraints, SpreadFilter};
 use super::verdict::{Resolvable, Verdict};
@@ -125,8 +125,7 @@ impl<'a> Trial<'a> {
                     }
                 }
                 Plugin::PodTopologySpread if constraints.has_hard() => {
-                    let Context { topologies, selections, table, .. } = context;
-                    trial.spread = Some(SpreadFilter::new(constraints, topologies, selections, table));
+                    trial.spread = Some(SpreadFilter::new(constraints, context));
                 }
                 Plugin::VolumeRestrictions
                 | Plugin::NodeVolumeLimits
@@ -156,13 +155,13 @@ impl<'a> Trial<'a> {
             }
             done.insert(*plugin);
             if trial.is_concerned(*plugin) {
-                meter.plugin(Point::PreFilter, *plugin, Status::Success, started);
+                meter.plugin(ExtensionPoint::PreFilter, *plugin, Status::Success, started);
             }
         }
         trial.volumes = has_volumes.then_some(volumes);
         trial.filters = rules.profile.enabled.filter.iter().copied().filter(|p| trial.is_asked(*p)).collect();
         trial.reads_columns = trial.can_read_columns();
-        meter.point(Point::PreFilter, Status::Success);
+        meter.point(ExtensionPoint::PreFilter, Status::Success);
         Ok(trial)
     }
 
@@ -218,11 +217,11 @@ impl<'a> Trial<'a> {
     pub(super) fn measure(&mut self, meter: &mut Meter, updating: Duration, node: Option<NodeId>) {
         let Context { rules, cluster, .. } = self.context;
         let status = if self.error.is_some() { Status::Error } else { Status::Success };
-        meter.point_with(Point::Filter, status, updating);
+        meter.point_with(ExtensionPoint::Filter, status, updating);
         let enabled = &rules.profile.enabled;
         let concerned = |plugin: &Plugin| self.is_concerned(*plugin);
-        meter.evaluated(Point::PreFilter, enabled.pre_filter.iter().copied().filter(concerned));
-        meter.evaluated(Point::Filter, enabled.filter.iter().copied().filter(concerned));
+        meter.evaluated(ExtensionPoint::PreFilter, enabled.pre_filter.iter().copied().filter(concerned));
+        meter.evaluated(ExtensionPoint::Filter, enabled.filter.iter().copied().filter(concerned));
         if !meter.is_sampling() {
             return;
         }
@@ -237,7 +236,7 @@ impl<'a> Trial<'a> {
             if self.is_concerned(plugin) && plugin != Plugin::DynamicResources {
                 let started = meter.start();
                 let verdict = self.ask_plugin(plugin, node, slot, None, pods);
-                meter.plugin(Point::Filter, plugin, Status::of(verdict), started);
+                meter.plugin(ExtensionPoint::Filter, plugin, Status::of(verdict), started);
             }
         }
         meter.lap();
@@ -407,7 +406,7 @@ impl<'a> Trial<'a> {
     pub(super) fn adjust(&mut self, other: &Pod, node: NodeId, by: i64) {
         let Context { cluster, topologies, selections, pod, .. } = self.context;
         if let Some(spread) = &mut self.spread {
-            spread.adjust(cluster, topologies, selections, other, node, by);
+            spread.adjust(cluster, topologies, other, node, by);
         }
         if let Some(affinity) = &mut self.affinity {
             affinity.adjust(cluster, topologies, selections, pod, (other, node, by));

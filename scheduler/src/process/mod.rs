@@ -156,6 +156,13 @@ fn notice(flags: &Flags, features: &Features, brand: &Brand) {
             "--cloud-container-registry-config has no effect: this process pulls no images"
         );
     }
+    for gate in features.moved() {
+        tracing::warn!(
+            gate = gate.name,
+            is_on = gate.is_on,
+            "this feature gate is shown in the metrics, and changes nothing"
+        );
+    }
     for gate in features.unknown() {
         tracing::warn!(gate, "this feature gate is not known, and has no effect");
     }

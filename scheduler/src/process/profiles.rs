@@ -1,12 +1,12 @@
 //! Profiles of the configuration as the planner takes them.
 //!
-//! Owns the translation of names: plugins and extension points are text in the configuration and numbers behind it.
+//! Owns the translation of names: plugins are text in the configuration, which may name others, and numbers behind it.
 //! Arguments are in [`super::arguments`].
 
 use crate::config::Configuration;
-use crate::config::profile::{self, ExtensionPoint};
+use crate::config::profile;
 use crate::plan;
-use crate::plan::profile::{Enabled, Plugin, Point, Weighted};
+use crate::plan::profile::{Enabled, ExtensionPoint, Plugin, Weighted};
 
 use super::arguments::arguments;
 
@@ -32,7 +32,7 @@ fn enabled(profile: &profile::Profile) -> Result<Enabled, String> {
         for name in profile.at(point) {
             let plugin = Plugin::named(name)
                 .ok_or_else(|| format!("profile {}: unknown plugin {name}", profile.scheduler_name))?;
-            match enabled.at(planned(point)) {
+            match enabled.at(point) {
                 Some(plugins) => plugins.push(plugin),
                 None => {
                     let weight = profile.weights.get(name).copied().map_or(1, i64::from);
@@ -42,23 +42,6 @@ fn enabled(profile: &profile::Profile) -> Result<Enabled, String> {
         }
     }
     Ok(enabled)
-}
-
-fn planned(point: ExtensionPoint) -> Point {
-    match point {
-        ExtensionPoint::PreFilter => Point::PreFilter,
-        ExtensionPoint::Filter => Point::Filter,
-        ExtensionPoint::PostFilter => Point::PostFilter,
-        ExtensionPoint::Reserve => Point::Reserve,
-        ExtensionPoint::PreScore => Point::PreScore,
-        ExtensionPoint::Score => Point::Score,
-        ExtensionPoint::PreBind => Point::PreBind,
-        ExtensionPoint::Bind => Point::Bind,
-        ExtensionPoint::PostBind => Point::PostBind,
-        ExtensionPoint::Permit => Point::Permit,
-        ExtensionPoint::PreEnqueue => Point::PreEnqueue,
-        ExtensionPoint::QueueSort => Point::QueueSort,
-    }
 }
 
 #[cfg(test)]

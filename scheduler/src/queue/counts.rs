@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::hints::Hint;
-use super::plugin::Plugin;
+use super::rejector::Rejector;
 
 /// A part of the queue as metrics and logs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ pub struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintCost {
     /// Whose hint it was.
-    pub plugin: Plugin,
+    pub rejector: Rejector,
     /// The event's label.
     pub event: &'static str,
     /// What the hint said.

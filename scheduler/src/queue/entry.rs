@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::plugin::{Plugin, PluginSet};
 use super::pod::PodFacts;
+use super::rejector::Rejectors;
 use super::{QueuedPod, Rejection};
+use crate::plugin::Plugin;
 
 /// The number of an entry, counted up: older entries have smaller ones.
 pub(super) type EntryId = u64;
@@ -50,8 +51,8 @@ pub(super) struct Entry {
     pub(super) errors: u32,
     /// `None` before the first attempt has failed.
     pub(super) backoff_until: Option<Duration>,
-    pub(super) unschedulable: PluginSet,
-    pub(super) pending: PluginSet,
+    pub(super) unschedulable: Rejectors,
+    pub(super) pending: Rejectors,
     /// The plugin that refused at the last check before planning.
     pub(super) gated_by: Option<Plugin>,
     /// Deleted while in flight.
@@ -76,8 +77,8 @@ impl Entry {
             rejections: 0,
             errors: 0,
             backoff_until: None,
-            unschedulable: PluginSet::NONE,
-            pending: PluginSet::NONE,
+            unschedulable: Rejectors::NONE,
+            pending: Rejectors::NONE,
             gated_by: None,
             is_deleted: false,
             is_flushed: false,
@@ -85,7 +86,7 @@ impl Entry {
     }
 
     /// The plugins whose hints decide about the pod.
-    pub(super) fn rejectors(&self) -> PluginSet {
+    pub(super) fn rejectors(&self) -> Rejectors {
         self.unschedulable.union(self.pending)
     }
 
@@ -97,8 +98,8 @@ impl Entry {
     pub(super) fn start(&mut self, since: u64, now: Duration) -> QueuedPod {
         self.attempts = self.attempts.saturating_add(1);
         self.place = Place::InFlight { since };
-        self.unschedulable = PluginSet::NONE;
-        self.pending = PluginSet::NONE;
+        self.unschedulable = Rejectors::NONE;
+        self.pending = Rejectors::NONE;
         QueuedPod {
             facts: self.facts.clone(),
             profile: self.profile,

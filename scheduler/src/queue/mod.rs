@@ -31,8 +31,8 @@ pub mod event;
 pub mod hints;
 pub mod node;
 pub mod nominator;
-pub mod plugin;
 pub mod pod;
+pub mod rejector;
 pub mod requests;
 
 mod backoff;
@@ -54,14 +54,15 @@ pub use self::event::{ClusterEvent, POD_POPPED};
 pub use self::hints::{Hint, NamespaceLabels};
 pub use self::node::NodeFacts;
 pub use self::nominator::Nominator;
-pub use self::plugin::{Plugin, PluginSet};
 pub use self::pod::{PodFacts, PodShape, Shapes, Uid};
+pub use self::rejector::{Rejector, Rejectors};
 
 use self::backoff::Backoff;
 use self::entry::{ActiveKey, Entry, EntryId, Place};
 use self::event::EventKinds;
 use self::in_flight::InFlight;
 use self::unschedulable::Unschedulable;
+use crate::plugin::Plugin;
 use crate::selector::Labels;
 use crate::stopwatch::Stopwatch;
 
@@ -89,8 +90,8 @@ pub struct QueueOptions {
     /// `--pod-max-in-unschedulable-pods-duration`: how long a pod stays rejected without an event that helps.
     pub max_in_unschedulable: Duration,
     /// For each profile, in the order of the configuration, its plugins that are enabled at any extension point; with
-    /// [`Plugin::Extender`] if there are extenders.
-    pub profiles: Vec<PluginSet>,
+    /// [`Rejector::Extenders`] if there are extenders.
+    pub profiles: Vec<Rejectors>,
     /// Measures hints for the metrics.
     pub stopwatch: Stopwatch,
 }
@@ -101,7 +102,7 @@ impl Default for QueueOptions {
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
             max_in_unschedulable: Duration::from_secs(300),
-            profiles: vec![PluginSet::all()],
+            profiles: vec![Rejectors::all()],
             stopwatch: Stopwatch::default(),
         }
     }
@@ -128,9 +129,9 @@ pub struct QueuedPod {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejection {
     /// Plugins that found no node.
-    pub unschedulable: PluginSet,
+    pub unschedulable: Rejectors,
     /// Plugins that wait for something that others do: an event that helps them skips the backoff.
-    pub pending: PluginSet,
+    pub pending: Rejectors,
 }
 
 /// The queue.
@@ -360,14 +361,14 @@ impl Queue {
         self.in_flight.by_label()
     }
 
-    /// Numbers of rejected pods by profile and by plugin.
-    pub fn rejected(&self) -> BTreeMap<(usize, Plugin), usize> {
-        self.unschedulable.by_plugin()
+    /// Numbers of rejected pods by profile and by who rejected them.
+    pub fn rejected(&self) -> BTreeMap<(usize, Rejector), usize> {
+        self.unschedulable.by_rejector()
     }
 
     /// Kinds of events that may help pods of some profile. Others need not be made.
     pub fn interests(&self) -> EventKinds {
-        let enabled = self.options.profiles.iter().fold(PluginSet::NONE, |all, one| all.union(*one));
-        enabled.iter().fold(EventKinds::NONE, |all, plugin| all.union(hints::interests(plugin)))
+        let enabled = self.options.profiles.iter().fold(Rejectors::NONE, |all, one| all.union(*one));
+        enabled.iter().fold(EventKinds::NONE, |all, rejector| all.union(hints::interests(rejector)))
     }
 }

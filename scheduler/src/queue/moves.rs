@@ -8,9 +8,10 @@ use super::entry::{Entry, EntryId, Place};
 use super::event::{ClusterEvent, Subject};
 use super::hints::{self, Hint};
 use super::in_flight::Since;
-use super::plugin::{Plugin, PluginSet};
 use super::pod::{PodFacts, PodShape};
+use super::rejector::{Rejector, Rejectors};
 use super::{At, Queue};
+use crate::plugin::Plugin;
 
 /// What an event does to a rejected pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,8 +143,8 @@ impl Queue {
         let groups = match event.subject {
             Subject::Wildcard { .. } => self.unschedulable.rejected_groups(),
             _ => {
-                let concerned = |plugin: &Plugin| hints::interests(*plugin).intersects(event.kinds);
-                self.unschedulable.groups_of(Plugin::ALL.into_iter().filter(concerned))
+                let concerned = |rejector: &Rejector| hints::interests(*rejector).intersects(event.kinds);
+                self.unschedulable.groups_of(Rejector::all().filter(concerned))
             }
         };
         let mut woken = Vec::new();
@@ -209,25 +210,25 @@ impl Queue {
         }
         let enabled = self.options.profiles.get(rejected.profile).copied().unwrap_or_default();
         let asked = rejected.unschedulable.union(rejected.pending).intersection(enabled);
-        let helped = asked.iter().filter(|plugin| {
-            hints::interests(*plugin).intersects(event.kinds)
-                && self.hint(*plugin, rejected.shape, event) == Hint::Queue
+        let helped = asked.iter().filter(|rejector| {
+            hints::interests(*rejector).intersects(event.kinds)
+                && self.hint(*rejector, rejected.shape, event) == Hint::Queue
         });
-        let strategies = helped.map(|plugin| {
-            if rejected.pending.contains(plugin) { Strategy::Immediately } else { Strategy::AfterBackoff }
+        let strategies = helped.map(|rejector| {
+            if rejected.pending.contains(rejector) { Strategy::Immediately } else { Strategy::AfterBackoff }
         });
         strategies.max().unwrap_or(Strategy::Skip)
     }
 
-    /// What the hint of `plugin` says, measured.
-    fn hint(&self, plugin: Plugin, shape: &PodShape, event: &ClusterEvent) -> Hint {
+    /// What the hint of `rejector` says, measured.
+    fn hint(&self, rejector: Rejector, shape: &PodShape, event: &ClusterEvent) -> Hint {
         let stopwatch = &self.options.stopwatch;
         let started = stopwatch.start();
-        let hint = hints::hint(plugin, shape, event, &self.namespaces);
+        let hint = hints::hint(rejector, shape, event, &self.namespaces);
         if let Some(took) = stopwatch.since(started) {
             let mut costs = self.hint_costs.borrow_mut();
             if costs.len() < HINT_COSTS_MAX {
-                costs.push(HintCost { plugin, event: event.label(), hint, took });
+                costs.push(HintCost { rejector, event: event.label(), hint, took });
             }
         }
         hint
@@ -239,16 +240,16 @@ impl Queue {
 struct Rejected<'a> {
     profile: usize,
     shape: &'a PodShape,
-    unschedulable: PluginSet,
-    pending: PluginSet,
+    unschedulable: Rejectors,
+    pending: Rejectors,
 }
 
 impl<'a> Rejected<'a> {
     fn new(
         profile: usize,
         shape: &'a PodShape,
-        unschedulable: PluginSet,
-        pending: PluginSet,
+        unschedulable: Rejectors,
+        pending: Rejectors,
     ) -> Rejected<'a> {
         Rejected { profile, shape, unschedulable, pending }
     }

@@ -1,14 +1,15 @@
 //! What a pod asks for of each resource.
 //!
-//! Owns the sum over containers, init containers, sidecars, pod-level resources and overhead, as the reference counts it
-//! for filters, and the like sums over what the specification alone says, for metrics. Never says what fits where.
+//! Owns the exact amounts by name, for hints and metrics, and the sums over what the specification alone says. How a pod's
+//! containers add up is [`crate::objects::requests`]. Never says what fits where.
 
 use std::collections::BTreeMap;
 
 use orch_schema::quantity::Quantity;
 
-use crate::api::core::v1::{Container, Pod, PodSpec, PodStatus, ResourceRequirements};
+use crate::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use crate::api::resource;
+use crate::objects::requests::{self, Amounts as _};
 
 /// Amounts by resource.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -21,25 +22,19 @@ pub fn amounts(quantities: &BTreeMap<String, resource::Quantity>) -> Amounts {
 
 /// What `pod` asks for.
 pub fn of_pod(pod: &Pod) -> Amounts {
-    let Some(spec) = &pod.spec else { return Amounts::new() };
-    let mut total = of_containers(spec, |container| of_container(container, pod.status.as_ref()));
-    replace_pod_level(&mut total, spec, |resources| &resources.requests);
-    add(&mut total, &amounts(&spec.overhead));
-    total
+    requests::of_pod(pod, &mut amounts, |_, _| {})
 }
 
 /// What the specification of a pod asks for, whatever its node has granted.
 pub fn of_spec(spec: &PodSpec) -> Amounts {
-    let mut total = of_containers(spec, |container| stated(container, |resources| &resources.requests));
-    replace_pod_level(&mut total, spec, |resources| &resources.requests);
-    add(&mut total, &amounts(&spec.overhead));
+    let mut total = stated(spec, |resources| &resources.requests);
+    total.add(&amounts(&spec.overhead));
     total
 }
 
 /// What the specification of a pod lets it take. Overhead comes on top of what is limited, and limits nothing itself.
 pub fn limits_of_spec(spec: &PodSpec) -> Amounts {
-    let mut total = of_containers(spec, |container| stated(container, |resources| &resources.limits));
-    replace_pod_level(&mut total, spec, |resources| &resources.limits);
+    let mut total = stated(spec, |resources| &resources.limits);
     for (name, amount) in amounts(&spec.overhead) {
         if let Some(limit) = total.get_mut(&name) {
             *limit = limit.plus(amount);
@@ -50,77 +45,41 @@ pub fn limits_of_spec(spec: &PodSpec) -> Amounts {
 
 type Listed = fn(&ResourceRequirements) -> &BTreeMap<String, resource::Quantity>;
 
-/// One list of the resources of a container.
-fn stated(container: &Container, list: Listed) -> Amounts {
-    container.resources.as_ref().map(|resources| amounts(list(resources))).unwrap_or_default()
-}
-
-/// What is said of the whole pod replaces the sum of its containers.
-fn replace_pod_level(total: &mut Amounts, spec: &PodSpec, list: Listed) {
-    let of_pod = spec.resources.as_ref().map(|resources| amounts(list(resources))).unwrap_or_default();
-    total.extend(of_pod.into_iter().filter(|(name, _)| is_pod_level(name)));
-}
-
-/// Containers run together; an init container runs beside the sidecars that were started before it.
-fn of_containers(spec: &PodSpec, of_container: impl Fn(&Container) -> Amounts) -> Amounts {
-    let mut together = Amounts::new();
-    for container in &spec.containers {
-        add(&mut together, &of_container(container));
+/// The sum over one list of the resources of containers, with what is said of the whole pod in place of it.
+fn stated(spec: &PodSpec, list: Listed) -> Amounts {
+    let of_container = |container: &Container| container.resources.as_ref().map(|one| amounts(list(one)));
+    let mut total = requests::of_containers(spec, |container, _| of_container(container).unwrap_or_default());
+    if let Some(resources) = &spec.resources {
+        let named = requests::pod_level(list(resources));
+        total.replace(amounts(&named), &named);
     }
-    let mut sidecars = Amounts::new();
-    let mut starting = Amounts::new();
-    for container in &spec.init_containers {
-        let mut asked = of_container(container);
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut together, &asked);
-            add(&mut sidecars, &asked);
-            asked = sidecars.clone();
-        } else {
-            add(&mut asked, &sidecars);
-        }
-        raise(&mut starting, &asked);
-    }
-    raise(&mut together, &starting);
-    together
+    total
 }
 
-/// What a container asks for. One that is being resized counts with the most of what is wanted, allocated and in force.
-fn of_container(container: &Container, status: Option<&PodStatus>) -> Amounts {
-    let mut asked = container.resources.as_ref().map(|one| amounts(&one.requests)).unwrap_or_default();
-    let statuses = status
-        .into_iter()
-        .flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses));
-    for status in statuses.filter(|status| status.name == container.name) {
-        raise(&mut asked, &amounts(&status.allocated_resources));
-        if let Some(in_force) = &status.resources {
-            raise(&mut asked, &amounts(&in_force.requests));
+impl requests::Amounts for Amounts {
+    fn add(&mut self, others: &Self) {
+        for (name, amount) in others {
+            let sum = self.entry(name.clone()).or_default();
+            *sum = sum.plus(*amount);
         }
     }
-    asked
-}
 
-fn is_pod_level(resource: &str) -> bool {
-    matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
-}
-
-fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let sum = total.entry(name.clone()).or_default();
-        *sum = sum.plus(*amount);
+    fn maximize(&mut self, others: &Self) {
+        for (name, amount) in others {
+            let most = self.entry(name.clone()).or_default();
+            *most = (*most).max(*amount);
+        }
     }
-}
 
-fn raise(total: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let most = total.entry(name.clone()).or_default();
-        *most = (*most).max(*amount);
+    fn replace(&mut self, others: Self, _: &BTreeMap<String, resource::Quantity>) {
+        self.extend(others);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::core::v1::ContainerStatus;
+    use crate::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
     fn quantities(pairs: &[(&str, &str)]) -> BTreeMap<String, resource::Quantity> {
         let pairs = pairs.iter();
@@ -196,5 +155,32 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(of_pod(&pod), amounts(&quantities(&[("cpu", "3")])));
+    }
+
+    #[test]
+    fn a_resize_that_can_never_be_granted_counts_with_what_is_in_force() {
+        let status = ContainerStatus {
+            name: "a".to_owned(),
+            allocated_resources: quantities(&[("cpu", "1")]),
+            resources: asks(&[("cpu", "1")]),
+            ..Default::default()
+        };
+        let infeasible = PodCondition {
+            r#type: "PodResizePending".to_owned(),
+            status: "True".to_owned(),
+            reason: "Infeasible".to_owned(),
+            ..Default::default()
+        };
+        let status = PodStatus {
+            container_statuses: vec![status],
+            conditions: vec![infeasible],
+            ..Default::default()
+        };
+        let pod = Pod {
+            spec: Some(PodSpec { containers: vec![container("a", &[("cpu", "9")])], ..Default::default() }),
+            status: Some(status),
+            ..Default::default()
+        };
+        assert_eq!(of_pod(&pod), amounts(&quantities(&[("cpu", "1")])));
     }
 }

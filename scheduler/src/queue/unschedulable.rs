@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::{Entry, EntryId};
-use super::plugin::{Plugin, PluginSet};
 use super::pod::PodShape;
+use super::rejector::{Rejector, Rejectors};
+use crate::plugin::Plugin;
 
 /// The number of a group.
 pub(super) type GroupId = u64;
@@ -21,7 +22,7 @@ pub(super) struct Unschedulable {
     groups: BTreeMap<GroupId, Group>,
     ids: HashMap<GroupKey, GroupId>,
     next_id: GroupId,
-    by_plugin: BTreeMap<Plugin, BTreeSet<GroupId>>,
+    by_rejector: BTreeMap<Rejector, BTreeSet<GroupId>>,
     /// Rejected pods by the time of their last attempt. Gated pods are not among them: time does not help them.
     by_time: BTreeSet<(Duration, EntryId)>,
     group_of: HashMap<EntryId, GroupId>,
@@ -33,8 +34,8 @@ pub(super) struct Unschedulable {
 pub(super) struct Group {
     pub(super) profile: usize,
     pub(super) shape: Arc<PodShape>,
-    pub(super) unschedulable: PluginSet,
-    pub(super) pending: PluginSet,
+    pub(super) unschedulable: Rejectors,
+    pub(super) pending: Rejectors,
     pub(super) gated_by: Option<Plugin>,
     pub(super) members: BTreeSet<EntryId>,
 }
@@ -44,14 +45,15 @@ pub(super) struct Group {
 struct GroupKey {
     profile: usize,
     shape: usize,
-    unschedulable: PluginSet,
-    pending: PluginSet,
+    unschedulable: Rejectors,
+    pending: Rejectors,
     gated_by: Option<Plugin>,
 }
 
 impl Group {
-    fn index_plugins(&self) -> PluginSet {
-        self.gated_by.map_or(self.unschedulable.union(self.pending), |plugin| PluginSet::NONE.with(plugin))
+    fn index_rejectors(&self) -> Rejectors {
+        self.gated_by
+            .map_or(self.unschedulable.union(self.pending), |rejector| Rejectors::NONE.with(rejector))
     }
 
     fn key(&self) -> GroupKey {
@@ -101,8 +103,8 @@ impl Unschedulable {
         let id = self.next_id;
         self.next_id += 1;
         self.ids.insert(group.key(), id);
-        for plugin in group.index_plugins().iter() {
-            self.by_plugin.entry(plugin).or_default().insert(id);
+        for rejector in group.index_rejectors().iter() {
+            self.by_rejector.entry(rejector).or_default().insert(id);
         }
         self.groups.insert(id, group);
         id
@@ -121,15 +123,15 @@ impl Unschedulable {
         if group.members.is_empty() {
             let group = self.groups.remove(&id).expect("the group was just there");
             self.ids.remove(&group.key());
-            for plugin in group.index_plugins().iter() {
-                self.by_plugin.entry(plugin).or_default().remove(&id);
+            for rejector in group.index_rejectors().iter() {
+                self.by_rejector.entry(rejector).or_default().remove(&id);
             }
         }
     }
 
-    /// The groups that one of `plugins` rejected or gates, the oldest first.
-    pub(super) fn groups_of(&self, plugins: impl Iterator<Item = Plugin>) -> BTreeSet<GroupId> {
-        plugins.filter_map(|plugin| self.by_plugin.get(&plugin)).flatten().copied().collect()
+    /// The groups that one of `rejectors` rejected or gates, the oldest first.
+    pub(super) fn groups_of(&self, rejectors: impl Iterator<Item = Rejector>) -> BTreeSet<GroupId> {
+        rejectors.filter_map(|rejector| self.by_rejector.get(&rejector)).flatten().copied().collect()
     }
 
     /// The group called `id`.
@@ -157,12 +159,12 @@ impl Unschedulable {
         self.by_time.first().map(|(time, _)| *time)
     }
 
-    /// Numbers of pods by profile and plugin.
-    pub(super) fn by_plugin(&self) -> BTreeMap<(usize, Plugin), usize> {
+    /// Numbers of pods by profile and rejector.
+    pub(super) fn by_rejector(&self) -> BTreeMap<(usize, Rejector), usize> {
         let mut counts = BTreeMap::new();
         for group in self.groups.values() {
-            for plugin in group.unschedulable.union(group.pending).iter() {
-                *counts.entry((group.profile, plugin)).or_default() += group.members.len();
+            for rejector in group.unschedulable.union(group.pending).iter() {
+                *counts.entry((group.profile, rejector)).or_default() += group.members.len();
             }
         }
         counts

@@ -170,8 +170,8 @@ impl Whole {
         }
     }
 
-    fn node(&self, name: &str) -> Option<Node> {
-        self.nodes.as_ref()?.get(name).cloned()
+    fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.as_ref()?.get(name)
     }
 
     /// The victim as the API has it; by its names alone where nobody wants more.

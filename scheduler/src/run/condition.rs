@@ -75,6 +75,11 @@ pub(super) fn unscheduled_patch(
     (!status.is_empty()).then(|| json!({ "status": status }))
 }
 
+/// The patch that only nominates `node`.
+pub(super) fn nomination_patch(node: &str) -> Value {
+    json!({ "status": { "nominatedNodeName": node } })
+}
+
 /// The patch that only takes back a nomination; `None` if there is none.
 pub(super) fn withdrawal_patch(pod: &Pod) -> Option<Value> {
     let cleared = changed_nomination(pod, &Nomination::Clear)?;

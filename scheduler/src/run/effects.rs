@@ -114,6 +114,7 @@ impl Effects {
                 evict(&self.client, &victim.namespace, &victim.name, &victim.uid, &eviction.scheduler).await;
             match outcome {
                 Ok(Evicted::Deleted) => Evicting::Deleted(victim.clone()),
+                Ok(Evicted::Ending) => Evicting::Ending,
                 Ok(Evicted::Gone) => Evicting::Gone(victim.clone()),
                 Err(error) => Evicting::Failed(victim.clone(), chain(&error)),
             }

@@ -14,8 +14,10 @@ use super::condition::eviction_patch;
 /// What became of a victim.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
-    /// Its deletion is under way.
+    /// Its deletion is under way, by this eviction.
     Deleted,
+    /// It was being deleted already.
+    Ending,
     /// It was gone already.
     Gone,
 }
@@ -41,7 +43,7 @@ pub(super) async fn evict(
         return Ok(Evicted::Gone);
     }
     if metadata.deletion_timestamp.is_some() {
-        return Ok(Evicted::Deleted);
+        return Ok(Evicted::Ending);
     }
     if let Some(patch) = eviction_patch(&victim, scheduler, WallTime::now()) {
         let patched = client.patch::<Pod>(namespace, name, "status", PatchType::Strategic, &patch).await;

@@ -94,6 +94,8 @@ pub enum EvictionStep {
 pub enum Evicting {
     /// Its deletion is under way.
     Deleted(PodRef),
+    /// It was being deleted already: nobody is told again.
+    Ending,
     /// It was gone already.
     Gone(PodRef),
     /// It could not be evicted, for this reason.

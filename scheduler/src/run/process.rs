@@ -24,7 +24,7 @@ use crate::election::{
 };
 use crate::metrics::resources::Ledger;
 use crate::plan::Profile;
-use crate::queue::{Plugin, PluginSet, QueueOptions};
+use crate::queue::{QueueOptions, Rejector, Rejectors};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 use crate::stopwatch::Stopwatch;
@@ -318,7 +318,7 @@ fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> Ex
 }
 
 /// The plugins of a profile at any extension point.
-fn enabled(profile: &Profile, extenders: &[Arc<Extender>]) -> PluginSet {
+fn enabled(profile: &Profile, extenders: &[Arc<Extender>]) -> Rejectors {
     let all = &profile.enabled;
     let lists = [
         &all.pre_enqueue,
@@ -335,6 +335,6 @@ fn enabled(profile: &Profile, extenders: &[Arc<Extender>]) -> PluginSet {
     ];
     let listed = lists.into_iter().flatten().copied();
     let scoring = all.score.iter().map(|weighted| weighted.plugin);
-    let plugins = listed.chain(scoring).filter_map(|plugin| Plugin::named(plugin.name()));
-    plugins.chain((!extenders.is_empty()).then_some(Plugin::Extender)).collect()
+    let plugins = listed.chain(scoring).map(Rejector::Plugin);
+    plugins.chain((!extenders.is_empty()).then_some(Rejector::Extenders)).collect()
 }

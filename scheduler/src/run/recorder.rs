@@ -1,7 +1,7 @@
 //! Sends events, many at once, without making anyone wait.
 //!
 //! Owns the queue between the scheduling loop and the API, and how often an event is tried. Events are a courtesy: a
-//! queue that is full drops new ones and counts them, and no event ever holds up a binding. Its client has a limit of
+//! queue that is full drops new ones and logs how many, and no event ever holds up a binding. Its client has a limit of
 //! requests a second of its own.
 
 use std::sync::Arc;
@@ -35,6 +35,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Recorder {
     sender: mpsc::Sender<Report>,
+    // Since the last sweep, which logs them.
     dropped: Arc<AtomicU64>,
 }
 
@@ -43,24 +44,25 @@ impl Recorder {
     /// last recorder is gone and everything is sent.
     pub fn new(client: Client, host: String) -> (Self, impl Future<Output = ()> + Send) {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let recorder = Self { sender, dropped: Arc::default() };
-        (recorder, send_all(client, Series::new(host), receiver))
+        let dropped = Arc::<AtomicU64>::default();
+        let recorder = Self { sender, dropped: dropped.clone() };
+        (recorder, send_all(client, Series::new(host), receiver, dropped))
     }
 
     /// Takes a report. It is dropped if the queue is full.
     pub fn record(&self, report: Report) {
-        if self.sender.try_send(report).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(limit = QUEUE_MAX, "events come faster than the API takes them, some are dropped");
+        if self.sender.try_send(report).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Reports that were dropped since the start.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 }
 
-async fn send_all(client: Client, mut series: Series, mut reports: mpsc::Receiver<Report>) {
+async fn send_all(
+    client: Client,
+    mut series: Series,
+    mut reports: mpsc::Receiver<Report>,
+    dropped: Arc<AtomicU64>,
+) {
     let sends = Arc::new(Semaphore::new(SENDS_MAX));
     let tasks = TaskTracker::new();
     let mut sweep = interval(SWEEP);
@@ -68,7 +70,13 @@ async fn send_all(client: Client, mut series: Series, mut reports: mpsc::Receive
     loop {
         let sendings = tokio::select! {
             biased;
-            _ = sweep.tick() => series.end_old(WallTime::now()),
+            _ = sweep.tick() => {
+                let dropped = dropped.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    tracing::warn!(dropped, limit = QUEUE_MAX, "events came faster than the API took them");
+                }
+                series.end_old(WallTime::now())
+            }
             report = reports.recv() => match report {
                 Some(report) => series.add(report, WallTime::now()).into_iter().collect(),
                 None => break,

@@ -51,12 +51,15 @@ impl State {
         if ["cpu", "memory"].iter().all(|resource| request(pod, resource, 0) == 0) {
             return 0;
         }
-        let fraction = |resource: &str| {
+        let fraction = |resource: &str, own: i64| {
             let used: i64 = self.on(name).map(|other| request(other, resource, 0)).sum();
-            let all = allocatable(&self.nodes[name], resource);
-            ((used + request(pod, resource, 0)) as f64 / all as f64).min(1.0)
+            ((used + own) as f64 / allocatable(&self.nodes[name], resource) as f64).min(1.0)
         };
-        ((1.0 - ((fraction("cpu") - fraction("memory")) / 2.0).abs()) * 100.0) as i64
+        let evenness = |cpu: f64, memory: f64| ((1.0 - ((cpu - memory) / 2.0).abs()) * 100.0) as i64;
+        let own = |resource: &str| fraction(resource, request(pod, resource, 0));
+        let (with, without) =
+            (evenness(own("cpu"), own("memory")), evenness(fraction("cpu", 0), fraction("memory", 0)));
+        50 + (50 + with - without) / 2
     }
 
     fn images(&self, pod: &v1::Pod, name: &str) -> i64 {

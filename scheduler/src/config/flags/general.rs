@@ -95,7 +95,7 @@ pub struct LogFlags {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span, allow_hyphen_values = true,
         help_heading = LOGS)]
     pub log_flush_frequency: Span,
-    /// Verbosity: 4 adds what the scheduler decides, 6 all steps
+    /// Verbosity: 4 adds a line for each decision of the scheduler and each retry of a request
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0", value_parser = unsigned,
         allow_hyphen_values = true, help_heading = LOGS)]
     pub verbosity: u32,

@@ -114,8 +114,12 @@ fn gates_of_a_stage_yield_to_gates_by_name() {
         crate::config::Features::parse(&texts)
     };
     let features = gates(&["SchedulerAsyncPreemption=true", "AllBeta=false,Unheard=true"]).unwrap();
-    assert!(features.is_on("SchedulerAsyncPreemption"));
-    assert!(!features.is_on("LoggingBetaOptions"));
+    let is_on = |name: &str| features.known().iter().any(|feature| feature.name == name && feature.is_on);
+    assert!(is_on("SchedulerAsyncPreemption") && !is_on("LoggingBetaOptions"));
+    assert_eq!(
+        features.moved().map(|feature| feature.name).collect::<Vec<_>>(),
+        ["AllBeta", "LoggingBetaOptions"]
+    );
     assert_eq!(features.unknown().collect::<Vec<_>>(), ["Unheard"]);
     assert_eq!(gates(&["X"]).unwrap_err(), "missing bool value for feature gate X");
 }

@@ -108,10 +108,12 @@ impl fmt::Display for Span {
             return f.write_str("0s");
         }
         if nanoseconds < SECONDS {
-            let (unit, scale) = match () {
-                () if nanoseconds < MICROSECONDS => ("ns", NANOSECONDS),
-                () if nanoseconds < MILLISECONDS => ("µs", MICROSECONDS),
-                () => ("ms", MILLISECONDS),
+            let (unit, scale) = if nanoseconds < MICROSECONDS {
+                ("ns", NANOSECONDS)
+            } else if nanoseconds < MILLISECONDS {
+                ("µs", MICROSECONDS)
+            } else {
+                ("ms", MILLISECONDS)
             };
             return write!(f, "{sign}{}{unit}", decimal(nanoseconds, scale));
         }

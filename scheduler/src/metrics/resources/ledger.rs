@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::api::core::v1::Pod;
+use crate::api::core::v1::{Pod, PodSpec};
 use crate::client::{Change, Object, ObjectKey};
 use crate::queue::requests::{self, Amounts};
 
@@ -23,6 +23,13 @@ pub struct Demand {
     pub requests: Amounts,
     /// Limits, with the overhead for resources that are limited.
     pub limits: Amounts,
+}
+
+impl Demand {
+    fn of(spec: Option<&PodSpec>) -> Self {
+        let amounts = |sum: fn(&PodSpec) -> Amounts| spec.map(sum).unwrap_or_default();
+        Self { requests: amounts(requests::of_spec), limits: amounts(requests::limits_of_spec) }
+    }
 }
 
 /// A pod with its demand.
@@ -60,7 +67,10 @@ impl Ledger {
     pub fn apply(&self, change: &Change<Pod>) {
         match change {
             Change::Upsert(pod) if has_ended(pod) => drop(self.0.lock().pods.remove(&pod.key())),
-            Change::Upsert(pod) => self.0.lock().upsert(pod),
+            Change::Upsert(pod) => {
+                let demand = Demand::of(pod.spec.as_ref());
+                self.0.lock().upsert(pod, demand);
+            }
             Change::Delete(key) => drop(self.0.lock().pods.remove(key)),
             Change::Synced(_) => {}
         }
@@ -82,16 +92,15 @@ fn has_ended(pod: &Pod) -> bool {
 }
 
 impl Rows {
-    fn upsert(&mut self, pod: &Pod) {
-        let (spec, key) = (pod.spec.clone().unwrap_or_default(), pod.key());
-        let demand = self
-            .share(Demand { requests: requests::of_spec(&spec), limits: requests::limits_of_spec(&spec) });
+    fn upsert(&mut self, pod: &Pod, demand: Demand) {
+        let (spec, key) = (pod.spec.as_ref(), pod.key());
+        let demand = self.share(demand);
         let row = PodDemand {
             namespace: self.name(&key.namespace),
             name: key.name.as_str().into(),
-            node: self.name(&spec.node_name),
-            scheduler: self.name(&spec.scheduler_name),
-            priority: spec.priority,
+            node: self.name(spec.map_or("", |spec| &spec.node_name)),
+            scheduler: self.name(spec.map_or("", |spec| &spec.scheduler_name)),
+            priority: spec.and_then(|spec| spec.priority),
             demand,
         };
         self.pods.insert(key, Arc::new(row));

@@ -8,7 +8,6 @@ use crate::objects::intern::Symbol;
 use crate::objects::labels::{Labels, Selector};
 use crate::objects::node::Node;
 use crate::objects::pod::Pod;
-use crate::plan::decision::ClaimName;
 
 use super::budgets::Budget;
 use super::nodes::NodeId;
@@ -71,35 +70,37 @@ impl Cluster {
         let (texts, storage) = (&mut self.texts, &mut self.storage);
         match object {
             Object::PersistentVolume(volume) => {
-                let volume = storage::volume(texts, volume);
+                let volume = storage::volume(texts, self.brand, volume);
                 storage.volume_seen(&volume.name, volume.claim.is_some() || !there);
-                set(&mut storage.volumes, volume.name.clone(), there.then_some(volume));
+                let (name, class) = (volume.name.clone(), volume.class.clone());
+                storage.volumes.set(&name, there.then_some((class, volume)));
             }
             Object::PersistentVolumeClaim(claim) => {
                 let (name, claim) = storage::claim(texts, self.brand, claim);
                 storage.claim_seen(&name, claim.selected_node.is_some() || claim.bound || !there);
-                set_hash(&mut storage.claims, name, there.then_some(claim));
+                set(&mut storage.claims, name, there.then_some(claim));
             }
             Object::StorageClass(class) => {
                 let name = meta(&class.metadata).name.clone();
-                set_hash(&mut storage.classes, name, there.then(|| storage::class(texts, class)));
+                set(&mut storage.classes, name, there.then(|| storage::class(texts, class)));
             }
             Object::CsiNode(node) => {
                 let name = texts.intern(&meta(&node.metadata).name);
-                set_hash(&mut storage.node_drivers, name, there.then(|| storage::node_drivers(node)));
+                set(&mut storage.node_drivers, name, there.then(|| storage::node_drivers(node)));
             }
             Object::CsiDriver(driver) => {
                 let name = meta(&driver.metadata).name.clone();
-                set_hash(&mut storage.drivers, name, there.then(|| storage::driver(driver)));
+                set(&mut storage.drivers, name, there.then(|| storage::driver(driver)));
             }
             Object::CsiStorageCapacity(capacity) => {
-                let name = claim_name(meta(&capacity.metadata));
-                set(&mut storage.capacities, name, there.then(|| storage::capacity(texts, capacity)));
+                let meta = meta(&capacity.metadata);
+                let name = format!("{}/{}", meta.namespace, meta.name);
+                let class = capacity.storage_class_name.clone();
+                storage.capacities.set(&name, there.then(|| (class, storage::capacity(texts, capacity))));
             }
             Object::VolumeAttachment(attachment) => {
-                let name = meta(&attachment.metadata).name.clone();
                 let compiled = storage::attachment(texts, attachment).filter(|_| there);
-                set_hash(&mut storage.attachments, name, compiled);
+                storage.attachments.set(&meta(&attachment.metadata).name, compiled);
             }
             _ => unreachable!("the caller handles the other kinds"),
         }
@@ -306,18 +307,7 @@ fn meta(metadata: &Option<ObjectMeta>) -> &ObjectMeta {
     metadata.as_ref().unwrap_or(&EMPTY)
 }
 
-fn claim_name(meta: &ObjectMeta) -> ClaimName {
-    ClaimName { namespace: meta.namespace.clone(), name: meta.name.clone() }
-}
-
-fn set<K: Ord, V>(map: &mut std::collections::BTreeMap<K, V>, key: K, value: Option<V>) {
-    match value {
-        Some(value) => map.insert(key, value),
-        None => map.remove(&key),
-    };
-}
-
-fn set_hash<K: std::hash::Hash + Eq, V>(map: &mut hashbrown::HashMap<K, V>, key: K, value: Option<V>) {
+fn set<K: std::hash::Hash + Eq, V>(map: &mut hashbrown::HashMap<K, V>, key: K, value: Option<V>) {
     match value {
         Some(value) => map.insert(key, value),
         None => map.remove(&key),

@@ -16,6 +16,7 @@
 mod apply;
 pub mod budgets;
 pub mod counts;
+pub mod grouped;
 pub mod namespaces;
 pub mod nodes;
 pub mod nominations;

@@ -11,6 +11,7 @@ use crate::objects::intern::Symbol;
 use crate::objects::node::Node;
 use crate::objects::pod::Pod;
 use crate::objects::ports::HostPort;
+use crate::objects::requests::Amounts as _;
 use crate::objects::resources::Resources;
 
 /// Number of a node's slot.

@@ -6,12 +6,15 @@ use hashbrown::HashMap;
 use orch_proto::Brand;
 
 use crate::api::core::v1;
+use crate::api::meta::v1::ObjectMeta;
 use crate::api::storage::v1 as storage;
 use crate::objects::intern::{Interner, Symbol};
 use crate::objects::labels::{Labels, Operator, Requirement, Selector};
 use crate::objects::node_selector::NodeSelector;
 use crate::objects::quantity;
 use crate::plan::decision::{ClaimName, VolumeWrites};
+
+use super::grouped::Grouped;
 
 /// A persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,8 +90,6 @@ pub struct Class {
 /// Room for new volumes of a class in a part of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// The class.
-    pub class: String,
     /// The nodes.
     pub nodes: Selector,
     /// Bytes; the largest volume that can be made, if that is known, else the room. `None`: unknown.
@@ -112,20 +113,20 @@ pub struct Driver {
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// Volumes by name; sorted, so that equal choices are made in the same order always.
-    pub volumes: std::collections::BTreeMap<String, Volume>,
+    /// Volumes by name and by class.
+    pub volumes: Grouped<String, Volume>,
     /// Claims.
     pub claims: HashMap<ClaimName, Claim>,
     /// Classes by name.
     pub classes: HashMap<String, Class>,
-    /// Room, by namespace and name of the object.
-    pub capacities: std::collections::BTreeMap<ClaimName, Capacity>,
+    /// Room, by `NAMESPACE/NAME` of the object and by class.
+    pub capacities: Grouped<String, Capacity>,
     /// Drivers by node.
     pub node_drivers: HashMap<Symbol, NodeDrivers>,
     /// Drivers by name.
     pub drivers: HashMap<String, Driver>,
-    /// VolumeAttachments by name: driver, volume, node.
-    pub attachments: HashMap<String, Attachment>,
+    /// VolumeAttachments by name and by node.
+    pub attachments: Grouped<Symbol, Attachment>,
     assumed: Assumed,
 }
 
@@ -136,8 +137,6 @@ pub struct Attachment {
     pub driver: String,
     /// The persistent volume.
     pub volume: String,
-    /// The node.
-    pub node: Symbol,
 }
 
 /// Bindings that were planned.
@@ -199,7 +198,7 @@ impl Storage {
 }
 
 /// Compiles a persistent volume.
-pub fn volume(texts: &mut Interner, object: &v1::PersistentVolume) -> Volume {
+pub fn volume(texts: &mut Interner, brand: &Brand, object: &v1::PersistentVolume) -> Volume {
     let (no_meta, no_spec) = Default::default();
     let meta = object.metadata.as_ref().unwrap_or(&no_meta);
     let spec: &v1::PersistentVolumeSpec = object.spec.as_ref().unwrap_or(&no_spec);
@@ -214,7 +213,7 @@ pub fn volume(texts: &mut Interner, object: &v1::PersistentVolume) -> Volume {
         labels: Labels::compile(texts, &meta.labels),
         csi: csi.map(|csi| (csi.driver.clone(), csi.volume_handle.clone())),
         nodes: required.map(|required| NodeSelector::compile(texts, required)),
-        class: spec.storage_class_name.clone(),
+        class: beta_class(brand, meta).unwrap_or(&spec.storage_class_name).clone(),
         capacity: spec.capacity.get("storage").map_or(0, |amount| quantity::units(&amount.string)),
         access_modes: spec.access_modes.clone(),
         mode: spec.volume_mode.clone().unwrap_or_else(|| "Filesystem".into()),
@@ -235,12 +234,11 @@ pub fn claim(texts: &mut Interner, brand: &Brand, object: &v1::PersistentVolumeC
         |prefix: &str, name: &str| meta.annotations.get(&format!("{prefix}.{}", brand.label(name)));
     let requested = spec.resources.as_ref().and_then(|resources| resources.requests.get("storage"));
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
-    let beta_class = annotation("volume.beta", "storage-class");
     let claim = Claim {
         uid: meta.uid.clone(),
         volume: spec.volume_name.clone(),
         bound: !spec.volume_name.is_empty() && annotation("pv", "bind-completed").is_some(),
-        class: beta_class.or(spec.storage_class_name.as_ref()).cloned().unwrap_or_default(),
+        class: beta_class(brand, meta).or(spec.storage_class_name.as_ref()).cloned().unwrap_or_default(),
         requested: requested.map_or(0, |amount| quantity::units(&amount.string)),
         access_modes: spec.access_modes.clone(),
         mode: spec.volume_mode.clone().unwrap_or_else(|| "Filesystem".into()),
@@ -252,6 +250,11 @@ pub fn claim(texts: &mut Interner, brand: &Brand, object: &v1::PersistentVolumeC
         owner: owner.filter(|owner| owner.kind == "Pod").map(|owner| owner.uid.clone()),
     };
     (ClaimName { namespace: meta.namespace.clone(), name: meta.name.clone() }, claim)
+}
+
+/// The class of a volume or a claim in the older form, which goes before the field.
+fn beta_class<'a>(brand: &Brand, meta: &'a ObjectMeta) -> Option<&'a String> {
+    meta.annotations.get(&format!("volume.beta.{}", brand.label("storage-class")))
 }
 
 /// Compiles a storage class.
@@ -275,7 +278,6 @@ pub fn class(texts: &mut Interner, object: &storage::StorageClass) -> Class {
 pub fn capacity(texts: &mut Interner, object: &storage::CsiStorageCapacity) -> Capacity {
     let bytes = object.maximum_volume_size.as_ref().or(object.capacity.as_ref());
     Capacity {
-        class: object.storage_class_name.clone(),
         nodes: Selector::compile(texts, object.node_topology.as_ref()),
         bytes: bytes.map(|amount| quantity::units(&amount.string)),
     }
@@ -296,12 +298,9 @@ pub fn driver(object: &storage::CsiDriver) -> Driver {
     Driver { publishes_capacity: spec.is_some_and(|spec| spec.storage_capacity == Some(true)) }
 }
 
-/// Compiles an attachment; `None` if it is not of a persistent volume.
-pub fn attachment(texts: &mut Interner, object: &storage::VolumeAttachment) -> Option<Attachment> {
+/// Compiles an attachment, and the node that it is to; `None` if it is not of a persistent volume.
+pub fn attachment(texts: &mut Interner, object: &storage::VolumeAttachment) -> Option<(Symbol, Attachment)> {
     let spec = object.spec.as_ref()?;
-    Some(Attachment {
-        driver: spec.attacher.clone(),
-        volume: spec.source.as_ref()?.persistent_volume_name.clone()?,
-        node: texts.intern(&spec.node_name),
-    })
+    let volume = spec.source.as_ref()?.persistent_volume_name.clone()?;
+    Some((texts.intern(&spec.node_name), Attachment { driver: spec.attacher.clone(), volume }))
 }

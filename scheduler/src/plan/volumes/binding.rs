@@ -4,11 +4,12 @@
 //! pod takes the smallest volume at hand that is right and can be used on the node, or has one made, if the class, the
 //! topology and the room allow it. Claims that are bound at once by somebody else keep the pod back until they are.
 
+use crate::objects::labels::Requirement;
 use crate::objects::pod::Pod;
 
 use super::super::cluster::Cluster;
 use super::super::cluster::nodes::Slot;
-use super::super::cluster::storage::{Claim, Volume};
+use super::super::cluster::storage::{Capacity, Claim, Class, Volume};
 use super::super::decision::{BindVolume, ClaimName, VolumeWrites};
 use super::super::profile::Plugin;
 use super::super::verdict::{Resolvable, Verdict};
@@ -26,7 +27,19 @@ pub(super) struct Claims<'a> {
     /// Claims that have their volume, by the volume's name.
     bound: Vec<&'a str>,
     /// Claims that wait for their first pod; the smallest first.
-    waiting: Vec<(ClaimName, &'a Claim)>,
+    waiting: Vec<Waiting<'a>>,
+}
+
+/// A claim that waits for its first pod, and all that can be said of it without a node.
+#[derive(Debug)]
+struct Waiting<'a> {
+    name: ClaimName,
+    claim: &'a Claim,
+    class: Option<&'a Class>,
+    /// Volumes that are right for it, the first to be taken first: one that is kept for it, or else the smallest.
+    volumes: Vec<&'a Volume>,
+    /// Where there is room to make one; `None` if nobody says.
+    rooms: Option<Vec<&'a Capacity>>,
 }
 
 /// Sorts the claims of a pod.
@@ -71,12 +84,12 @@ pub(super) fn prepare<'a>(cluster: &'a Cluster, pod: &'a Pod) -> Result<Claims<'
         } else if claim.volume.is_empty()
             && storage.classes.get(&claim.class).is_some_and(|class| class.waits)
         {
-            claims.waiting.push((name, claim));
+            claims.waiting.push(Waiting::new(cluster, name, claim));
         } else {
             return Err(Refused::new("pod has unbound immediate PersistentVolumeClaims"));
         }
     }
-    claims.waiting.sort_by_key(|(_, claim)| claim.requested);
+    claims.waiting.sort_by_key(|waiting| waiting.claim.requested);
     Ok(claims)
 }
 
@@ -85,7 +98,7 @@ impl Claims<'_> {
     pub(super) fn check(&self, cluster: &Cluster, slot: &Slot) -> Verdict {
         let mut reasons = 0;
         for volume in &self.bound {
-            match cluster.storage().volumes.get(*volume) {
+            match cluster.storage().volumes.get(volume) {
                 None => reasons |= VOLUME_GONE,
                 Some(volume) if !usable_on(cluster, volume, slot) => reasons |= NODE_CONFLICT,
                 Some(_) => {}
@@ -102,7 +115,8 @@ impl Claims<'_> {
         }
     }
 
-    /// What has to be written so that all claims get their volumes on a node that passed.
+    /// What has to be written so that all claims get their volumes on a node. Nothing on a node that the filter would have
+    /// refused: it did not run, and as in the reference the pod is bound without.
     pub(super) fn writes(&self, cluster: &Cluster, slot: &Slot) -> VolumeWrites {
         self.match_waiting(cluster, slot).unwrap_or_default()
     }
@@ -110,104 +124,100 @@ impl Claims<'_> {
     fn match_waiting(&self, cluster: &Cluster, slot: &Slot) -> Result<VolumeWrites, u64> {
         let storage = cluster.storage();
         let mut writes = VolumeWrites::default();
-        let mut to_make: Vec<(&ClaimName, &Claim)> = Vec::new();
-        for (name, claim) in &self.waiting {
-            if let Some(node) = storage.selected_node(name, claim) {
+        let mut to_make: Vec<&Waiting<'_>> = Vec::new();
+        for waiting in &self.waiting {
+            let name = &waiting.name;
+            if let Some(node) = storage.selected_node(name, waiting.claim) {
                 // Its volume is being made for one node: it can be nowhere else.
                 if node != slot.node.name {
                     return Err(NO_VOLUME);
                 }
-                to_make.push((name, claim));
-            } else if let Some(volume) = find_volume(cluster, slot, name, claim, &writes.bind) {
+                to_make.push(waiting);
+            } else if let Some(volume) = waiting.volume(cluster, slot, &writes.bind) {
                 writes.bind.push(BindVolume { volume: volume.name.clone(), claim: name.clone() });
             } else {
-                to_make.push((name, claim));
+                to_make.push(waiting);
             }
         }
-        for (name, claim) in to_make {
-            can_be_made(cluster, slot, claim)?;
-            writes.provision.push(name.clone());
+        for waiting in to_make {
+            waiting.can_be_made(cluster, slot)?;
+            writes.provision.push(waiting.name.clone());
         }
         Ok(writes)
     }
 }
 
+impl<'a> Waiting<'a> {
+    fn new(cluster: &'a Cluster, name: ClaimName, claim: &'a Claim) -> Self {
+        let storage = cluster.storage();
+        let of_class = || storage.volumes.of(claim.class.as_str());
+        let can_hold = |volume: &&Volume| {
+            volume.capacity >= claim.requested
+                && volume.mode == claim.mode
+                && volume.attributes_class == claim.attributes_class
+                && !volume.terminating
+        };
+        let is_kept = |volume: &&Volume| {
+            let kept_for = storage.claim_of(volume);
+            kept_for.is_some_and(|(other, uid)| *other == name && (uid.is_empty() || uid == claim.uid))
+        };
+        let volumes = match of_class().filter(is_kept).find(can_hold) {
+            Some(kept) => vec![kept],
+            None => {
+                let is_free = |volume: &&Volume| volume.available && storage.claim_of(volume).is_none();
+                let is_right = |volume: &&Volume| is_right(cluster, volume, claim);
+                let mut volumes: Vec<_> =
+                    of_class().filter(is_free).filter(can_hold).filter(is_right).collect();
+                volumes.sort_by_key(|volume| volume.capacity);
+                volumes
+            }
+        };
+        let class = storage.classes.get(&claim.class);
+        let driver = class.and_then(|class| storage.drivers.get(&class.provisioner));
+        let rooms = driver.is_some_and(|driver| driver.publishes_capacity).then(|| {
+            let has_room =
+                |capacity: &&Capacity| capacity.bytes.is_some_and(|bytes| bytes >= claim.requested);
+            storage.capacities.of(claim.class.as_str()).filter(has_room).collect()
+        });
+        Self { name, claim, class, volumes, rooms }
+    }
+
+    /// The volume that it takes on a node, where other claims of the pod have `taken` theirs.
+    fn volume(&self, cluster: &Cluster, slot: &Slot, taken: &[BindVolume]) -> Option<&'a Volume> {
+        let is_taken = |volume: &Volume| taken.iter().any(|bind| bind.volume == volume.name);
+        let mut volumes = self.volumes.iter().copied();
+        volumes.find(|volume| !is_taken(volume) && usable_on(cluster, volume, slot))
+    }
+
+    /// Whether a volume can be made for it on a node.
+    fn can_be_made(&self, cluster: &Cluster, slot: &Slot) -> Result<(), u64> {
+        let class = self.class.ok_or(NO_VOLUME)?;
+        let nobody = cluster.brand().label("no-provisioner");
+        if class.provisioner.is_empty() || class.provisioner == nobody {
+            return Err(NO_VOLUME);
+        }
+        let (labels, texts) = (&slot.node.labels, cluster.texts());
+        let is_in =
+            |term: &Vec<Requirement>| term.iter().all(|requirement| requirement.matches(labels, texts));
+        if !class.topologies.is_empty() && !class.topologies.iter().any(is_in) {
+            return Err(NO_VOLUME);
+        }
+        match &self.rooms {
+            Some(rooms) if !rooms.iter().any(|capacity| capacity.nodes.matches(labels, texts)) => {
+                Err(NO_ROOM)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 fn usable_on(cluster: &Cluster, volume: &Volume, slot: &Slot) -> bool {
     let texts = cluster.texts();
-    volume.nodes.as_ref().is_none_or(|nodes| nodes.matches(slot.node.name, &slot.node.labels, texts))
+    volume.nodes.as_ref().is_none_or(|nodes| nodes.matches_labels(&slot.node.labels, texts))
 }
 
-/// The smallest volume that is right for a claim; one that is kept for it goes first.
-fn find_volume<'a>(
-    cluster: &'a Cluster,
-    slot: &Slot,
-    name: &ClaimName,
-    claim: &Claim,
-    taken: &[BindVolume],
-) -> Option<&'a Volume> {
-    let storage = cluster.storage();
-    let mut smallest: Option<&Volume> = None;
-    for volume in
-        storage.volumes.values().filter(|volume| !taken.iter().any(|bind| bind.volume == volume.name))
-    {
-        let kept_for = storage.claim_of(volume);
-        let is_kept =
-            kept_for.is_some_and(|(other, uid)| other == name && (uid.is_empty() || uid == claim.uid));
-        if is_kept {
-            let can_hold = volume.capacity >= claim.requested
-                && volume.mode == claim.mode
-                && volume.attributes_class == claim.attributes_class;
-            if can_hold && !volume.terminating {
-                return usable_on(cluster, volume, slot).then_some(volume);
-            }
-            continue;
-        }
-        let fits = kept_for.is_none()
-            && volume.available
-            && !volume.terminating
-            && is_right(cluster, volume, claim)
-            && usable_on(cluster, volume, slot);
-        if fits && smallest.is_none_or(|other| volume.capacity < other.capacity) {
-            smallest = Some(volume);
-        }
-    }
-    smallest
-}
-
+/// Whether a volume that nobody has is what a claim asks for, beside what one that is kept for it must be.
 fn is_right(cluster: &Cluster, volume: &Volume, claim: &Claim) -> bool {
-    volume.class == claim.class
-        && volume.mode == claim.mode
-        && volume.attributes_class == claim.attributes_class
-        && volume.capacity >= claim.requested
-        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+    claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
         && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.labels, cluster.texts()))
-}
-
-/// Whether a volume can be made for a claim on a node.
-fn can_be_made(cluster: &Cluster, slot: &Slot, claim: &Claim) -> Result<(), u64> {
-    let storage = cluster.storage();
-    let class = storage.classes.get(&claim.class).ok_or(NO_VOLUME)?;
-    let nobody = cluster.brand().label("no-provisioner");
-    if class.provisioner.is_empty() || class.provisioner == nobody {
-        return Err(NO_VOLUME);
-    }
-    let labels = &slot.node.labels;
-    let texts = cluster.texts();
-    let in_topology = class.topologies.is_empty()
-        || class
-            .topologies
-            .iter()
-            .any(|term| term.iter().all(|requirement| requirement.matches(labels, texts)));
-    if !in_topology {
-        return Err(NO_VOLUME);
-    }
-    if !storage.drivers.get(&class.provisioner).is_some_and(|driver| driver.publishes_capacity) {
-        return Ok(());
-    }
-    let has_room = storage.capacities.values().any(|capacity| {
-        capacity.class == claim.class
-            && capacity.bytes.is_some_and(|bytes| bytes >= claim.requested)
-            && capacity.nodes.matches(labels, texts)
-    });
-    if has_room { Ok(()) } else { Err(NO_ROOM) }
 }

@@ -54,24 +54,24 @@ pub(super) fn check(cluster: &Cluster, wanted: &[Attachable], slot: &Slot, pods:
     if drivers.limits.iter().all(|(_, limit)| limit.is_none()) {
         return Verdict::FITS;
     }
-    let mut attached: Vec<Attachable> = Vec::new();
-    for pod in pods.iter().filter(|pod| !pod.shape.volumes.claims.is_empty()) {
-        attached.extend(attachable_of(cluster, pod));
+    let of_pods = pods.iter().filter(|pod| !pod.shape.volumes.claims.is_empty());
+    let mut of_pods: Vec<Attachable> = of_pods.flat_map(|pod| attachable_of(cluster, pod)).collect();
+    let handle_of =
+        |volume: &str| storage.volumes.get(volume)?.csi.as_ref().map(|(_, handle)| handle.clone());
+    let attached = storage.attachments.of(&slot.node.name).filter_map(|attachment| {
+        Some(Attachable { driver: attachment.driver.clone(), handle: handle_of(&attachment.volume)? })
+    });
+    let mut used: Vec<Attachable> = attached.chain(of_pods.iter().cloned()).collect();
+    for volumes in [&mut of_pods, &mut used] {
+        volumes.sort_unstable_by(|a, b| (&a.driver, &a.handle).cmp(&(&b.driver, &b.handle)));
+        volumes.dedup();
     }
-    let here = storage.attachments.values().filter(|attachment| attachment.node == slot.node.name);
-    for attachment in here {
-        let csi = storage.volumes.get(&attachment.volume).and_then(|volume| volume.csi.as_ref());
-        if let Some((_, handle)) = csi {
-            attached.push(Attachable { driver: attachment.driver.clone(), handle: handle.clone() });
-        }
-    }
-    attached.sort_unstable_by(|a, b| (&a.driver, &a.handle).cmp(&(&b.driver, &b.handle)));
-    attached.dedup();
     for (driver, limit) in &drivers.limits {
         let Some(limit) = limit else { continue };
         let of_driver = |attachable: &&Attachable| attachable.driver == *driver;
-        let new = wanted.iter().filter(of_driver).filter(|volume| !attached.contains(volume)).count();
-        let used = attached.iter().filter(of_driver).count();
+        // As in the reference, a volume that is attached and that no pod of the node uses counts as new once more.
+        let new = wanted.iter().filter(of_driver).filter(|volume| !of_pods.contains(volume)).count();
+        let used = used.iter().filter(of_driver).count();
         if new > 0 && i64::try_from(used + new).is_ok_and(|total| total > i64::from(*limit)) {
             return Verdict::refused(Plugin::NodeVolumeLimits, Resolvable::Yes, 1);
         }

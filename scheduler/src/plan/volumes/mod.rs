@@ -142,7 +142,8 @@ impl VolumeState<'_> {
     }
 }
 
-/// What has to be written before a pod is bound to a node that passed.
+/// What has to be written before a pod is bound to a node that passed. Nothing where PreFilter would have refused the pod,
+/// and so did not run.
 pub(super) fn writes(cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
     binding::prepare(cluster, pod).map(|claims| claims.writes(cluster, slot)).unwrap_or_default()
 }

@@ -25,7 +25,7 @@ use crate::config::flags::parse;
 use crate::election::{Elector, LeaseLock, Machine, Timing, WallTime};
 use crate::metrics::{Metrics, Policy};
 use crate::plan::Profile;
-use crate::queue::{PluginSet, QueueOptions};
+use crate::queue::{QueueOptions, Rejectors};
 use crate::run::{
     ClusterPlanner, Effect, Evicting, Executor, ExecutorOptions, Followed, Input, Job, Now, Outcome,
     ProfileOptions, Stored,
@@ -148,7 +148,7 @@ fn durations_have_the_labels_of_the_reference() {
         "scheduler_plugin_execution_duration_seconds_count{extension_point=\"Score\",plugin=\"ImageLocality\",status=\"Success\"}",
         "scheduler_plugin_evaluation_total{extension_point=\"PreFilter\",plugin=\"NodeResourcesFit\",profile=\"default-scheduler\"}",
         "scheduler_event_handling_duration_seconds_count{event=\"NodeAdd\"}",
-        "scheduler_event_handling_duration_seconds_count{event=\"UnscheduledPodAdd\"}",
+        "scheduler_event_handling_duration_seconds_count{event=\"UnschedulablePodAdd\"}",
         "scheduler_event_handling_duration_seconds_count{event=\"AssignedPodAdd\"}",
         "scheduler_event_handling_duration_seconds_count{event=\"AssignedPodDelete\"}",
         "scheduler_queueing_hint_execution_duration_seconds_count{event=\"AssignedPodDelete\",hint=\"Queue\",plugin=\"NodeResourcesFit\"}",
@@ -219,7 +219,7 @@ impl World {
                 device_timeout: Duration::from_secs(1),
             }],
             queue: QueueOptions {
-                profiles: vec![PluginSet::all()],
+                profiles: vec![Rejectors::all()],
                 stopwatch: stopwatch.clone(),
                 ..QueueOptions::default()
             },

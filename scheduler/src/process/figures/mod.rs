@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::queue::{Hint, HintCost, Plugin, Queue, QueueName};
+use crate::queue::{Hint, HintCost, Queue, QueueName, Rejector};
 use crate::run::{AttemptResult, Levels, Observation, Observer, Readiness, Reporter};
 
 use plans::Plans;
@@ -94,7 +94,7 @@ fn hinted(cost: &HintCost) {
     };
     ::metrics::histogram!(
         "scheduler_queueing_hint_execution_duration_seconds",
-        "event" => cost.event, "hint" => hint, "plugin" => cost.plugin.name()
+        "event" => cost.event, "hint" => hint, "plugin" => cost.rejector.name()
     )
     .record(cost.took.as_secs_f64());
 }
@@ -170,13 +170,13 @@ fn report_pods(queue: &Queue) {
 /// Writes the numbers of rejected pods, and 0 where there were some before.
 fn report_rejected(
     profiles: &[Arc<str>],
-    before: &mut BTreeMap<(usize, Plugin), usize>,
-    now: BTreeMap<(usize, Plugin), usize>,
+    before: &mut BTreeMap<(usize, Rejector), usize>,
+    now: BTreeMap<(usize, Rejector), usize>,
 ) {
     let gone = before.keys().filter(|key| !now.contains_key(*key)).map(|key| (*key, 0));
-    for ((profile, plugin), count) in gone.chain(now.iter().map(|(key, count)| (*key, *count))) {
+    for ((profile, rejector), count) in gone.chain(now.iter().map(|(key, count)| (*key, *count))) {
         let profile = profiles[profile].to_string();
-        ::metrics::gauge!("scheduler_unschedulable_pods", "plugin" => plugin.name(), "profile" => profile)
+        ::metrics::gauge!("scheduler_unschedulable_pods", "plugin" => rejector.name(), "profile" => profile)
             .set(number(count));
     }
     *before = now;

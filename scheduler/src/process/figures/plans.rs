@@ -11,20 +11,20 @@ use metrics::{Counter, Histogram};
 use parking_lot::Mutex;
 
 use crate::plan::costs::{Cost, Costs, Status};
-use crate::plan::profile::{Plugin, Point};
+use crate::plugin::{ExtensionPoint, Plugin};
 
 /// The series at hand.
 pub(super) struct Plans {
     profiles: Vec<Arc<str>>,
     durations: Mutex<HashMap<DurationKey, Histogram>>,
-    evaluations: Mutex<HashMap<(usize, Point, Plugin), Counter>>,
+    evaluations: Mutex<HashMap<(usize, ExtensionPoint, Plugin), Counter>>,
 }
 
 /// Durations of plugins have no profile, as in the reference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum DurationKey {
-    Point(usize, Point, Status),
-    Plugin(Plugin, Point, Status),
+    ExtensionPoint(usize, ExtensionPoint, Status),
+    Plugin(Plugin, ExtensionPoint, Status),
 }
 
 impl Plans {
@@ -40,10 +40,13 @@ impl Plans {
         for (point, plugins) in &costs.evaluated {
             match point {
                 // Evaluations are counted at these extension points only, as in the reference.
-                Point::PreFilter | Point::Filter | Point::PreScore | Point::Score => {
+                ExtensionPoint::PreFilter
+                | ExtensionPoint::Filter
+                | ExtensionPoint::PreScore
+                | ExtensionPoint::Score => {
                     plugins.iter().for_each(|plugin| self.evaluated(profile, *point, plugin));
                 }
-                Point::PostFilter if plugins.contains(Plugin::DefaultPreemption) => {
+                ExtensionPoint::PostFilter if plugins.contains(Plugin::DefaultPreemption) => {
                     ::metrics::counter!("scheduler_preemption_attempts_total").increment(1);
                 }
                 _ => {}
@@ -55,7 +58,7 @@ impl Plans {
     pub(super) fn measured(&self, profile: usize, cost: &Cost) {
         let Cost { point, plugin, status, took } = *cost;
         let key = match plugin {
-            None => DurationKey::Point(profile, point, status),
+            None => DurationKey::ExtensionPoint(profile, point, status),
             Some(plugin) => DurationKey::Plugin(plugin, point, status),
         };
         let mut durations = self.durations.lock();
@@ -63,7 +66,7 @@ impl Plans {
         series.record(took.as_secs_f64());
     }
 
-    fn evaluated(&self, profile: usize, point: Point, plugin: Plugin) {
+    fn evaluated(&self, profile: usize, point: ExtensionPoint, plugin: Plugin) {
         let mut evaluations = self.evaluations.lock();
         let series = evaluations.entry((profile, point, plugin)).or_insert_with(|| {
             ::metrics::counter!(
@@ -78,7 +81,7 @@ impl Plans {
 
     fn duration(&self, key: DurationKey) -> Histogram {
         match key {
-            DurationKey::Point(profile, point, status) => ::metrics::histogram!(
+            DurationKey::ExtensionPoint(profile, point, status) => ::metrics::histogram!(
                 "scheduler_framework_extension_point_duration_seconds",
                 "extension_point" => point.name(),
                 "profile" => self.profiles[profile].to_string(),

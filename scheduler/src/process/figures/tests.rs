@@ -7,7 +7,7 @@ use crate::config::Features;
 use crate::config::flags::parse;
 use crate::metrics::{Metrics, Policy};
 use crate::plan::costs::Costs;
-use crate::plan::profile::{Plugin as PlanPlugin, PluginSet, Point};
+use crate::plugin::{ExtensionPoint, Plugin, PluginSet};
 
 /// The lines of `/metrics` after `count`, without those of buckets.
 fn lines(count: impl FnOnce()) -> Vec<String> {
@@ -35,7 +35,7 @@ fn observations_are_counted_under_their_labels() {
         };
         bound(2, 3, false);
         bound(20, 4, true);
-        let evaluated = vec![(Point::PostFilter, PluginSet::from_iter([PlanPlugin::DefaultPreemption]))];
+        let evaluated = vec![(ExtensionPoint::PostFilter, PluginSet::from_iter([Plugin::DefaultPreemption]))];
         let costs = Costs { measured: Vec::new(), evaluated };
         observer(Observation::Planned { profile: 0, took: Duration::from_secs(2), costs });
         observer(Observation::Preempting { victims: 3 });
@@ -62,9 +62,9 @@ fn plugins_without_rejected_pods_fall_back_to_zero() {
     let lines = lines(|| {
         let mut before = BTreeMap::new();
         let profiles = ["a".into()];
-        let now = BTreeMap::from([((0, Plugin::NodePorts), 2), ((0, Plugin::NodeName), 1)]);
+        let now = BTreeMap::from([((0, Plugin::NodePorts.into()), 2), ((0, Plugin::NodeName.into()), 1)]);
         report_rejected(&profiles, &mut before, now);
-        report_rejected(&profiles, &mut before, BTreeMap::from([((0, Plugin::NodeName), 4)]));
+        report_rejected(&profiles, &mut before, BTreeMap::from([((0, Plugin::NodeName.into()), 4)]));
         report_leader("lock", true);
     });
     for expected in [

@@ -93,13 +93,17 @@ impl FromIterator<EventKind> for EventKinds {
 }
 
 /// Labels of what moves pods without a change of the cluster.
-pub(in crate::queue) const UNSCHEDULED_POD_ADD: &str = "UnschedulablePodAdd";
-pub(in crate::queue) const UNSCHEDULED_POD_UPDATE: &str = "UnschedulablePodUpdate";
 pub(in crate::queue) const SCHEDULE_ATTEMPT_FAILURE: &str = "ScheduleAttemptFailure";
 pub(in crate::queue) const BACKOFF_COMPLETE: &str = "BackoffComplete";
 pub(in crate::queue) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
 pub(in crate::queue) const FORCE_ACTIVATE: &str = "ForceActivate";
 pub(in crate::queue) const UNSCHEDULABLE_TIMEOUT: &str = "UnschedulableTimeout";
+/// A pod without a node is new.
+pub const UNSCHEDULED_POD_ADD: &str = "UnschedulablePodAdd";
+/// A pod without a node has changed.
+pub const UNSCHEDULED_POD_UPDATE: &str = "UnschedulablePodUpdate";
+/// A pod without a node is gone.
+pub const UNSCHEDULED_POD_DELETE: &str = "UnschedulablePodDelete";
 /// Label of pods in flight among the events that are kept for them.
 pub const POD_POPPED: &str = "PodPopped";
 

@@ -13,12 +13,11 @@ use orch_schema::quantity::Quantity;
 
 pub use self::kind::{EventKind, EventKinds};
 
-pub use self::kind::POD_POPPED;
 use self::kind::label;
 pub(super) use self::kind::{
     BACKOFF_COMPLETE, FORCE_ACTIVATE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE_TIMEOUT,
-    UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE,
 };
+pub use self::kind::{POD_POPPED, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE, UNSCHEDULED_POD_UPDATE};
 use super::node::NodeFacts;
 use super::pod::{PodFacts, Uid};
 use crate::api::core::v1::{PersistentVolume, PersistentVolumeClaim};

@@ -13,9 +13,10 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::event::{ClaimChange, ClusterEvent, EventKind, EventKinds, Subject};
-use super::plugin::Plugin;
 use super::pod::PodShape;
+use super::rejector::Rejector;
 use super::requests::Amounts;
+use crate::plugin::Plugin;
 use crate::selector::Labels;
 
 /// Whether an event may help.
@@ -36,9 +37,10 @@ impl Hint {
 /// Labels of namespaces, which terms of pod affinity may select by.
 pub type NamespaceLabels = BTreeMap<String, Labels>;
 
-/// The kinds of events that may help a pod that `plugin` rejected.
-pub fn interests(plugin: Plugin) -> EventKinds {
+/// The kinds of events that may help a pod that `rejector` rejected: any, where nothing is known of it.
+pub fn interests(rejector: Rejector) -> EventKinds {
     use EventKind as Kind;
+    let Rejector::Plugin(plugin) = rejector else { return EventKinds::ALL };
     let kinds: &[Kind] = match plugin {
         Plugin::SchedulingGates => &[Kind::PodGatesEliminated],
         Plugin::NodeUnschedulable | Plugin::TaintToleration => {
@@ -99,7 +101,6 @@ pub fn interests(plugin: Plugin) -> EventKinds {
         | Plugin::NodeResourcesBalancedAllocation
         | Plugin::ImageLocality
         | Plugin::DefaultBinder => &[],
-        Plugin::Extender => return EventKinds::ALL,
     };
     EventKinds::of(kinds)
 }
@@ -134,14 +135,15 @@ const DYNAMIC_RESOURCES: [EventKind; 10] = [
     EventKind::ResourceSliceUpdate,
 ];
 
-/// Whether `event` may help a pod of `shape` that `plugin` rejected. The caller has checked [`interests`]. Events of a
+/// Whether `event` may help a pod of `shape` that `rejector` rejected. The caller has checked [`interests`]. Events of a
 /// pending pod itself are its own: they help no other one.
 pub(super) fn hint(
-    plugin: Plugin,
+    rejector: Rejector,
     shape: &PodShape,
     event: &ClusterEvent,
     namespaces: &NamespaceLabels,
 ) -> Hint {
+    let Rejector::Plugin(plugin) = rejector else { return Hint::Queue };
     if plugin == Plugin::DefaultPreemption {
         return Hint::Skip;
     }
@@ -152,7 +154,7 @@ pub(super) fn hint(
         Subject::VolumeClaim(claim) => {
             let uses = shape.namespace == *claim.namespace
                 && shape.volume_claims.iter().any(|one| **one == *claim.name);
-            Hint::when(uses || plugin == Plugin::Extender)
+            Hint::when(uses)
         }
         Subject::Volume { is_topology_new } => Hint::when(*is_topology_new || plugin != Plugin::VolumeZone),
         Subject::StorageClass { waits_for_consumer } => {
@@ -161,7 +163,7 @@ pub(super) fn hint(
         Subject::ResourceClaim { name, change } => {
             let uses = shape.namespace == *name.namespace
                 && shape.resource_claims.iter().any(|one| **one == *name.name);
-            Hint::when(*change == ClaimChange::Deallocated || uses || plugin == Plugin::Extender)
+            Hint::when(*change == ClaimChange::Deallocated || uses)
         }
         Subject::Any if plugin == Plugin::NodeResourcesFit => Hint::when(asks_for_extended(&shape.requests)),
         Subject::Any | Subject::Wildcard { .. } => Hint::Queue,

@@ -1,9 +1,9 @@
 //! Hints for nodes that come, change and go.
 
 use super::Hint;
+use crate::plugin::Plugin;
 use crate::queue::event::{EventKind, EventKinds};
 use crate::queue::node::NodeFacts;
-use crate::queue::plugin::Plugin;
 use crate::queue::pod::{PodShape, SpreadConstraint, Spreading};
 use crate::queue::requests::Amounts;
 

@@ -1,8 +1,8 @@
 //! Hints for changes of the rejected pod itself.
 
 use super::Hint;
+use crate::plugin::Plugin;
 use crate::queue::event::{EventKind, EventKinds};
-use crate::queue::plugin::Plugin;
 use crate::queue::pod::{PodShape, Spreading};
 
 pub(super) fn hint(plugin: Plugin, old: &PodShape, new: &PodShape, kinds: EventKinds) -> Hint {

@@ -1,7 +1,7 @@
 //! Hints for bound pods that come, change and go.
 
 use super::{Hint, NamespaceLabels};
-use crate::queue::plugin::Plugin;
+use crate::plugin::Plugin;
 use crate::queue::pod::{AffinityTerm, PodFacts, PodShape, Spreading};
 
 pub(super) fn hint(

@@ -82,8 +82,9 @@ fn namespaces() -> NamespaceLabels {
 }
 
 /// Whether `event` wakes a pod of `shape` that `plugin` rejected.
-fn check(plugin: Plugin, shape: &PodShape, event: &ClusterEvent) -> bool {
-    interests(plugin).intersects(event.kinds) && hint(plugin, shape, event, &namespaces()) == Hint::Queue
+fn check(rejector: impl Into<Rejector>, shape: &PodShape, event: &ClusterEvent) -> bool {
+    let rejector = rejector.into();
+    interests(rejector).intersects(event.kinds) && hint(rejector, shape, event, &namespaces()) == Hint::Queue
 }
 
 fn tolerating(key: &str) -> PodShape {
@@ -447,21 +448,21 @@ fn extenders_are_helped_by_anything() {
     for event in
         [gone(in_namespace()), added(in_namespace()), node_added(node(&[])), ClusterEvent::wildcard()]
     {
-        assert!(check(Plugin::Extender, &in_namespace(), &event));
+        assert!(check(Rejector::Extenders, &in_namespace(), &event));
     }
     let claim = crate::api::core::v1::PersistentVolumeClaim::default();
-    assert!(check(Plugin::Extender, &in_namespace(), &ClusterEvent::volume_claim(None, &claim).unwrap()));
+    assert!(check(Rejector::Extenders, &in_namespace(), &ClusterEvent::volume_claim(None, &claim).unwrap()));
 }
 
 #[test]
 fn preemption_helps_nothing_itself() {
-    assert!(interests(Plugin::DefaultPreemption).contains(EventKind::PodDelete));
+    assert!(interests(Plugin::DefaultPreemption.into()).contains(EventKind::PodDelete));
     assert!(!check(Plugin::DefaultPreemption, &in_namespace(), &gone(in_namespace())));
 }
 
 #[test]
 fn scores_are_helped_by_nothing() {
     for plugin in [Plugin::ImageLocality, Plugin::PrioritySort, Plugin::DefaultBinder] {
-        assert!(interests(plugin).is_empty(), "{plugin:?}");
+        assert!(interests(plugin.into()).is_empty(), "{plugin:?}");
     }
 }

@@ -204,6 +204,6 @@ fn the_queue_tells_which_kinds_matter() {
     let queue = Queue::new(options(only(Plugin::NodePorts)));
     assert!(queue.interests().contains(EventKind::PodDelete));
     assert!(!queue.interests().contains(EventKind::ResourceSliceAdd));
-    let queue = Queue::new(options(only(Plugin::Extender)));
+    let queue = Queue::new(options(only(Rejector::Extenders)));
     assert!(queue.interests().contains(EventKind::NodeCondition));
 }

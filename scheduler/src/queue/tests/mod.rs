@@ -22,8 +22,8 @@ struct Cluster {
 }
 
 /// One plugin as a set.
-fn only(plugin: Plugin) -> PluginSet {
-    PluginSet::NONE.with(plugin)
+fn only(rejector: impl Into<Rejector>) -> Rejectors {
+    Rejectors::NONE.with(rejector)
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Brings a popped pod back that one plugin rejected.
     fn reject(&mut self, name: &str, plugin: Plugin) -> Option<QueueName> {
-        self.requeue(name, Rejection { unschedulable: only(plugin), pending: PluginSet::NONE })
+        self.requeue(name, Rejection { unschedulable: only(plugin), pending: Rejectors::NONE })
     }
 
     /// Brings a popped pod back after an error.

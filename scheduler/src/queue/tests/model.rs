@@ -83,14 +83,14 @@ struct Known {
     rejections: u32,
     errors: u32,
     until: Option<Duration>,
-    unschedulable: PluginSet,
-    pending: PluginSet,
+    unschedulable: Rejectors,
+    pending: Rejectors,
     gate: Option<Plugin>,
     is_deleted: bool,
 }
 
 impl Known {
-    fn rejectors(&self) -> PluginSet {
+    fn rejectors(&self) -> Rejectors {
         self.unschedulable.union(self.pending)
     }
 }
@@ -126,8 +126,8 @@ impl Model {
             rejections: 0,
             errors: 0,
             until: None,
-            unschedulable: PluginSet::NONE,
-            pending: PluginSet::NONE,
+            unschedulable: Rejectors::NONE,
+            pending: Rejectors::NONE,
             gate: None,
             is_deleted: false,
         };
@@ -175,9 +175,9 @@ impl Model {
             Subject::Own { new, .. } if new.uid != pod.facts.uid => return 0,
             _ => {}
         }
-        let helps = |plugin: Plugin| {
-            hints::interests(plugin).intersects(event.kinds)
-                && hints::hint(plugin, &pod.facts.shape, event, &NamespaceLabels::new()) == Hint::Queue
+        let helps = |rejector: Rejector| {
+            hints::interests(rejector).intersects(event.kinds)
+                && hints::hint(rejector, &pod.facts.shape, event, &NamespaceLabels::new()) == Hint::Queue
         };
         if pod.pending.iter().any(helps) { 2 } else { u8::from(pod.unschedulable.iter().any(helps)) }
     }
@@ -203,7 +203,7 @@ impl Model {
             let pod = &self.pods[at];
             let concerns_gate = match &event.subject {
                 Subject::Wildcard { .. } => false,
-                _ => pod.gate.is_some_and(|gate| hints::interests(gate).intersects(event.kinds)),
+                _ => pod.gate.is_some_and(|gate| hints::interests(gate.into()).intersects(event.kinds)),
             };
             if pod.place == Where::Rejected || (pod.place == Where::Gated && concerns_gate) {
                 self.wake(at, event);
@@ -225,8 +225,8 @@ impl Model {
         let events = self.events.len();
         let pod = &mut self.pods[at];
         pod.place = Where::Flying(events);
-        pod.unschedulable = PluginSet::NONE;
-        pod.pending = PluginSet::NONE;
+        pod.unschedulable = Rejectors::NONE;
+        pod.pending = Rejectors::NONE;
         Some(pod.facts.name.to_string())
     }
 
@@ -307,9 +307,9 @@ fn take(step: Step, cluster: &mut Cluster, model: &mut Model) {
         Step::Reject { name, plugin, is_pending } => {
             let set = only(PLUGINS[plugin]);
             let rejection = if is_pending {
-                Rejection { unschedulable: PluginSet::NONE, pending: set }
+                Rejection { unschedulable: Rejectors::NONE, pending: set }
             } else {
-                Rejection { unschedulable: set, pending: PluginSet::NONE }
+                Rejection { unschedulable: set, pending: Rejectors::NONE }
             };
             cluster.requeue(NAMES[name], rejection);
             model.requeue(NAMES[name], rejection);

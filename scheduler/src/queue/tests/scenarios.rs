@@ -419,13 +419,13 @@ fn what_a_pending_plugin_waited_for_counts_in_flight_too() {
     cluster.add_shaped("a", 0, &with_port(80));
     cluster.pop();
     cluster.event(&pod_gone(&with_port(80)));
-    let rejection = Rejection { unschedulable: PluginSet::NONE, pending: only(Plugin::NodePorts) };
+    let rejection = Rejection { unschedulable: Rejectors::NONE, pending: only(Plugin::NodePorts) };
     assert_eq!(cluster.requeue("a", rejection), Some(QueueName::Active));
 }
 
 #[test]
 fn profiles_differ_in_what_helps() {
-    let profiles = vec![PluginSet::all(), only(Plugin::NodeAffinity)];
+    let profiles = vec![Rejectors::all(), only(Plugin::NodeAffinity)];
     let mut cluster = Cluster::with(QueueOptions { profiles, ..Default::default() });
     for (name, profile) in [("a", 0), ("b", 1)] {
         let facts = Arc::new(pod(name, 0, &with_port(80)));
@@ -479,8 +479,8 @@ fn counts_say_where_pods_are_and_how_they_came_there() {
     let pending = Pending { active: 1, backoff: 1, unschedulable: 2, gated: 1 };
     assert_eq!(cluster.queue.pending(), pending);
     let rejected = cluster.queue.rejected();
-    assert_eq!(rejected.get(&(0, Plugin::NodeAffinity)), Some(&2));
-    assert_eq!(rejected.get(&(0, Plugin::SchedulingGates)), Some(&1));
+    assert_eq!(rejected.get(&(0, Plugin::NodeAffinity.into())), Some(&2));
+    assert_eq!(rejected.get(&(0, Plugin::SchedulingGates.into())), Some(&1));
     let incoming = cluster.queue.incoming();
     assert_eq!(incoming.of(QueueName::Active, "UnschedulablePodAdd"), 4);
     assert_eq!(incoming.of(QueueName::Unschedulable, "ScheduleAttemptFailure"), 2);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::api::core::v1::{Binding, ObjectReference, Pod};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Backoff, Error, Reason, chain};
+use crate::plugin::{ExtensionPoint, Plugin};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 
@@ -51,7 +52,10 @@ pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
         // Bound already, by an earlier attempt of this job or by another scheduler; or another pod of this name.
         Some(Reason::Conflict | Reason::AlreadyExists) => Known::AskPod,
         _ if error.is_outcome_unknown() => Known::AskPod,
-        _ => Known::Outcome(Outcome::NotBound(Why::Refused(chain(error)))),
+        _ => {
+            let why = Why::Refused(chain(error)).of(Plugin::DefaultBinder, ExtensionPoint::Bind);
+            Known::Outcome(Outcome::NotBound(why))
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use crate::client::{Client, Error, chain};
 use crate::election::Leadership;
 use crate::plan::costs::{Cost, Status};
-use crate::plan::decision::{ClaimWrite, VolumeWrites};
-use crate::plan::profile::Point;
+use crate::plan::decision::{ClaimWrite, Failure, VolumeWrites};
+use crate::plugin::{ExtensionPoint, Plugin};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 use crate::stopwatch::Started;
@@ -104,6 +104,18 @@ pub enum Why {
     NotLeading,
 }
 
+impl Why {
+    /// What `plugin` says at `point`, in the reference's words.
+    fn of(self, plugin: Plugin, point: ExtensionPoint) -> Why {
+        match self {
+            Why::Refused(message) => {
+                Why::Refused(Failure { plugin: Some((plugin, point)), message }.to_string())
+            }
+            other => other,
+        }
+    }
+}
+
 /// Does jobs. Cheap to clone.
 #[derive(Clone)]
 pub struct Binder {
@@ -123,12 +135,12 @@ impl Binder {
         let mut reserved = Vec::new();
         let began = Instant::now();
         let prepared = self.prepare(job, &mut reserved).await;
-        self.observe(job, Point::PreBind, prepared.is_ok(), began);
+        self.observe(job, ExtensionPoint::PreBind, prepared.is_ok(), began);
         let outcome = match prepared {
             Ok(()) => {
                 let began = Instant::now();
                 let outcome = self.bind(job).await;
-                self.observe(job, Point::Bind, outcome == Outcome::Bound, began);
+                self.observe(job, ExtensionPoint::Bind, outcome == Outcome::Bound, began);
                 outcome
             }
             Err(why) => Outcome::NotBound(why),
@@ -143,22 +155,24 @@ impl Binder {
         outcome
     }
 
-    fn observe(&self, job: &Job, point: Point, is_done: bool, began: Instant) {
+    fn observe(&self, job: &Job, point: ExtensionPoint, is_done: bool, began: Instant) {
         let status = if is_done { Status::Success } else { Status::Error };
         let cost = Cost { point, plugin: None, status, took: began.elapsed() };
         (self.observer)(Observation::Ran { profile: job.profile, cost });
     }
 
     async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+        use ExtensionPoint::PreBind;
+        use Plugin::{DynamicResources, VolumeBinding};
         for claim in &job.claims {
             self.lead()?;
-            self.reserve(&job.pod, claim).await?;
+            self.reserve(&job.pod, claim).await.map_err(|why| why.of(DynamicResources, PreBind))?;
             reserved.push(claim.clone());
         }
-        self.await_devices(job).await?;
+        self.await_devices(job).await.map_err(|why| why.of(DynamicResources, PreBind))?;
         if !job.volumes.is_empty() {
             self.lead()?;
-            self.prepare_volumes(job).await?;
+            self.prepare_volumes(job).await.map_err(|why| why.of(VolumeBinding, PreBind))?;
         }
         Ok(())
     }

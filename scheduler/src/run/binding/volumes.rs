@@ -52,7 +52,10 @@ pub(super) fn claim_state(
         return ClaimState::Bound;
     }
     if is_provisioned && annotation(selected_node) != Some(node) {
-        return ClaimState::Failed(format!("provisioning failed for PVC \"{name}\""));
+        // The controller takes the annotation away; without any the reference says it in other words.
+        let has_annotations = metadata.is_some_and(|metadata| !metadata.annotations.is_empty());
+        let what = if has_annotations { "provisioning failed" } else { "selectedNode annotation reset" };
+        return ClaimState::Failed(format!("{what} for PVC \"{}\"", name.name));
     }
     ClaimState::Waiting
 }
@@ -135,7 +138,9 @@ impl Binder {
                 let found = self.claim(claim).await?;
                 match claim_state(&found, &job.node, is_provisioned, &selected_node, &completed) {
                     ClaimState::Bound => break,
-                    ClaimState::Failed(problem) => return Err(Why::Refused(problem)),
+                    ClaimState::Failed(problem) => {
+                        return Err(Why::Refused(format!("binding volumes: {problem}")));
+                    }
                     ClaimState::Waiting => {
                         self.lead()?;
                         tokio::time::sleep(backoff.random_pause()).await;

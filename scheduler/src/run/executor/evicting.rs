@@ -64,6 +64,7 @@ impl<P: Planning> Executor<P> {
                     let report = preempted(&victim, &eviction.preemptor, &eviction.node, controller);
                     effects.push(Effect::Record(report));
                 }
+                Evicting::Ending => {}
                 Evicting::Gone(_) => is_gone = true,
                 Evicting::Failed(victim, problem) => {
                     let (namespace, name) = (&victim.namespace, &victim.name);

@@ -33,7 +33,8 @@ use crate::api::core::v1::Pod;
 use crate::client::ObjectKey;
 use crate::election::WallTime;
 use crate::plan::decision::Admission;
-use crate::queue::{At, NodeFacts, Plugin, PodFacts, Queue, QueueOptions, Shapes, Uid};
+use crate::plugin::Plugin;
+use crate::queue::{At, NodeFacts, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
 
 use super::binding::{Job, PodRef};
@@ -248,7 +249,7 @@ impl<P: Planning> Executor<P> {
             let pod = pending.get(&facts.uid)?;
             match planning.admit(pod.profile, &pod.compiled) {
                 Admission::Admitted => None,
-                Admission::Held { plugin, .. } => Plugin::named(plugin.name()),
+                Admission::Held { plugin, .. } => Some(plugin),
             }
         };
         call(queue, At { now: now.monotonic, pre_enqueue: &check })

@@ -1,13 +1,14 @@
 //! Changes of pods.
 //!
 //! Owns which pods are pending, which are assigned, and the passage between: by a job of this process, by another
-//! scheduler, by the end of the pod. A name that comes back with another UID is another pod, whose forerunner is gone.
+//! scheduler, by the end of the pod. A name that comes back with another UID is another pod, whose predecessor is gone.
 
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Object, ObjectKey};
+use crate::queue::event::{UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE, UNSCHEDULED_POD_UPDATE};
 use crate::queue::{ClusterEvent, PodFacts, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -20,9 +21,6 @@ use super::{Executor, Now};
 
 /// Labels of events of pods that wake nobody.
 const ASSIGNED_POD_UPDATE: &str = "AssignedPodUpdate";
-const UNSCHEDULED_POD_ADD: &str = "UnscheduledPodAdd";
-const UNSCHEDULED_POD_UPDATE: &str = "UnscheduledPodUpdate";
-const UNSCHEDULED_POD_DELETE: &str = "UnscheduledPodDelete";
 
 impl<P: Planning> Executor<P> {
     /// Takes in a pod, and returns the label of the event that it was.
@@ -45,20 +43,24 @@ impl<P: Planning> Executor<P> {
         let has_node = spec.is_some_and(|spec| !spec.node_name.is_empty());
         let is_ending = is_ending(&pod);
         let reads_whole = self.reads_whole_pods();
-        match () {
-            () if is_finished => self.pod_is_gone(&key, &uid, now),
-            () if has_node => self.upsert_assigned(pod, uid, now),
-            // A pod without a node that is being deleted needs none. One that is being bound is left to its job, which
-            // does not bring it back.
-            () if is_ending => match self.pending.get_mut(&uid) {
-                Some(pending) if pending.stage == Stage::Assumed => {
-                    pending.facts = Arc::new(self.shapes.facts(&pod));
-                    pending.api = Arc::new(if reads_whole { *pod } else { reduced(*pod) });
-                    Some(UNSCHEDULED_POD_UPDATE)
-                }
-                _ => self.pod_is_gone(&key, &uid, now),
-            },
-            () => self.upsert_pending(pod, uid, now, effects),
+        if is_finished {
+            return self.pod_is_gone(&key, &uid, now);
+        }
+        if has_node {
+            return self.upsert_assigned(pod, uid, now);
+        }
+        if !is_ending {
+            return self.upsert_pending(pod, uid, now, effects);
+        }
+        // A pod without a node that is being deleted needs none. One that is being bound is left to its job, which does
+        // not bring it back.
+        match self.pending.get_mut(&uid) {
+            Some(pending) if pending.stage == Stage::Assumed => {
+                pending.facts = Arc::new(self.shapes.facts(&pod));
+                pending.api = Arc::new(if reads_whole { *pod } else { reduced(*pod) });
+                Some(UNSCHEDULED_POD_UPDATE)
+            }
+            _ => self.pod_is_gone(&key, &uid, now),
         }
     }
 
@@ -75,7 +77,7 @@ impl<P: Planning> Executor<P> {
             // The snapshot replaces an assumption by what the API says, whichever node that is.
             self.leave_queue(&uid, now);
         }
-        // Whom it was to push aside may stay.
+        // Its remaining victims need not be evicted.
         self.preempting.remove(&uid);
         self.planning.upsert(&Stored::Pod(pod));
         let event = match self.assigned.insert(uid, facts.clone()) {

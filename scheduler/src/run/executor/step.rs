@@ -3,14 +3,16 @@
 //! Owns what each decision leads to. A pod that is to be bound is assumed before the next one is planned, so that its
 //! room is taken at once, whatever the API is doing.
 
+use std::sync::Arc;
+
 use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{Decision, Failure, Placement, Refusal};
-use crate::plan::profile::Point;
-use crate::queue::{Plugin, PluginSet, QueuedPod, Rejection, Uid};
+use crate::plan::profile::ExtensionPoint;
+use crate::queue::{QueuedPod, Rejection, Rejector, Rejectors, Uid};
 use crate::stopwatch::Started;
 
-use super::super::binding::Job;
-use super::super::condition::{Nomination, Unscheduled};
+use super::super::binding::{Job, PodRef};
+use super::super::condition::{Nomination, Unscheduled, nomination_patch};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
 use super::pods::nominated_node;
@@ -81,7 +83,7 @@ impl<P: Planning> Executor<P> {
         let assumed = self.planning.assume(&pending.compiled, &placement);
         if let Some(took) = self.options.stopwatch.since(reserving) {
             let status = if assumed.is_ok() { Status::Success } else { Status::Error };
-            let cost = Cost { point: Point::Reserve, plugin: None, status, took };
+            let cost = Cost { point: ExtensionPoint::Reserve, plugin: None, status, took };
             effects.push(Effect::Observe(Observation::Ran { profile, cost }));
         }
         if let Err(message) = assumed {
@@ -89,6 +91,9 @@ impl<P: Planning> Executor<P> {
             return Some(AttemptResult::Error);
         }
         pending.stage = Stage::Assumed;
+        let Placement { node, evaluated, feasible, .. } = &placement;
+        let PodRef { namespace, name, .. } = pod_ref(&pending.api);
+        tracing::debug!(%namespace, pod = %name, %node, evaluated, feasible, "a node is chosen");
         let profile = &self.options.profiles[pending.profile];
         let binder = self.options.binders.iter().find(|binder| binder.is_interested(&pending.api));
         let job = Job {
@@ -109,8 +114,22 @@ impl<P: Planning> Executor<P> {
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
         *self.jobs_like(&job) += 1;
+        if job.prepares() {
+            self.announce(&job, effects);
+        }
         effects.push(Effect::Bind(Box::new(job)));
         None
+    }
+
+    /// Nominates the node of a job that may take minutes, so that users and the next leader see where the pod is expected.
+    fn announce(&mut self, job: &Job, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.get_mut(&Uid(job.pod.uid.clone())) else { return };
+        if nominated_node(&pending.api) == &*job.node {
+            return;
+        }
+        let status = Arc::make_mut(&mut pending.api).status.get_or_insert_default();
+        status.nominated_node_name = job.node.to_string();
+        effects.push(Effect::Patch(job.pod.clone(), nomination_patch(&job.node)));
     }
 
     fn refuse(&mut self, uid: &Uid, refusal: Refusal, now: Now, effects: &mut Vec<Effect>) {
@@ -123,6 +142,7 @@ impl<P: Planning> Executor<P> {
             clear_nomination,
             deallocate,
         } = refusal;
+        tracing::debug!(pod = %uid, message, "no node takes the pod");
         let mut nomination = if clear_nomination { Nomination::Clear } else { Nomination::Keep };
         if clear_nomination {
             self.planning.withdraw(&uid.0);
@@ -136,11 +156,11 @@ impl<P: Planning> Executor<P> {
             effects.push(Effect::Deallocate { claim, pod: pod_ref(&pending.api) });
         }
         self.report_failure(uid, Unscheduled::Unschedulable, &message, &nomination, now, effects);
-        let mut unschedulable = queue_plugins(plugins);
+        let mut unschedulable = Rejectors::from(plugins);
         if by_extenders {
-            unschedulable = unschedulable.with(Plugin::Extender);
+            unschedulable = unschedulable.with(Rejector::Extenders);
         }
-        let rejection = Rejection { unschedulable, pending: queue_plugins(waiting) };
+        let rejection = Rejection { unschedulable, pending: waiting.into() };
         self.with_queue(now, |queue, at| queue.requeue(at, uid, rejection));
     }
 
@@ -173,9 +193,4 @@ impl<P: Planning> Executor<P> {
         self.report_failure(uid, Unscheduled::SchedulerError, message, nomination, now, effects);
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
-}
-
-/// The planner's set of plugins as the queue's.
-fn queue_plugins(plugins: crate::plan::profile::PluginSet) -> PluginSet {
-    plugins.iter().filter_map(|plugin| Plugin::named(plugin.name())).collect()
 }

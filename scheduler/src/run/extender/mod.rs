@@ -10,7 +10,7 @@ pub(crate) mod testing;
 mod tests;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,9 +37,6 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// An extender gives 0 to 10; a plugin 0 to 100.
 pub const SCORE_FACTOR: i64 = 10;
-
-/// Scores that an extender may give; others are errors.
-const SCORE_MAX: i64 = 10;
 
 /// The configuration of one extender.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,9 +94,11 @@ pub enum ExtenderError {
         is_outcome_unknown: bool,
     },
     /// It answered with another status than 200.
-    #[error("extender {url} failed with status {code}")]
+    #[error("failed {verb} with extender at URL {url}, code {code}")]
     Status {
-        /// Its address.
+        /// What it was asked to do, as the configuration words it.
+        verb: String,
+        /// The address of that.
         url: String,
         /// The status code.
         code: u16,
@@ -132,7 +131,7 @@ impl ExtenderError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// Nodes that it lets pass.
-    pub feasible: Vec<String>,
+    pub feasible: HashSet<String>,
     /// Nodes that it refuses, with the reason; evicting pods may help.
     pub failed: HashMap<String, String>,
     /// Nodes that it refuses whatever is evicted.
@@ -185,11 +184,11 @@ impl Extender {
     ///
     /// # Errors
     /// Those of [`ExtenderError`].
-    pub async fn filter(
+    pub async fn filter<'n>(
         &self,
         pod: &Pod,
         nodes: &[&str],
-        node: impl Fn(&str) -> Option<Node>,
+        node: impl Fn(&str) -> Option<&'n Node>,
     ) -> Result<Filtered, ExtenderError> {
         let args = self.node_args(pod, nodes, node)?;
         let result: FilterResult = self.call(&self.config.filter_verb, &args).await?;
@@ -199,14 +198,18 @@ impl Extender {
         let feasible = match (self.config.is_node_cache_capable, result.node_names, result.nodes) {
             (true, Some(names), _) => names,
             (_, _, Some(list)) => list.items.into_iter().map(|node| node.metadata.name).collect(),
-            (_, Some(names), None) => names,
-            (_, None, None) => Vec::new(),
+            // Without a cache of its own it is asked with whole nodes, and answers with them.
+            (_, _, None) => Vec::new(),
         };
-        if let Some(unknown) = feasible.iter().find(|name| !nodes.contains(&name.as_str())) {
-            return Err(self.unusable(format!("it names node {unknown}, which it was not asked about")));
+        let asked: HashSet<&str> = nodes.iter().copied().collect();
+        if let Some(unknown) = feasible.iter().find(|name| !asked.contains(name.as_str())) {
+            let url = &self.config.url_prefix;
+            return Err(ExtenderError::Refused(format!(
+                "extender {url:?} claims a filtered node {unknown:?} which is not found in the input node list"
+            )));
         }
         Ok(Filtered {
-            feasible,
+            feasible: feasible.into_iter().collect(),
             failed: result.failed_nodes.unwrap_or_default(),
             unresolvable: result.failed_and_unresolvable_nodes.unwrap_or_default(),
         })
@@ -216,19 +219,18 @@ impl Extender {
     ///
     /// # Errors
     /// Those of [`ExtenderError`]; the planner goes on without its scores.
-    pub async fn prioritize(
+    pub async fn prioritize<'n>(
         &self,
         pod: &Pod,
         nodes: &[&str],
-        node: impl Fn(&str) -> Option<Node>,
+        node: impl Fn(&str) -> Option<&'n Node>,
     ) -> Result<HashMap<String, i64>, ExtenderError> {
         let args = self.node_args(pod, nodes, node)?;
         let scores: Vec<HostPriority> = self.call(&self.config.prioritize_verb, &args).await?;
-        if let Some(bad) = scores.iter().find(|given| !(0..=SCORE_MAX).contains(&given.score)) {
-            return Err(self.unusable(format!("it gives node {} the score {}", bad.host, bad.score)));
-        }
-        let weighted =
-            |given: HostPriority| (given.host, given.score * self.config.weight.max(1) * SCORE_FACTOR);
+        let weighted = |given: HostPriority| {
+            let weight = self.config.weight.max(1).saturating_mul(SCORE_FACTOR);
+            (given.host, given.score.saturating_mul(weight))
+        };
         Ok(scores.into_iter().map(weighted).collect())
     }
 
@@ -282,18 +284,18 @@ impl Extender {
         if result.error.is_empty() { Ok(()) } else { Err(ExtenderError::Refused(result.error)) }
     }
 
-    fn node_args(
+    fn node_args<'n>(
         &self,
         pod: &Pod,
         nodes: &[&str],
-        node: impl Fn(&str) -> Option<Node>,
+        node: impl Fn(&str) -> Option<&'n Node>,
     ) -> Result<FilterArgs, ExtenderError> {
         let mut args = FilterArgs { pod: self.json(pod)?, nodes: None, node_names: None };
         if self.config.is_node_cache_capable {
             args.node_names = Some(nodes.iter().map(|&name| name.to_owned()).collect());
         } else {
             let found = nodes.iter().filter_map(|name| node(name));
-            let items = found.map(|node| self.json(&node)).collect::<Result<_, _>>()?;
+            let items = found.map(|node| self.json(node)).collect::<Result<_, _>>()?;
             args.nodes = Some(wire::Items { items });
         }
         Ok(args)
@@ -314,9 +316,14 @@ impl Extender {
         let answer = self.server.post(verb, Bytes::from(body)).await;
         let (code, body) = answer.map_err(|error| self.failed(&error))?;
         if code != 200 {
-            return Err(ExtenderError::Status { url: self.config.url_prefix.clone(), code });
+            let (verb, url) = (verb.to_owned(), self.url_of(verb));
+            return Err(ExtenderError::Status { verb, url, code });
         }
         serde_json::from_slice(&body).map_err(|error| self.unusable(error.to_string()))
+    }
+
+    fn url_of(&self, verb: &str) -> String {
+        format!("{}/{verb}", self.config.url_prefix.trim_end_matches('/'))
     }
 
     fn failed(&self, error: &Error) -> ExtenderError {

@@ -9,7 +9,7 @@ use crate::plan::costs::Costs;
 use crate::plan::decision::{
     Admission, ClaimName, Decision, Failure, Placement, PodName, Preemption, Refusal, VolumeWrites,
 };
-use crate::plan::profile::{Plugin, PluginSet, Point};
+use crate::plan::profile::{ExtensionPoint, Plugin, PluginSet};
 
 use super::super::super::planning::Planning;
 use super::super::super::stored::Stored;
@@ -146,7 +146,7 @@ impl Planning for Slots {
     fn plan(&mut self, _profile: usize, pod: &Arc<Compiled>, _api: &Pod, seed: u64) -> Decision {
         if self.fails {
             return Decision::Failed(Failure {
-                plugin: Some((Plugin::NodePorts, Point::Filter)),
+                plugin: Some((Plugin::NodePorts, ExtensionPoint::Filter)),
                 message: "broken".to_owned(),
             });
         }
