@@ -54,7 +54,10 @@ fn work(
 ) -> Result<(), process::Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| process::Failure(error.to_string()))?;
-    runtime.block_on(process::run(line, features, verbosity))
+    let ended = runtime.block_on(process::run(line, features, verbosity));
+    // Nothing that hangs keeps the process: its lease is given up, or lapses.
+    runtime.shutdown_background();
+    ended
 }
 
 fn print(text: &dyn std::fmt::Display) -> Result<(), Printed> {

@@ -60,11 +60,6 @@ impl Resources {
         &mut self.scalars[at].1
     }
 
-    /// Takes `other` away, saturating.
-    pub fn subtract(&mut self, other: &Resources) {
-        self.merge(other, i64::saturating_sub);
-    }
-
     fn merge(&mut self, other: &Resources, combine: impl Fn(i64, i64) -> i64) {
         self.cpu_milli = combine(self.cpu_milli, other.cpu_milli);
         self.memory = combine(self.memory, other.memory);

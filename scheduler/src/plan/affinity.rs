@@ -171,6 +171,7 @@ impl AffinityFilter {
 fn forbidden(cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     let held = cluster.terms().iter().filter(|held| held.attitude == Attitude::Forbids);
+    let held = held.filter(|held| is_somewhere(cluster, &held.term));
     for HeldTerm { term, nodes, .. } in held.filter(|held| chooses(cluster, &held.term.pods, pod)) {
         let column = column_of(cluster, memo, &mut columns, term);
         for (node, count) in nodes.iter() {
@@ -180,12 +181,17 @@ fn forbidden(cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Vec<Column> {
     if !cluster.nominations().is_empty() {
         let nominated = cluster.nominations().nodes().flat_map(|node| cluster.nominations().on(node));
         for term in nominated.flat_map(|other| &other.shape.terms.required_anti) {
-            if chooses(cluster, &term.pods, pod) {
+            if is_somewhere(cluster, term) && chooses(cluster, &term.pods, pod) {
                 column_of(cluster, memo, &mut columns, term);
             }
         }
     }
     columns
+}
+
+/// Whether any node has the term's topology. Users choose the keys, and thousands of them may stand in one pod.
+fn is_somewhere(cluster: &Cluster, term: &PodTerm) -> bool {
+    cluster.nodes().have_label(term.topology_key)
 }
 
 fn column_of<'a>(
@@ -220,7 +226,7 @@ impl AffinityScore {
         let mut columns = Vec::new();
         let wanted = terms.preferred.iter().map(|weighted| (weighted.weight, &weighted.term));
         let shunned = terms.preferred_anti.iter().map(|weighted| (-weighted.weight, &weighted.term));
-        for (weight, term) in wanted.chain(shunned) {
+        for (weight, term) in wanted.chain(shunned).filter(|(_, term)| is_somewhere(cluster, term)) {
             let counted = Counted { all: vec![term.pods.clone()], terminating: true };
             let (nodes, namespaces, texts) = (cluster.nodes(), cluster.namespaces(), cluster.texts());
             let id = memo.selections.counter(counted, nodes, namespaces, texts);
@@ -239,7 +245,8 @@ impl AffinityScore {
                     Attitude::Requires => i64::from(arguments.hard_pod_affinity_weight),
                     Attitude::Prefers(weight) => weight,
                 };
-                if weight == 0 || !chooses(cluster, &held.term.pods, pod) {
+                let counts = weight != 0 && is_somewhere(cluster, &held.term);
+                if !counts || !chooses(cluster, &held.term.pods, pod) {
                     continue;
                 }
                 let column = column_of(cluster, memo, &mut columns, &held.term);

@@ -27,11 +27,11 @@ pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -
         if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
             continue;
         }
-        let requested = scored_load(*key, load) + request;
+        let requested = scored_load(*key, load).saturating_add(request);
         let score = match strategy {
             Strategy::LeastAllocated if requested > allocatable => 0,
-            Strategy::LeastAllocated => (allocatable - requested) * SCORE_MAX / allocatable,
-            Strategy::MostAllocated => requested.min(allocatable) * SCORE_MAX / allocatable,
+            Strategy::LeastAllocated => percent(allocatable - requested, allocatable),
+            Strategy::MostAllocated => percent(requested.min(allocatable), allocatable),
             Strategy::RequestedToCapacityRatio(shape) => ratio_score(shape, requested, allocatable),
         };
         if matches!(strategy, Strategy::RequestedToCapacityRatio(_)) && score <= 0 {
@@ -45,6 +45,11 @@ pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -
         Strategy::RequestedToCapacityRatio(_) => (2 * sum + weights) / (2 * weights),
         Strategy::LeastAllocated | Strategy::MostAllocated => sum / weights,
     }
+}
+
+/// How much `part` is of `whole`, rounded down. Neither times 100 need fit 64 bits.
+fn percent(part: i64, whole: i64) -> i64 {
+    i64::try_from(i128::from(part) * 100 / i128::from(whole)).unwrap_or(SCORE_MAX)
 }
 
 fn scored_request(key: ResourceKey, local: &LocalShape) -> i64 {
@@ -65,7 +70,7 @@ fn scored_load(key: ResourceKey, load: &Load) -> i64 {
 
 /// The broken line at the utilisation in percent; more than all is as bad as all.
 fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
-    let utilization = if requested > allocatable { 100 } else { requested * 100 / allocatable };
+    let utilization = if requested > allocatable { 100 } else { percent(requested, allocatable) };
     let at = |score: i64| score * SCORE_MAX / 10;
     let Some(next) = shape.iter().position(|point| utilization <= point.utilization) else {
         return shape.last().map_or(0, |point| at(point.score));
@@ -83,7 +88,7 @@ pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Lo
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
         return 0;
     }
-    let with = evenness(rules, local, slot, |key| key.of(&load.requested) + key.of(requests));
+    let with = evenness(rules, local, slot, |key| key.of(&load.requested).saturating_add(key.of(requests)));
     let without = evenness(rules, local, slot, |key| key.of(&load.requested));
     SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
 }

@@ -6,11 +6,11 @@
 
 mod arguments;
 mod connection;
-#[cfg(test)]
-mod effects;
 mod extenders;
 mod figures;
 mod parent;
+#[cfg(test)]
+mod plugin_effects;
 mod profiles;
 #[cfg(test)]
 mod testing;

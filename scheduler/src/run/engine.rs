@@ -5,13 +5,13 @@
 //! while this process leads. The thread is no part of the runtime: a plan may take long, and waits for extenders.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rand::Rng;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +47,17 @@ const STACK_BYTES: usize = 64 << 20;
 /// How long the end waits for jobs under way.
 const END_MAX: Duration = Duration::from_secs(5);
 
+/// How long the end waits for the thread: for the plan that it makes, and then [`END_MAX`].
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// A turn without an end for so long is a fault: plans are bounded, and extenders have time limits of some seconds. The
+/// process then ends, since while it lives nobody schedules.
+const STUCK_MAX: Duration = Duration::from_secs(60);
+
+/// How often the thread is looked at. Looks that found no new turn are counted, rather than the time between two, so that
+/// a process that was stopped and continued is not taken for one that is stuck.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What the engine needs.
 pub struct EngineOptions {
     /// The client that reads and binds.
@@ -67,19 +78,24 @@ pub struct EngineOptions {
     pub report: Reporter,
 }
 
+/// Why an engine did not stop in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// The thread panicked.
+    #[error("the scheduling thread panicked")]
+    Panicked,
+    /// The thread does not end. What it binds is unknown.
+    #[error("the scheduling thread did not stop within {STOP_MAX:?}")]
+    Stuck,
+}
+
 /// A running engine.
 pub struct Engine {
     stop: CancellationToken,
     synced: Arc<AtomicBool>,
-    running: Running,
-}
-
-/// What runs the loop.
-enum Running {
-    Thread(thread::JoinHandle<usize>),
-    /// Simulations have one thread.
-    #[cfg(test)]
-    Task(tokio::task::JoinHandle<usize>),
+    beat: Arc<AtomicU64>,
+    // Bindings under way at the end of the thread.
+    ended: oneshot::Receiver<usize>,
 }
 
 impl Engine {
@@ -89,19 +105,26 @@ impl Engine {
     /// Where the system gives no thread.
     pub fn start<P: Planning + 'static>(planning: P, options: EngineOptions) -> std::io::Result<Self> {
         let stop = CancellationToken::new();
-        let synced = Arc::<AtomicBool>::default();
-        let runtime = Handle::current();
+        let (synced, beat) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (sender, ended) = oneshot::channel();
         #[cfg(test)]
         let is_simulated = options.client.is_simulated();
-        let run = Loop::new(planning, options, runtime, stop.clone(), synced.clone());
+        let shared = Shared { stop: stop.clone(), synced: synced.clone(), beat: beat.clone() };
+        let run = Loop::new(planning, options, Handle::current(), shared);
+        let engine = Self { stop, synced, beat, ended };
+        let tell = |bindings| {
+            // Where the process has not waited so long, nobody wants to know.
+            let _ = sender.send(bindings);
+        };
+        // Simulations have one thread.
         #[cfg(test)]
         if is_simulated {
-            let running = Running::Task(tokio::spawn(run.run_as_task()));
-            return Ok(Self { stop, synced, running });
+            tokio::spawn(async move { tell(run.run_as_task().await) });
+            return Ok(engine);
         }
         let builder = thread::Builder::new().name("scheduling".to_owned()).stack_size(STACK_BYTES);
-        let running = Running::Thread(builder.spawn(move || run.run())?);
-        Ok(Self { stop, synced, running })
+        builder.spawn(move || tell(run.run()))?;
+        Ok(engine)
     }
 
     /// The flag behind [`Engine::is_synced`], for health checks.
@@ -114,23 +137,37 @@ impl Engine {
         self.synced.load(Ordering::Relaxed)
     }
 
+    /// Waits until the thread is stuck in a turn; for ever while it is not.
+    pub async fn stuck(&self) {
+        let (mut seen, mut waited) = (self.beat.load(Ordering::Relaxed), Duration::ZERO);
+        while waited < STUCK_MAX {
+            tokio::time::sleep(BEAT_INTERVAL).await;
+            let beat = self.beat.load(Ordering::Relaxed);
+            waited = if beat == seen { waited + BEAT_INTERVAL } else { Duration::ZERO };
+            seen = beat;
+        }
+    }
+
     /// Stops planning and waits for what is under way, but not for ever. Returns how many bindings are under way all the
     /// same: only if there are none may the lock be let go, because the next leader plans at once.
     ///
     /// # Errors
-    /// Where the thread panicked.
-    pub async fn stop(self) -> Result<usize, String> {
+    /// [`StopError`]; the lock may not be let go then.
+    pub async fn stop(self) -> Result<usize, StopError> {
         self.stop.cancel();
-        let bindings = match self.running {
-            Running::Thread(thread) => {
-                let joined = tokio::task::spawn_blocking(move || thread.join()).await;
-                joined.ok().and_then(Result::ok)
-            }
-            #[cfg(test)]
-            Running::Task(task) => task.await.ok(),
-        };
-        bindings.ok_or_else(|| "the scheduling thread panicked".to_owned())
+        match tokio::time::timeout(STOP_MAX, self.ended).await {
+            Ok(ended) => ended.map_err(|_| StopError::Panicked),
+            Err(_) => Err(StopError::Stuck),
+        }
     }
+}
+
+/// What the thread shares with [`Engine`].
+struct Shared {
+    stop: CancellationToken,
+    synced: Arc<AtomicBool>,
+    /// Turns of the loop.
+    beat: Arc<AtomicU64>,
 }
 
 struct Loop<P: Planning> {
@@ -140,8 +177,7 @@ struct Loop<P: Planning> {
     leadership: Leadership,
     runtime: Handle,
     origin: Instant,
-    stop: CancellationToken,
-    synced: Arc<AtomicBool>,
+    shared: Shared,
     report: Reporter,
     reported: Instant,
     waiting: Option<Waiting>,
@@ -166,13 +202,7 @@ impl Waiting {
 }
 
 impl<P: Planning> Loop<P> {
-    fn new(
-        planning: P,
-        options: EngineOptions,
-        runtime: Handle,
-        stop: CancellationToken,
-        synced: Arc<AtomicBool>,
-    ) -> Self {
+    fn new(planning: P, options: EngineOptions, runtime: Handle, shared: Shared) -> Self {
         let EngineOptions { client, recorder, observer, leadership, executor, report, .. } = options;
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let waiting = Waiting { client: client.clone(), sender: sender.clone(), ledger: options.ledger };
@@ -192,8 +222,7 @@ impl<P: Planning> Loop<P> {
             leadership,
             runtime,
             origin: now,
-            stop,
-            synced,
+            shared,
             report,
             reported: now,
             waiting,
@@ -207,7 +236,7 @@ impl<P: Planning> Loop<P> {
     fn run(mut self) -> usize {
         let runtime = self.runtime.clone();
         let mut effects = Vec::new();
-        while !self.stop.is_cancelled() {
+        while !self.shared.stop.is_cancelled() {
             if !self.turn(&mut effects) {
                 runtime.block_on(self.wait(&mut effects));
             }
@@ -219,7 +248,7 @@ impl<P: Planning> Loop<P> {
     #[cfg(test)]
     async fn run_as_task(mut self) -> usize {
         let mut effects = Vec::new();
-        while !self.stop.is_cancelled() {
+        while !self.shared.stop.is_cancelled() {
             match self.turn(&mut effects) {
                 true => tokio::task::yield_now().await,
                 false => self.wait(&mut effects).await,
@@ -230,6 +259,7 @@ impl<P: Planning> Loop<P> {
 
     /// Takes inputs in, and plans a pod. Returns whether there was one to plan.
     fn turn(&mut self, effects: &mut Vec<Effect>) -> bool {
+        self.shared.beat.fetch_add(1, Ordering::Relaxed);
         self.take_inputs(effects);
         self.executor.tick(self.now());
         self.report();
@@ -279,7 +309,7 @@ impl<P: Planning> Loop<P> {
     fn handle(&mut self, input: Input, effects: &mut Vec<Effect>) {
         let now = self.now();
         self.executor.handle(input, now, effects);
-        if self.executor.is_synced() && !self.synced.swap(true, Ordering::Relaxed) {
+        if self.executor.is_synced() && !self.shared.synced.swap(true, Ordering::Relaxed) {
             tracing::info!("all objects are known");
         }
     }
@@ -295,7 +325,7 @@ impl<P: Planning> Loop<P> {
         let due = self.executor.next_tick().map(|at| self.origin + at);
         let latest = Instant::now() + IDLE_MAX;
         let until = due.map_or(latest, |due| due.min(latest));
-        let (inputs, stop) = (&mut self.inputs, &self.stop);
+        let (inputs, stop) = (&mut self.inputs, &self.shared.stop);
         let input = tokio::select! {
             biased;
             () = stop.cancelled() => None,

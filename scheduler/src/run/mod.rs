@@ -33,7 +33,7 @@ mod tests;
 pub use binding::{Binder, Job, Outcome, PodRef, Why};
 pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, StopError};
 pub use event::{Report, Severity};
 pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions};
 pub use extender::{

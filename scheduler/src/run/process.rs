@@ -31,7 +31,7 @@ use crate::stopwatch::Stopwatch;
 
 use super::cluster_planner::ClusterPlanner;
 use super::effects::{Observer, Reporter};
-use super::engine::{Engine, EngineOptions};
+use super::engine::{Engine, EngineOptions, StopError};
 use super::event::{Report, Severity};
 use super::executor::{ExecutorOptions, ProfileOptions};
 use super::extender::{Extender, ExtenderConfig};
@@ -103,9 +103,15 @@ pub enum ProcessError {
     /// The system gave no thread.
     #[error("cannot start the scheduling thread")]
     Thread(#[from] std::io::Error),
-    /// A part of the process panicked.
-    #[error("{0}")]
-    Panicked(String),
+    /// The scheduling thread did not stop.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    /// The scheduling thread makes no progress.
+    #[error("the scheduling thread is stuck in one plan")]
+    Stuck,
+    /// The election panicked.
+    #[error("the leader election ended")]
+    Election(#[from] tokio::task::JoinError),
 }
 
 /// Whether the process has come so far that it can work. Cheap to clone.
@@ -194,43 +200,19 @@ impl Process {
     /// Runs until `stop`, or until leadership is lost.
     ///
     /// # Errors
-    /// Where a part of the process panicked.
+    /// Where a part of the process panicked or is stuck. A lock that it holds lapses.
     pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, ProcessError> {
-        let contender = self.contender.take();
-        let ended = match contender {
+        let ended = match self.contender.take() {
             None => {
-                stop.cancelled().await;
-                self.engine.stop().await.map_err(ProcessError::Panicked)?;
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = self.engine.stuck() => return Err(ProcessError::Stuck),
+                }
+                self.engine.stop().await?;
                 Outcome::Stopped
             }
-            Some(mut contender) => {
-                let lost = tokio::select! {
-                    biased;
-                    ended = &mut contender => Some(ended),
-                    () = stop.cancelled() => None,
-                };
-                #[cfg(test)]
-                if plant::is(Plant::ReleasesEarly) {
-                    self.stop_contender.cancel();
-                }
-                let bindings = self.engine.stop().await.map_err(ProcessError::Panicked)?;
-                #[cfg(test)]
-                let bindings = if plant::is(Plant::ReleasesUnfinished) { 0 } else { bindings };
-                let ended = match lost {
-                    Some(ended) => ended,
-                    // The lease lapses by itself, after the time in which a binding under way may still arrive.
-                    None if bindings > 0 => {
-                        contender.abort();
-                        Ok(Outcome::Stopped)
-                    }
-                    None => {
-                        self.stop_contender.cancel();
-                        contender.await
-                    }
-                };
-                ended
-                    .map_err(|error| ProcessError::Panicked(format!("the leader election ended: {error}")))?
-            }
+            Some(contender) => contended(self.engine, contender, self.stop_contender, stop).await?,
         };
         // The events of the last bindings and of the election still go out, but nobody waits for a dead API.
         if tokio::time::timeout(EVENTS_END_MAX, self.events).await.is_err() {
@@ -238,6 +220,41 @@ impl Process {
         }
         Ok(ended)
     }
+}
+
+/// Works until `stop`, or until the contender for the lock has lost it.
+async fn contended(
+    engine: Engine,
+    mut contender: JoinHandle<Outcome>,
+    stop_contender: CancellationToken,
+    stop: CancellationToken,
+) -> Result<Outcome, ProcessError> {
+    let lost = tokio::select! {
+        biased;
+        ended = &mut contender => Some(ended),
+        () = stop.cancelled() => None,
+        // The lease lapses by itself: what the thread still does is unknown.
+        () = engine.stuck() => return Err(ProcessError::Stuck),
+    };
+    #[cfg(test)]
+    if plant::is(Plant::ReleasesEarly) {
+        stop_contender.cancel();
+    }
+    let bindings = engine.stop().await?;
+    #[cfg(test)]
+    let bindings = if plant::is(Plant::ReleasesUnfinished) { 0 } else { bindings };
+    Ok(match lost {
+        Some(ended) => ended?,
+        // The lease lapses by itself, after the time in which a binding under way may still arrive.
+        None if bindings > 0 => {
+            contender.abort();
+            Outcome::Stopped
+        }
+        None => {
+            stop_contender.cancel();
+            contender.await?
+        }
+    })
 }
 
 /// How long the end waits for events.

@@ -17,6 +17,7 @@ mod apply;
 pub mod budgets;
 pub mod counts;
 pub mod grouped;
+mod load;
 pub mod namespaces;
 pub mod nodes;
 pub mod nominations;

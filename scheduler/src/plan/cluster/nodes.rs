@@ -8,11 +8,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::objects::intern::Symbol;
+use crate::objects::labels::Labels;
 use crate::objects::node::Node;
 use crate::objects::pod::Pod;
-use crate::objects::ports::HostPort;
-use crate::objects::requests::Amounts as _;
-use crate::objects::resources::Resources;
+
+pub use super::load::Load;
 
 /// Number of a node's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,47 +26,6 @@ impl NodeId {
 
     pub(in crate::plan) fn of(index: usize) -> NodeId {
         NodeId(u32::try_from(index).expect("fewer than 2^32 nodes fit in memory"))
-    }
-}
-
-/// What pods take of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// The sum of requests.
-    pub requested: Resources,
-    /// The sum of CPU as scores count it.
-    pub scored_cpu_milli: i64,
-    /// The sum of memory as scores count it.
-    pub scored_memory: i64,
-    /// How many pods there are.
-    pub pods: i64,
-    /// Ports of the node that are taken, once per pod that takes them.
-    pub ports: Vec<HostPort>,
-}
-
-impl Load {
-    /// Adds what a pod takes.
-    pub fn add(&mut self, pod: &Pod) {
-        let local = &pod.shape.local;
-        self.requested.add(&local.requests.total);
-        self.scored_cpu_milli += local.requests.scored_cpu_milli;
-        self.scored_memory += local.requests.scored_memory;
-        self.pods += 1;
-        self.ports.extend_from_slice(&local.ports);
-    }
-
-    /// Takes away what a pod took that was added before.
-    pub fn remove(&mut self, pod: &Pod) {
-        let local = &pod.shape.local;
-        self.requested.subtract(&local.requests.total);
-        self.scored_cpu_milli -= local.requests.scored_cpu_milli;
-        self.scored_memory -= local.requests.scored_memory;
-        self.pods -= 1;
-        for port in &local.ports {
-            if let Some(at) = self.ports.iter().position(|taken| taken == port) {
-                self.ports.swap_remove(at);
-            }
-        }
     }
 }
 
@@ -87,6 +46,8 @@ pub struct Nodes {
     slots: Vec<Option<Slot>>,
     by_name: HashMap<Symbol, NodeId>,
     free: Vec<NodeId>,
+    /// Keys of labels, and how many nodes have each.
+    label_keys: HashMap<Symbol, usize>,
     journal: Journal,
     structure: u64,
 }
@@ -128,6 +89,21 @@ impl Nodes {
         self.structure
     }
 
+    /// Whether any node has a label of this key.
+    pub fn have_label(&self, key: Symbol) -> bool {
+        self.label_keys.contains_key(&key)
+    }
+
+    fn count_keys(&mut self, labels: &Labels, by: isize) {
+        for (key, _) in labels.pairs() {
+            let count = self.label_keys.entry(*key).or_default();
+            *count = count.saturating_add_signed(by);
+            if *count == 0 {
+                self.label_keys.remove(key);
+            }
+        }
+    }
+
     /// Slots that changed.
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -145,8 +121,12 @@ impl Nodes {
             self.by_name.insert(node.name, id);
             id
         });
+        self.count_keys(&node.labels, 1);
         match &mut self.slots[id.index()] {
-            Some(slot) => slot.node = node,
+            Some(slot) => {
+                let old = std::mem::replace(&mut slot.node, node);
+                self.count_keys(&old.labels, -1);
+            }
             free @ None => *free = Some(Slot { node, load: Load::default(), pods: Vec::new() }),
         }
         self.touch(id);
@@ -159,6 +139,7 @@ impl Nodes {
         let slot = self.slots[id.index()].take().expect("the caller found the node");
         debug_assert!(slot.pods.is_empty(), "pods are detached before their node goes");
         self.by_name.remove(&slot.node.name);
+        self.count_keys(&slot.node.labels, -1);
         self.free.push(id);
         self.touch(id);
     }

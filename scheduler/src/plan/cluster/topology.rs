@@ -1,6 +1,7 @@
 //! Topologies: which nodes share the value of a label.
 //!
-//! Owns, per key that a plan asked for, a column with the domain of each node.
+//! Owns, per key that a plan asked for and some node has, a column with the domain of each node. Users choose the keys of
+//! their pods: those that no node has take nothing.
 
 use hashbrown::HashMap;
 
@@ -23,7 +24,8 @@ pub struct Topology {
 impl Topology {
     /// The domain of a node; [`NO_DOMAIN`] if it lacks the label.
     pub fn domain(&self, node: NodeId) -> u32 {
-        self.domain_of[node.index()]
+        // The topology of a key that no node has is empty.
+        self.domain_of.get(node.index()).copied().unwrap_or(NO_DOMAIN)
     }
 
     /// The domain of a node as an index; `None` if it lacks the label.
@@ -68,20 +70,32 @@ impl Topology {
     }
 }
 
+/// The topology of all keys that no node has: it never has a domain.
+const NOWHERE: TopologyId = TopologyId(0);
+
 /// Number of a topology in [`Topologies`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopologyId(usize);
 
-/// The topologies that plans asked for. Few: keys are names like `zone`.
-#[derive(Debug, Default)]
+/// The topologies that plans asked for. Few: keys of labels of nodes, such as `zone`.
+#[derive(Debug)]
 pub struct Topologies {
     ids: HashMap<Symbol, TopologyId>,
     topologies: Vec<Topology>,
 }
 
+impl Default for Topologies {
+    fn default() -> Self {
+        Self { ids: HashMap::new(), topologies: vec![Topology::default()] }
+    }
+}
+
 impl Topologies {
     /// The topology of a key, up to date with `nodes`.
     pub fn prepare(&mut self, key: Symbol, nodes: &Nodes) -> TopologyId {
+        if !nodes.have_label(key) {
+            return NOWHERE;
+        }
         let next = TopologyId(self.topologies.len());
         let id = *self.ids.entry(key).or_insert(next);
         if id == next {
@@ -89,6 +103,12 @@ impl Topologies {
         }
         self.topologies[id.0].update(key, nodes);
         id
+    }
+
+    /// How many topologies are kept.
+    #[cfg(test)]
+    pub(in crate::plan) fn kept(&self) -> usize {
+        self.ids.len()
     }
 
     /// A topology that was prepared in this plan.

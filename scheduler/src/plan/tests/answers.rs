@@ -369,3 +369,90 @@ fn features_that_a_pod_needs_are_declared_by_its_node() {
     bench.node_with("a", json!({}), status(json!([])));
     assert_eq!(bench.bound(&pod("p", json!({}), restarting())), "a");
 }
+
+fn with_requests(mut pod: Value, requests: Value) -> Value {
+    pod["spec"]["containers"][0]["resources"] = json!({ "requests": requests });
+    pod
+}
+
+#[test]
+fn a_pod_that_asks_for_all_there_can_be_leaves_no_room_behind_when_it_goes() {
+    let mut bench = Bench::new();
+    bench.node("a", "4", json!({}));
+    let mut put = |name: &str, memory: &str| {
+        let pod = with_requests(pod(name, json!({}), json!({})), json!({ "memory": memory }));
+        let mut pod: v1::Pod = decode("Pod", &pod);
+        pod.spec.as_mut().unwrap().node_name = "a".to_owned();
+        bench.cluster.apply(Change::Upsert(Object::Pod(&pod)));
+        pod
+    };
+    put("there", "60Gi");
+    let huge = [put("huge", "9223372036854775807"), put("another", "5E"), put("third", "5E")];
+    huge.iter().for_each(|pod| bench.cluster.apply(Change::Delete(Object::Pod(pod))));
+    let asking = |memory: &str| with_requests(pod("p", json!({}), json!({})), json!({ "memory": memory }));
+    assert_eq!(bench.bound(&asking("4Gi")), "a");
+    assert!(bench.refused(&asking("5Gi")).message.contains("Insufficient memory"));
+}
+
+#[test]
+fn keys_that_no_node_has_are_nowhere() {
+    let mut bench = Bench::new();
+    bench.node("a", "4", json!({ "zone": "z1" }));
+    bench.node("b", "4", json!({ "rack": "r1" }));
+    let terms: Vec<Value> = (0..100)
+        .map(|index| {
+            let term = json!({ "topologyKey": format!("k{index}"), "labelSelector": {} });
+            json!({ "weight": 1, "podAffinityTerm": term })
+        })
+        .collect();
+    let affinity = json!({ "affinity": { "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": terms,
+    } } });
+    let mut held: v1::Pod = decode("Pod", &pod("held", json!({}), affinity));
+    held.spec.as_mut().unwrap().node_name = "a".to_owned();
+    bench.cluster.apply(Change::Upsert(Object::Pod(&held)));
+    bench.bound(&pod("p", json!({}), json!({})));
+    assert_eq!(bench.cluster.memo().topologies.kept(), 0);
+    // A pod that has to be with others by such a key fits nowhere; by a key of one node it fits there.
+    let near = |key: &str| {
+        let term = json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "app": "x" } } });
+        let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
+        pod("p", json!({ "app": "x" }), json!({ "affinity": { "podAffinity": required } }))
+    };
+    bench.refused(&near("nowhere"));
+    assert_eq!(bench.bound(&near("rack")), "b");
+    bench.node("b", "4", json!({ "nowhere": "x" }));
+    bench.refused(&near("rack"));
+    assert_eq!(bench.bound(&near("nowhere")), "b");
+}
+
+#[test]
+fn of_victims_that_have_not_started_the_first_goes() {
+    let mut bench = Bench::new();
+    bench.node("a", "3", json!({}));
+    for name in ["e1", "e2", "e3"] {
+        let pod = with_requests(pod(name, json!({}), json!({ "priority": 0 })), json!({ "cpu": "1" }));
+        let mut pod: v1::Pod = decode("Pod", &pod);
+        pod.spec.as_mut().unwrap().node_name = "a".to_owned();
+        bench.cluster.apply(Change::Upsert(Object::Pod(&pod)));
+    }
+    let urgent = with_requests(pod("p", json!({}), json!({ "priority": 10 })), json!({ "cpu": "1" }));
+    let preemption = bench.refused(&urgent).preemption.unwrap();
+    let victims: Vec<&str> = preemption.victims.iter().map(|victim| &*victim.name).collect();
+    assert_eq!(victims, ["e1"]);
+}
+
+#[test]
+fn images_of_volumes_count_like_those_of_containers() {
+    let mut bench = Bench::new();
+    let image = json!({ "names": ["model:1"], "sizeBytes": 900 << 20 });
+    let offer = |cpu: &str| json!({ "cpu": cpu, "memory": "64Gi", "pods": "10" });
+    bench.node_with("a", json!({}), json!({ "allocatable": offer("100"), "images": [image] }));
+    bench.node_with("b", json!({}), json!({ "allocatable": offer("101") }));
+    let volume = json!({ "name": "m", "image": { "reference": "model:1" } });
+    let plain = with_requests(pod("p", json!({}), json!({})), json!({ "cpu": "10", "memory": "6Gi" }));
+    assert_eq!(bench.bound(&plain), "b");
+    let mut with_image = plain;
+    with_image["spec"]["volumes"] = json!([volume]);
+    assert_eq!(bench.bound(&with_image), "a");
+}

@@ -52,6 +52,14 @@ fn term(random: &mut Random) -> v1::PodAffinityTerm {
     }
 }
 
+/// A container that asks for a little, or for more than any sum of 64 bits holds twice.
+fn container(random: &mut Random) -> v1::Container {
+    let memory = if random.below(8) == 0 { "8E" } else { "1Mi" };
+    let requests = BTreeMap::from([("memory".to_owned(), Quantity { string: memory.to_owned() })]);
+    let resources = v1::ResourceRequirements { requests, ..Default::default() };
+    v1::Container { resources: Some(resources), ..Default::default() }
+}
+
 fn pod(random: &mut Random, name: &str, node: &str) -> v1::Pod {
     let preferred = v1::WeightedPodAffinityTerm { weight: 5, pod_affinity_term: Some(term(random)) };
     let claim = v1::PersistentVolumeClaimVolumeSource { claim_name: "shared".to_owned(), read_only: false };
@@ -67,6 +75,7 @@ fn pod(random: &mut Random, name: &str, node: &str) -> v1::Pod {
         }),
         spec: Some(v1::PodSpec {
             node_name: node.to_owned(),
+            containers: vec![container(random)],
             volumes: if random.below(4) == 0 && !node.is_empty() { vec![volume] } else { Vec::new() },
             affinity: Some(v1::Affinity {
                 pod_affinity: Some(v1::PodAffinity {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::effects::Reporter;
+use super::engine::StopError;
 use super::executor::slots_for_tests;
 use super::{Engine, EngineOptions, Recorder};
 use crate::client::testing::{FakeApi, Fault, eventually, pod};
@@ -22,6 +24,15 @@ fn start(api: &FakeApi, leadership: Leadership) -> Engine {
 }
 
 fn start_with(api: &FakeApi, leadership: Leadership, waits_for_leadership: bool) -> Engine {
+    start_reporting(api, leadership, waits_for_leadership, Box::new(|_| ()))
+}
+
+fn start_reporting(
+    api: &FakeApi,
+    leadership: Leadership,
+    waits_for_leadership: bool,
+    report: Reporter,
+) -> Engine {
     let (recorder, sending) = Recorder::new(api.client(), "host".to_owned());
     tokio::spawn(sending);
     let (planning, executor) = slots_for_tests();
@@ -33,7 +44,7 @@ fn start_with(api: &FakeApi, leadership: Leadership, waits_for_leadership: bool)
         waits_for_leadership,
         executor,
         ledger: Arc::default(),
-        report: Box::new(|_| ()),
+        report,
     };
     Engine::start(planning, options).unwrap()
 }
@@ -180,4 +191,28 @@ async fn a_standby_that_waits_follows_nothing_until_it_leads() {
     engine.stop().await.unwrap();
     stop.cancel();
     tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_thread_that_is_stuck_ends_the_process_and_is_not_waited_for() {
+    let api = FakeApi::start().await;
+    // The thread waits here until the end of the test.
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let engine =
+        start_reporting(&api, Leadership::always(), false, Box::new(move |_| assert!(held.recv().is_err())));
+    eventually("all is known", || engine.is_synced()).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    tokio::time::pause();
+    engine.stuck().await;
+    assert_eq!(engine.stop().await, Err(StopError::Stuck));
+    drop(release);
+}
+
+#[tokio::test]
+async fn a_thread_that_takes_turns_is_not_stuck() {
+    let api = FakeApi::start().await;
+    let engine = start(&api, Leadership::always());
+    let patience = Duration::from_secs(3);
+    assert!(tokio::time::timeout(patience, engine.stuck()).await.is_err());
+    engine.stop().await.unwrap();
 }

@@ -201,7 +201,8 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
         match expected {
             Ok(()) => assert_eq!(outcome, Outcome::Bound),
             Err(problem) => {
-                assert_eq!(outcome, Outcome::NotBound(Why::Refused(problem.to_owned())));
+                let told = format!("running PreBind plugin \"DynamicResources\": {problem}");
+                assert_eq!(outcome, Outcome::NotBound(Why::Refused(told)));
                 let status = &claim(&api)["status"];
                 assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
             }

@@ -59,7 +59,8 @@ async fn a_volume_of_another_claim_is_left_alone() {
     put_claim(&api, "c");
     job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
     let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
-    assert_eq!(message, "binding volumes: volume v belongs to default/other");
+    let expected = "binding volumes: volume v belongs to default/other";
+    assert_eq!(message, format!("running PreBind plugin \"VolumeBinding\": {expected}"));
     assert_eq!(volume(&api)["spec"]["claimRef"]["name"], "other");
 }
 
@@ -92,7 +93,8 @@ async fn a_missing_claim_is_named() {
     let (_api, binder, mut job) = bench().await;
     job.volumes.provision = vec![claim_name("c")];
     let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
-    assert_eq!(message, "persistentvolumeclaim \"c\" not found");
+    let expected = "running PreBind plugin \"VolumeBinding\": persistentvolumeclaim \"c\" not found";
+    assert_eq!(message, expected);
 }
 
 #[test]
@@ -114,8 +116,9 @@ fn claims_are_bound_waiting_or_lost() {
     assert_eq!(state(&claim(&[], "v", ""), false), ClaimState::Waiting);
     assert_eq!(state(&claim(&[("completed", "yes")], "", ""), false), ClaimState::Waiting);
     assert_eq!(state(&claim(&[("selected", "n")], "", ""), true), ClaimState::Waiting);
-    let taken_back = ClaimState::Failed("provisioning failed for PVC \"c\"".to_owned());
-    assert_eq!(state(&claim(&[], "", ""), true), taken_back);
+    let failed = |what: &str| ClaimState::Failed(format!("{what} for PVC \"c\""));
+    assert_eq!(state(&claim(&[("other", "x")], "", ""), true), failed("provisioning failed"));
+    assert_eq!(state(&claim(&[], "", ""), true), failed("selectedNode annotation reset"));
     assert!(matches!(state(&claim(&[], "v", "Lost"), false), ClaimState::Failed(_)));
     let mut ending = claim(&[("completed", "yes")], "v", "");
     ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Time::default());
