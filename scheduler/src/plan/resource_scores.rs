@@ -6,6 +6,7 @@ use crate::objects::pod::LocalShape;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{Load, Slot};
+use super::device_claims::device_counts;
 use super::profile::{ShapePoint, Strategy};
 use super::rules::{ResourceKey, Rules};
 
@@ -18,16 +19,19 @@ const IMAGES_MIN: i64 = 23 * MEBIBYTE;
 const IMAGES_MAX: i64 = 1000 * MEBIBYTE;
 
 /// NodeResourcesFit.
-pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let strategy = rules.fit_strategy();
     let (mut sum, mut weights) = (0, 0);
     for (key, weight) in &rules.fit_resources {
-        let allocatable = key.of(&slot.node.allocatable);
         let request = scored_request(*key, local);
-        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+        if request == 0 && matches!(key, ResourceKey::Scalar(_)) {
             continue;
         }
-        let requested = scored_load(*key, load) + request;
+        let (allocatable, used) = capacity(cluster, *key, slot, scored_load(*key, load));
+        if allocatable == 0 {
+            continue;
+        }
+        let requested = used + request;
         let score = match strategy {
             Strategy::LeastAllocated if requested > allocatable => 0,
             Strategy::LeastAllocated => (allocatable - requested) * SCORE_MAX / allocatable,
@@ -44,6 +48,15 @@ pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -
         _ if weights == 0 => 0,
         Strategy::RequestedToCapacityRatio(_) => (2 * sum + weights) / (2 * weights),
         Strategy::LeastAllocated | Strategy::MostAllocated => sum / weights,
+    }
+}
+
+/// How much of a resource a node has, and how much of that is in use: `used`, or where devices stand for the resource, what
+/// is in use of them.
+fn capacity(cluster: &Cluster, key: ResourceKey, slot: &Slot, used: i64) -> (i64, i64) {
+    match (key.of(&slot.node.allocatable), key) {
+        (0, ResourceKey::Scalar(name)) => device_counts(cluster, slot, name),
+        (allocatable, _) => (allocatable, used),
     }
 }
 
@@ -79,7 +92,13 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
 /// NodeResourcesBalancedAllocation: 100 less the standard deviation of the fractions that are in use. Pods without
 /// requests of these resources are not scored.
 #[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
-pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn balanced(
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> i64 {
     let requests = &local.requests.total;
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
         return 0;
@@ -88,12 +107,15 @@ pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Lo
     let mut more = Vec::new();
     let mut len = 0;
     for key in &rules.balanced_resources {
-        let allocatable = key.of(&slot.node.allocatable);
         let request = key.of(requests);
-        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+        if request == 0 && matches!(key, ResourceKey::Scalar(_)) {
             continue;
         }
-        let fraction = ((key.of(&load.requested) + request) as f64 / allocatable as f64).min(1.0);
+        let (allocatable, used) = capacity(cluster, *key, slot, key.of(&load.requested));
+        if allocatable == 0 {
+            continue;
+        }
+        let fraction = ((used + request) as f64 / allocatable as f64).min(1.0);
         match fractions.get_mut(len) {
             Some(place) => *place = fraction,
             None => more.push(fraction),

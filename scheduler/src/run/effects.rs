@@ -83,8 +83,8 @@ impl Effects {
             Effect::Evict(eviction) => {
                 self.runtime.spawn(async move { this.evict_all(eviction).await });
             }
-            Effect::Deallocate { claim, pod } => {
-                self.runtime.spawn(async move { this.binder.deallocate(&claim, &pod).await });
+            Effect::GiveUp { claim, pod } => {
+                self.runtime.spawn(async move { this.binder.give_up(&claim, &pod).await });
             }
             Effect::Patch(pod, patch) => {
                 let mut waiting = self.waiting.lock();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::client::ObjectKey;
 use crate::plan::costs::{Cost, Costs};
-use crate::plan::decision::ClaimName;
+use crate::plan::decision::UnusableClaim;
 use crate::queue::{HintCost, Queue};
 
 use super::binding::{Job, Outcome, PodRef};
@@ -52,10 +52,10 @@ pub enum Effect {
     Patch(PodRef, Value),
     /// Evict pods; answered by [`Input::Evicted`].
     Evict(Eviction),
-    /// Give back a claim that helps nobody.
-    Deallocate {
+    /// Give up a claim that helps nobody.
+    GiveUp {
         /// The claim.
-        claim: ClaimName,
+        claim: UnusableClaim,
         /// The pod that it was reserved for.
         pod: PodRef,
     },

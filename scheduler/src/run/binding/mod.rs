@@ -1,9 +1,9 @@
 //! Brings a pod to its node: what must be written first, then the binding.
 //!
 //! ```text
-//!   claims (finalizer, allocation, reservation, wait) ──> volumes (claimRef, selected node, wait) ──> bind
-//!         │ refused, timed out                                  │                                     │
-//!         └─────────────────> NotBound, what was reserved is given back <─────────────────────────────┘
+//!   claims (made, finalizer, allocation, reservation, wait) ──> volumes (claimRef, selected node, wait) ──> bind
+//!         │ refused, timed out                                        │                                     │
+//!         └──────────> NotBound, what was reserved is given back, what was made is deleted <────────────────┘
 //! ```
 //!
 //! Owns the certainty of the outcome. Between [`Outcome::Bound`] and [`Outcome::NotBound`] there is no third: while the
@@ -13,6 +13,7 @@
 
 mod bind;
 mod claims;
+mod extended;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -32,6 +33,7 @@ use crate::simulation::plant::{self, Plant};
 use crate::stopwatch::Started;
 
 use super::effects::Observer;
+use super::event::Report;
 use super::extender::Extender;
 use super::input::Observation;
 
@@ -53,6 +55,8 @@ pub struct Job {
     pub pod: PodRef,
     /// Index of its profile.
     pub profile: usize,
+    /// The profile's scheduler name, for events.
+    pub controller: Arc<str>,
     /// Plans until this one.
     pub attempts: u32,
     /// When it could first have been planned, as time since the process began.
@@ -110,12 +114,17 @@ pub struct Binder {
     client: Client,
     leadership: Leadership,
     observer: Observer,
+    announce: Announce,
 }
 
+/// Takes events for users.
+pub(super) type Announce = Arc<dyn Fn(Report) + Send + Sync>;
+
 impl Binder {
-    /// A binder that works while `leadership` holds, and tells `observer` how long it took.
-    pub fn new(client: Client, leadership: Leadership, observer: Observer) -> Self {
-        Self { client, leadership, observer }
+    /// A binder that works while `leadership` holds, tells `observer` how long it took, and users through `announce` what
+    /// it waits for.
+    pub fn new(client: Client, leadership: Leadership, observer: Observer, announce: Announce) -> Self {
+        Self { client, leadership, observer, announce }
     }
 
     /// Does one job to its certain end.
@@ -137,7 +146,10 @@ impl Binder {
             && self.leads()
         {
             for claim in reserved {
-                self.release(&job.pod, &claim).await;
+                match claim.new {
+                    Some(_) => self.delete_claim(&claim.claim, &claim.uid).await,
+                    None => self.release(&job.pod, &claim).await,
+                }
             }
         }
         outcome
@@ -149,13 +161,23 @@ impl Binder {
         (self.observer)(Observation::Ran { profile: job.profile, cost });
     }
 
+    /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
     async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
         for claim in &job.claims {
             self.lead()?;
-            self.reserve(&job.pod, claim).await?;
+            let Some(new) = &claim.new else {
+                self.reserve(&job.pod, claim, None).await?;
+                reserved.push(claim.clone());
+                continue;
+            };
+            let (claim, made) = self.create_claim(claim, new).await?;
             reserved.push(claim.clone());
+            self.lead()?;
+            self.reserve(&job.pod, &claim, Some(made)).await?;
+            self.lead()?;
+            self.name_claim(&job.pod, &claim.claim, new).await?;
         }
-        self.await_devices(job).await?;
+        self.await_devices(job, reserved).await?;
         if !job.volumes.is_empty() {
             self.lead()?;
             self.prepare_volumes(job).await?;

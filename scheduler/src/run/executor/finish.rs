@@ -49,6 +49,7 @@ impl<P: Planning> Executor<P> {
 
     fn not_bound(&mut self, uid: &Uid, job: &Job, why: Why, now: Now, effects: &mut Vec<Effect>) {
         let Some(pending) = self.pending.get(uid) else {
+            self.planning.forget_claims(&job.claims);
             self.queue.done(uid);
             // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
             let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();

@@ -94,6 +94,7 @@ impl<P: Planning> Executor<P> {
         let job = Job {
             pod: pod_ref(&pending.api),
             profile: pending.profile,
+            controller: profile.scheduler_name.clone(),
             attempts: queued.attempts,
             first_active_at: queued.first_active_at,
             began,
@@ -121,7 +122,7 @@ impl<P: Planning> Executor<P> {
             pending: waiting,
             preemption,
             clear_nomination,
-            deallocate,
+            unusable,
         } = refusal;
         let mut nomination = if clear_nomination { Nomination::Clear } else { Nomination::Keep };
         if clear_nomination {
@@ -132,8 +133,8 @@ impl<P: Planning> Executor<P> {
             nomination = Nomination::Set(preemption.node.to_string());
             self.preempt(uid, preemption, effects);
         }
-        if let (Some(claim), Some(pending)) = (deallocate, self.pending.get(uid)) {
-            effects.push(Effect::Deallocate { claim, pod: pod_ref(&pending.api) });
+        if let (Some(claim), Some(pending)) = (unusable, self.pending.get(uid)) {
+            effects.push(Effect::GiveUp { claim, pod: pod_ref(&pending.api) });
         }
         self.report_failure(uid, Unscheduled::Unschedulable, &message, &nomination, now, effects);
         let mut unschedulable = queue_plugins(plugins);

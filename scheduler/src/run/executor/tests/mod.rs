@@ -1,5 +1,6 @@
 //! Tests of the executor over a planner of a few lines.
 
+mod claims;
 mod planner;
 mod preempting;
 mod simulation;
