@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::api::resource::v1::AllocationResult;
+use crate::api::core::v1::ContainerExtendedResourceRequest;
+use crate::api::resource::v1::{AllocationResult, ResourceClaim};
 
 use super::profile::{ExtensionPoint, Plugin, PluginSet};
 
@@ -65,11 +66,36 @@ pub struct BindVolume {
 pub struct ClaimWrite {
     /// The claim.
     pub claim: ClaimName,
-    /// The claim's uid.
+    /// The claim's uid; one that no object has if the claim is new.
     pub uid: String,
     /// What is written to `status.allocation`, with the finalizer; `None` if it is allocated already and only
     /// `status.reservedFor` gains the pod.
     pub allocation: Option<AllocationResult>,
+    /// The claim is made first, and this way; name and uid are then those that it gets.
+    pub new: Option<Arc<NewClaim>>,
+}
+
+/// A claim for devices in the place of extended resources, which the pod does not name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewClaim {
+    /// The claim, without a name.
+    pub object: ResourceClaim,
+    /// What `status.extendedResourceClaimStatus` of the pod says of the claim's requests.
+    pub mappings: Vec<ContainerExtendedResourceRequest>,
+}
+
+/// A claim that keeps a pod from every node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnusableClaim {
+    /// Its reservation for the pod and its allocation are removed from its status.
+    Deallocate(ClaimName),
+    /// It was made by a scheduler for this pod, in an attempt that failed, and is deleted.
+    Delete {
+        /// The claim.
+        claim: ClaimName,
+        /// Its uid.
+        uid: String,
+    },
 }
 
 /// Identity of a claim (a PersistentVolumeClaim, or a ResourceClaim).
@@ -97,9 +123,8 @@ pub struct Refusal {
     /// The pod's `status.nominatedNodeName` is cleared: there is no node at all, or preemption looked and found none, or
     /// no plugin looks.
     pub clear_nomination: bool,
-    /// A claim whose allocation helps nobody and is to be given up (`PostFilter` of DynamicResources): its reservation
-    /// for this pod and its allocation are removed from its status.
-    pub deallocate: Option<ClaimName>,
+    /// A claim that helps nobody and is to be given up (`PostFilter` of DynamicResources).
+    pub unusable: Option<UnusableClaim>,
 }
 
 /// A node that fits once the victims are gone.

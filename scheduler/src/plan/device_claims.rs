@@ -4,7 +4,7 @@
 
 use hashbrown::HashMap;
 
-use crate::objects::intern::Interner;
+use crate::objects::intern::{Interner, Symbol};
 use crate::objects::labels::Labels;
 use crate::selector::LabelLookup;
 
@@ -26,6 +26,15 @@ impl LabelLookup for NodeLabels<'_> {
         let value = self.labels.value(self.texts.find(key)?)?;
         Some(self.texts.text(value))
     }
+}
+
+/// Of the devices that stand for an extended resource, how many there are on a node and how many of them are in use; zeros
+/// if there are none.
+pub(super) fn device_counts(cluster: &Cluster, slot: &Slot, resource: Symbol) -> (i64, i64) {
+    let texts = cluster.texts();
+    let labels = NodeLabels { labels: &slot.node.labels, texts };
+    let node = NodeOf { name: texts.text(slot.node.name), labels: &labels };
+    cluster.devices().counts(texts.text(resource), node)
 }
 
 /// The claims of the pod of a plan.
@@ -66,7 +75,13 @@ impl<'a> DeviceClaims<'a> {
         }
         let texts = cluster.texts();
         let labels = NodeLabels { labels: &slot.node.labels, texts };
-        match self.devices.filter(NodeOf { name: texts.text(slot.node.name), labels: &labels }) {
+        let allocatable = |resource: &str| {
+            let name = texts.find(resource)?;
+            let listed = slot.node.allocatable.scalars.iter();
+            listed.clone().find(|(other, _)| *other == name).map(|(_, amount)| *amount)
+        };
+        let node_of = NodeOf { name: texts.text(slot.node.name), labels: &labels };
+        match self.devices.filter(node_of, &allocatable) {
             Filter::Fits(allocation) => {
                 self.found.allocations.insert(node, allocation);
                 Ok(Verdict::FITS)
@@ -118,8 +133,14 @@ impl Found {
             let uid = object.and_then(|object| object.metadata.as_ref()).map(|meta| meta.uid.clone());
             let uid = uid.unwrap_or_default();
             let result = allocation.results.iter().find(|(other, _)| *other == uid);
-            ClaimWrite { claim: claim.clone(), allocation: result.map(|(_, result)| result.clone()), uid }
+            let allocation = result.map(|(_, result)| result.clone());
+            ClaimWrite { claim: claim.clone(), allocation, uid, new: None }
         });
-        writes.collect()
+        let new = allocation.new.as_ref().zip(allocation.results.last()).map(|(new, (uid, result))| {
+            let namespace = new.object.metadata.as_ref().map(|metadata| metadata.namespace.clone());
+            let claim = ClaimName { namespace: namespace.unwrap_or_default(), name: String::new() };
+            ClaimWrite { claim, uid: uid.clone(), allocation: Some(result.clone()), new: Some(new.clone()) }
+        });
+        writes.chain(new).collect()
     }
 }

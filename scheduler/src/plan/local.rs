@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::objects::intern::Symbol;
 use crate::objects::pod::LocalShape;
 use crate::objects::taints::{Effect, tolerated};
 
@@ -90,7 +91,7 @@ fn check_fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, 
     compare(fit::MEMORY, asked.memory, allocatable.memory, used.memory);
     compare(fit::EPHEMERAL, asked.ephemeral_storage, allocatable.ephemeral_storage, used.ephemeral_storage);
     for (at, (name, amount)) in asked.scalars.iter().enumerate() {
-        if rules.counts_resource(*name, cluster.texts()) {
+        if rules.counts_resource(*name, cluster.texts()) && !is_left_to_devices(cluster, slot, *name) {
             let bit = 1 << (fit::SCALARS_SHIFT + at.min(fit::SCALARS_MAX - 1));
             compare(bit, *amount, allocatable.scalar(*name), used.scalar(*name));
         }
@@ -99,6 +100,11 @@ fn check_fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, 
         0 => Verdict::FITS,
         reasons => Verdict::refused(Plugin::NodeResourcesFit, resolvable, reasons),
     }
+}
+
+/// Whether the node does not offer a resource, but devices may stand for it: DynamicResources looks whether it has them.
+fn is_left_to_devices(cluster: &Cluster, slot: &Slot, name: Symbol) -> bool {
+    slot.node.allocatable.scalar(name) <= 0 && cluster.devices().offers(cluster.texts().text(name))
 }
 
 /// What the plugins that look at one node alone say, the first that refuses.
@@ -142,6 +148,8 @@ pub(super) struct LocalTable {
     /// Changes whenever nodes changed for it.
     pub(super) position: u64,
     images_version: u64,
+    offers_version: u64,
+    devices_version: u64,
     /// What preemption came to on nodes that did not change since.
     pub(super) attempts: RefCell<Attempts>,
     /// When a plan last used it.
@@ -164,6 +172,8 @@ impl LocalTable {
             has_taints: false,
             position: 0,
             images_version: 0,
+            offers_version: 0,
+            devices_version: 0,
             attempts: RefCell::default(),
             used: 0,
         }
@@ -182,7 +192,15 @@ impl LocalTable {
         let images_changed = self.images_version != cluster.images_version()
             && self.local.images.iter().any(|image| cluster.nodes_with_image(*image) > 0);
         self.images_version = cluster.images_version();
-        let changed = nodes.journal().since(self.position).filter(|_| !is_new && !images_changed);
+        let offers_version = cluster.devices().offers_version();
+        let offers_changed =
+            self.offers_version != offers_version && !self.local.requests.total.scalars.is_empty();
+        self.offers_version = offers_version;
+        let devices_version = cluster.devices().version();
+        let devices_changed = self.devices_version != devices_version && self.scores_devices(rules, cluster);
+        self.devices_version = devices_version;
+        let is_kept = !is_new && !images_changed && !offers_changed && !devices_changed;
+        let changed = nodes.journal().since(self.position).filter(|_| is_kept);
         match changed {
             Some(changed) => {
                 for node in changed {
@@ -196,6 +214,13 @@ impl LocalTable {
             }
         }
         self.position = nodes.journal().position();
+    }
+
+    /// Whether nodes are scored by devices that stand for a resource which the pods ask for.
+    fn scores_devices(&self, rules: &Rules, cluster: &Cluster) -> bool {
+        let offered = |name: &Symbol| cluster.devices().offers(cluster.texts().text(*name));
+        let asked = |name: &Symbol| self.local.requests.total.scalar(*name) > 0;
+        rules.scored_scalars().any(|name| asked(&name) && offered(&name))
     }
 
     /// What filters say of a node as it is, and with the pods that are nominated to it.
@@ -275,8 +300,10 @@ fn fixed_score(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot
     let mut sum = 0;
     for weighted in &rules.profile.enabled.score {
         let score = match weighted.plugin {
-            Plugin::NodeResourcesFit => scores::fit(rules, local, slot, &slot.load),
-            Plugin::NodeResourcesBalancedAllocation => scores::balanced(rules, local, slot, &slot.load),
+            Plugin::NodeResourcesFit => scores::fit(rules, cluster, local, slot, &slot.load),
+            Plugin::NodeResourcesBalancedAllocation => {
+                scores::balanced(rules, cluster, local, slot, &slot.load)
+            }
             Plugin::ImageLocality => scores::images(cluster, local, slot),
             _ => 0,
         };

@@ -4,7 +4,7 @@
 
 use super::cluster::nodes::NodeId;
 use super::costs::{Meter, Status};
-use super::decision::{ClaimName, Decision, Refusal};
+use super::decision::{Decision, Refusal};
 use super::extenders::Extenders;
 use super::message::{self, Reasons};
 use super::preempt::{Outcome, Refused, preempt};
@@ -22,7 +22,7 @@ pub(super) fn refusal(message: String) -> Refusal {
         pending: PluginSet::EMPTY,
         preemption: None,
         clear_nomination: false,
-        deallocate: None,
+        unusable: None,
     }
 }
 
@@ -105,8 +105,7 @@ fn refuse_nodes(
             Plugin::DynamicResources => {
                 let post_filter = trial.post_filter_devices();
                 messages.push(post_filter.message.to_owned());
-                refusal.deallocate =
-                    post_filter.deallocate.map(|(namespace, name)| ClaimName { namespace, name });
+                refusal.unusable = post_filter.unusable;
             }
             Plugin::DefaultPreemption => match preempt(trial, refused, seed, extenders) {
                 Outcome::Found(preemption) => {

@@ -6,6 +6,7 @@ use crate::objects::pod::LocalShape;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{Load, Slot};
+use super::device_claims::device_counts;
 use super::profile::{ShapePoint, Strategy};
 use super::rules::{ResourceKey, Rules};
 
@@ -18,16 +19,19 @@ const IMAGES_MIN: i64 = 23 * MEBIBYTE;
 const IMAGES_MAX: i64 = 1000 * MEBIBYTE;
 
 /// NodeResourcesFit.
-pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
     let strategy = rules.fit_strategy();
     let (mut sum, mut weights) = (0, 0);
     for (key, weight) in &rules.fit_resources {
-        let allocatable = key.of(&slot.node.allocatable);
         let request = scored_request(*key, local);
-        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+        if request == 0 && matches!(key, ResourceKey::Scalar(_)) {
             continue;
         }
-        let requested = scored_load(*key, load).saturating_add(request);
+        let (allocatable, used) = capacity(cluster, *key, slot, scored_load(*key, load));
+        if allocatable == 0 {
+            continue;
+        }
+        let requested = used.saturating_add(request);
         let score = match strategy {
             Strategy::LeastAllocated if requested > allocatable => 0,
             Strategy::LeastAllocated => percent(allocatable - requested, allocatable),
@@ -50,6 +54,15 @@ pub(super) fn fit(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -
 /// How much `part` is of `whole`, rounded down. Neither times 100 need fit 64 bits.
 fn percent(part: i64, whole: i64) -> i64 {
     i64::try_from(i128::from(part) * 100 / i128::from(whole)).unwrap_or(SCORE_MAX)
+}
+
+/// How much of a resource a node has, and how much of that is in use: `used`, or where devices stand for the resource, what
+/// is in use of them.
+fn capacity(cluster: &Cluster, key: ResourceKey, slot: &Slot, used: i64) -> (i64, i64) {
+    match (key.of(&slot.node.allocatable), key) {
+        (0, ResourceKey::Scalar(name)) => device_counts(cluster, slot, name),
+        (allocatable, _) => (allocatable, used),
+    }
 }
 
 fn scored_request(key: ResourceKey, local: &LocalShape) -> i64 {
@@ -83,29 +96,46 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
 
 /// NodeResourcesBalancedAllocation: how evenly the resources are in use with the pod, and how that compares with before. A
 /// pod that changes nothing scores 75 everywhere. Pods without requests of these resources are not scored.
-pub(super) fn balanced(rules: &Rules, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn balanced(
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> i64 {
     let requests = &local.requests.total;
     if rules.balanced_resources.iter().all(|key| key.of(requests) == 0) {
         return 0;
     }
-    let with = evenness(rules, local, slot, |key| key.of(&load.requested).saturating_add(key.of(requests)));
-    let without = evenness(rules, local, slot, |key| key.of(&load.requested));
+    let evenness = |with_pod| evenness(rules, cluster, local, slot, load, with_pod);
+    let (with, without) = (evenness(true), evenness(false));
     SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
 }
 
-/// 100 less the standard deviation of the fractions that are in use.
+/// 100 less the standard deviation of the fractions that are in use, with what the pod asks for or without.
 #[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
-fn evenness(rules: &Rules, local: &LocalShape, slot: &Slot, used: impl Fn(ResourceKey) -> i64) -> i64 {
+fn evenness(
+    rules: &Rules,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+    with_pod: bool,
+) -> i64 {
     let mut fractions = [0f64; BALANCED_INLINE];
     let mut more = Vec::new();
     let mut len = 0;
     for key in &rules.balanced_resources {
-        let allocatable = key.of(&slot.node.allocatable);
         let request = key.of(&local.requests.total);
-        if allocatable == 0 || (request == 0 && matches!(key, ResourceKey::Scalar(_))) {
+        if request == 0 && matches!(key, ResourceKey::Scalar(_)) {
             continue;
         }
-        let fraction = (used(*key) as f64 / allocatable as f64).min(1.0);
+        let (allocatable, used) = capacity(cluster, *key, slot, key.of(&load.requested));
+        if allocatable == 0 {
+            continue;
+        }
+        let used = if with_pod { used.saturating_add(request) } else { used };
+        let fraction = (used as f64 / allocatable as f64).min(1.0);
         match fractions.get_mut(len) {
             Some(place) => *place = fraction,
             None => more.push(fraction),

@@ -160,6 +160,15 @@ impl Rules {
         !self.ignored_resources.contains(&name) && !groups.iter().any(|ignored| ignored == group)
     }
 
+    /// Resources beyond CPU, memory and ephemeral storage that nodes are scored by.
+    pub(super) fn scored_scalars(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let fit = self.fit_resources.iter().map(|(key, _)| key);
+        fit.chain(&self.balanced_resources).filter_map(|key| match key {
+            ResourceKey::Scalar(name) => Some(*name),
+            ResourceKey::Cpu | ResourceKey::Memory | ResourceKey::EphemeralStorage => None,
+        })
+    }
+
     /// How NodeResourcesFit scores.
     pub(super) fn fit_strategy(&self) -> &Strategy {
         &self.profile.arguments.fit_strategy

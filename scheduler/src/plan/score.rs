@@ -222,10 +222,10 @@ impl Scored<'_> {
             let started = meter.start();
             match plugin {
                 Plugin::NodeResourcesFit => {
-                    black_box(resources::fit(rules, local, slot, &slot.load));
+                    black_box(resources::fit(rules, cluster, local, slot, &slot.load));
                 }
                 Plugin::NodeResourcesBalancedAllocation => {
-                    black_box(resources::balanced(rules, local, slot, &slot.load));
+                    black_box(resources::balanced(rules, cluster, local, slot, &slot.load));
                 }
                 Plugin::ImageLocality => {
                     black_box(resources::images(cluster, local, slot));

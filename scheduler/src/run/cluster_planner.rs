@@ -15,7 +15,7 @@ use crate::election::WallTime;
 use crate::objects::pod::Pod as Compiled;
 use crate::plan::cluster::nodes::NodeId;
 use crate::plan::costs::Costs;
-use crate::plan::decision::{Admission, Decision, Placement};
+use crate::plan::decision::{Admission, ClaimWrite, Decision, Placement};
 use crate::plan::extenders::Rejection;
 use crate::plan::preempt::Candidate;
 use crate::plan::verdict::Resolvable;
@@ -128,6 +128,10 @@ impl Planning for ClusterPlanner {
 
     fn forget(&mut self, uid: &str) {
         self.cluster.forget(uid);
+    }
+
+    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+        self.cluster.forget_claims(claims);
     }
 
     fn nominate(&mut self, pod: &Arc<Compiled>, node: &str) {

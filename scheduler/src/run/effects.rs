@@ -74,6 +74,7 @@ impl Effects {
         match effect {
             Effect::Record(report) => self.recorder.record(report),
             Effect::Observe(observation) => (self.observer)(observation),
+            Effect::Cancel(job) => job.cancel(),
             Effect::Bind(job) => {
                 self.runtime.spawn(async move {
                     let outcome = this.binder.run(&job).await;
@@ -83,8 +84,8 @@ impl Effects {
             Effect::Evict(eviction) => {
                 self.runtime.spawn(async move { this.evict_all(eviction).await });
             }
-            Effect::Deallocate { claim, pod } => {
-                self.runtime.spawn(async move { this.binder.deallocate(&claim, &pod).await });
+            Effect::GiveUp { claim, pod } => {
+                self.runtime.spawn(async move { this.binder.give_up(&claim, &pod).await });
             }
             Effect::Patch(pod, patch) => {
                 let mut waiting = self.waiting.lock();

@@ -210,7 +210,11 @@ impl<P: Planning> Loop<P> {
             true => (Some(waiting), Informers::default()),
             false => (None, waiting.follow()),
         };
-        let binder = Binder::new(client.clone(), leadership.clone(), observer.clone());
+        let announce = {
+            let recorder = recorder.clone();
+            Arc::new(move |report| recorder.record(report))
+        };
+        let binder = Binder::new(client.clone(), leadership.clone(), observer.clone(), announce);
         let effects = Effects::new(runtime.clone(), client, binder, recorder, observer, sender);
         let now = Instant::now();
         // Without an election this process leads from the start, and its first lists are new.

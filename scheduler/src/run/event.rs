@@ -13,6 +13,8 @@ use crate::api::events::v1::{Event, EventSeries};
 use crate::api::meta::v1::{MicroTime, ObjectMeta};
 use crate::election::WallTime;
 
+use super::binding::PodRef;
+
 /// The longest note; the server refuses longer ones.
 const NOTE_BYTES_MAX: usize = 1024;
 
@@ -42,6 +44,18 @@ pub struct Report {
     pub note: String,
     /// The profile's scheduler name.
     pub controller: Arc<str>,
+}
+
+/// A reference to a pod of which only the names are known.
+pub(super) fn reference_by_name(pod: &PodRef) -> ObjectReference {
+    ObjectReference {
+        kind: "Pod".to_owned(),
+        api_version: "v1".to_owned(),
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        ..ObjectReference::default()
+    }
 }
 
 /// `Normal` or `Warning`.

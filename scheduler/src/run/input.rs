@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::ObjectKey;
 use crate::plan::costs::{Cost, Costs};
-use crate::plan::decision::ClaimName;
+use crate::plan::decision::UnusableClaim;
 use crate::queue::{HintCost, Queue};
 
 use super::binding::{Job, Outcome, PodRef};
@@ -50,12 +51,14 @@ pub enum Effect {
     Bind(Box<Job>),
     /// Write a pod's status; answered by [`Input::Patched`].
     Patch(PodRef, Value),
+    /// End a job that still waits for volumes or devices, if it does: the pod gives way to another.
+    Cancel(CancellationToken),
     /// Evict pods; answered by [`Input::Evicted`].
     Evict(Eviction),
-    /// Give back a claim that helps nobody.
-    Deallocate {
+    /// Give up a claim that helps nobody.
+    GiveUp {
         /// The claim.
-        claim: ClaimName,
+        claim: UnusableClaim,
         /// The pod that it was reserved for.
         pod: PodRef,
     },

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::api::core::v1::Pod;
 use crate::election::WallTime;
 use crate::plan::costs::Costs;
-use crate::plan::decision::{Admission, Decision, Placement};
+use crate::plan::decision::{Admission, ClaimWrite, Decision, Placement};
 
 use super::stored::Stored;
 
@@ -49,6 +49,9 @@ pub trait Planning: Send {
 
     /// Takes an assumption back.
     fn forget(&mut self, uid: &str);
+
+    /// Gives back what was assumed of these claims, where [`Planning::forget`] does not: the pod is elsewhere or gone.
+    fn forget_claims(&mut self, claims: &[ClaimWrite]);
 
     /// Keeps room for the pod on the node.
     fn nominate(&mut self, pod: &Arc<Self::Compiled>, node: &str);

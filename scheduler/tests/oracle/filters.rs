@@ -15,6 +15,20 @@ pub(crate) struct State {
     pub(crate) pods: BTreeMap<String, v1::Pod>,
     /// Labels of namespaces.
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// How many devices nodes have, by name.
+    pub(crate) devices: BTreeMap<String, usize>,
+    /// Whether a class has the devices stand for the extended resource.
+    pub(crate) has_class: bool,
+    /// Devices that pods hold, by uid: node and device.
+    pub(crate) held: BTreeMap<String, BTreeSet<(String, String)>>,
+}
+
+/// The extended resource of these clusters.
+pub(crate) const GPU: &str = "x.com/gpu";
+
+/// How many devices stand for the extended resources of a pod on a node that does not offer them.
+pub(crate) fn devices_for(pod: &v1::Pod) -> usize {
+    usize::try_from(request(pod, GPU, 0) / 1000).unwrap()
 }
 
 /// The labels of an object.
@@ -80,7 +94,7 @@ impl State {
     pub(crate) fn reasons(&self, pod: &v1::Pod, name: &str) -> Vec<String> {
         let node = &self.nodes[name];
         let refuse = |refuses: bool, reason: &str| if refuses { vec![reason.to_owned()] } else { Vec::new() };
-        let filters: [&dyn Fn() -> Vec<String>; 7] = [
+        let filters: [&dyn Fn() -> Vec<String>; 8] = [
             &|| refuse(unschedulable(pod, node), "node(s) were unschedulable"),
             &|| refuse(!tolerates(pod, node), "node(s) had untolerated taint(s)"),
             &|| refuse(!required_node(pod, node), "node(s) didn't match Pod's node affinity/selector"),
@@ -93,6 +107,7 @@ impl State {
             &|| self.too_large(pod, name),
             &|| self.skewed(pod, name),
             &|| self.in_bad_company(pod, name),
+            &|| refuse(self.lacks_devices(pod, name), "cannot allocate all claims"),
         ];
         filters.iter().map(|filter| filter()).find(|reasons| !reasons.is_empty()).unwrap_or_default()
     }
@@ -110,13 +125,29 @@ impl State {
         if i64::try_from(self.on(name).count()).unwrap() * 1000 >= allocatable(node, "pods") {
             reasons.push("Too many pods".to_owned());
         }
-        for resource in ["cpu", "memory", "x.com/gpu"] {
+        for resource in ["cpu", "memory", GPU] {
+            if resource == GPU && self.uses_devices(pod, name) {
+                continue;
+            }
             let asked = request(pod, resource, 0);
             if asked > 0 && asked > allocatable(node, resource) - self.sum(name, resource) {
                 reasons.push(format!("Insufficient {resource}"));
             }
         }
         reasons
+    }
+
+    /// Whether devices stand for the extended resources of a pod on a node.
+    pub(crate) fn uses_devices(&self, pod: &v1::Pod, name: &str) -> bool {
+        self.has_class && devices_for(pod) > 0 && allocatable(&self.nodes[name], GPU) == 0
+    }
+
+    fn lacks_devices(&self, pod: &v1::Pod, name: &str) -> bool {
+        let all = (0..self.devices.get(name).copied().unwrap_or(0)).map(|index| format!("d{index}"));
+        let is_held = |device: &String| {
+            self.held.values().any(|held| held.contains(&(name.to_owned(), device.clone())))
+        };
+        self.uses_devices(pod, name) && all.filter(|device| !is_held(device)).count() < devices_for(pod)
     }
 
     /// Nodes whose pods count for a constraint.

@@ -15,13 +15,15 @@ mod filters;
 mod scores;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orch_scheduler::api::core::v1;
 use orch_scheduler::api::meta::v1::ObjectMeta;
+use orch_scheduler::api::resource::v1::ResourceClaim;
+use orch_scheduler::plan::decision::Placement;
 use orch_scheduler::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
 
-use filters::State;
+use filters::{GPU, State, devices_for};
 use world::Random;
 
 /// Plans per cluster.
@@ -33,18 +35,22 @@ struct Run {
     cluster: Cluster,
     planner: Planner,
     made: usize,
+    /// Claims for extended resources, by the uid of their pod.
+    claims: BTreeMap<String, ResourceClaim>,
 }
 
 impl Run {
     fn new(seed: u64) -> Run {
         let mut cluster = Cluster::new(&orch_proto::brand::ORCH);
         let planner = Planner::new(&mut cluster, Profile::default());
-        let mut run = Run { random: Random::new(seed), state: State::default(), cluster, planner, made: 0 };
+        let (random, state, claims) = (Random::new(seed), State::default(), BTreeMap::new());
+        let mut run = Run { random, state, cluster, planner, made: 0, claims };
         for (name, team) in [("n1", "t"), ("n2", "u")] {
             run.set_namespace(name, team);
         }
         for _ in 0..1 + run.random.below(6) {
             run.change_node();
+            run.change_devices();
         }
         run
     }
@@ -71,7 +77,7 @@ impl Run {
     }
 
     fn change_something(&mut self) {
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 => self.change_node(),
             1 => {
                 let team = self.random.pick(&["t", "u"]);
@@ -82,10 +88,58 @@ impl Run {
                 if let Some(uid) = self.state.pods.keys().nth(at).cloned() {
                     let pod = self.state.pods.remove(&uid).unwrap();
                     self.cluster.apply(Change::Delete(Object::Pod(&pod)));
+                    self.state.held.remove(&uid);
+                    if let Some(claim) = self.claims.remove(&uid) {
+                        self.cluster.apply(Change::Delete(Object::ResourceClaim(&claim)));
+                    }
                 }
+            }
+            4 => self.change_devices(),
+            5 => {
+                self.state.has_class = !self.state.has_class;
+                let class = world::class(GPU);
+                let class = Object::DeviceClass(&class);
+                let has_class = self.state.has_class;
+                self.cluster.apply(if has_class { Change::Upsert(class) } else { Change::Delete(class) });
             }
             _ => {}
         }
+    }
+
+    fn change_devices(&mut self) {
+        let node = format!("node-{}", self.random.below(8));
+        let devices = self.random.below(4);
+        self.state.devices.insert(node.clone(), devices);
+        self.cluster.apply(Change::Upsert(Object::ResourceSlice(&world::slice(&node, devices))));
+    }
+
+    /// Takes in what a placement says of devices.
+    fn hold(&mut self, pod: &v1::Pod, placement: &Placement) {
+        let uid = &pod.metadata.as_ref().unwrap().uid;
+        if !self.state.uses_devices(pod, &placement.node) {
+            assert_eq!(placement.claims, [], "the node offers what the pod asks for");
+            return;
+        }
+        let [write] = placement.claims.as_slice() else { panic!("{:?}", placement.claims) };
+        let results = &write.allocation.as_ref().unwrap().devices.as_ref().unwrap().results;
+        let held = results.iter().map(|result| (result.pool.clone(), result.device.clone()));
+        let held: BTreeSet<_> = held.collect();
+        assert_eq!((held.len(), results.len()), (devices_for(pod), devices_for(pod)), "{results:?}");
+        assert!(held.iter().all(|(node, _)| *node == *placement.node), "{held:?} on {}", placement.node);
+        let others = || self.state.held.values().flatten();
+        assert!(others().all(|other| !held.contains(other)), "{held:?} is not free");
+        self.state.held.insert(uid.clone(), held);
+    }
+
+    /// Shows the claim of a pod that was placed with devices, under this name.
+    fn show_claim(&mut self, uid: &str, name: &str, placement: &Placement) {
+        let Some(write) = placement.claims.first() else { return };
+        let mut claim = write.new.as_ref().unwrap().object.clone();
+        let metadata = claim.metadata.as_mut().unwrap();
+        (metadata.name, metadata.uid) = (name.to_owned(), name.to_owned());
+        claim.status.get_or_insert_default().allocation = write.allocation.clone();
+        self.cluster.apply(Change::Upsert(Object::ResourceClaim(&claim)));
+        self.claims.insert(uid.to_owned(), claim);
     }
 
     fn plan_one(&mut self) {
@@ -124,9 +178,26 @@ impl Run {
             self.cluster.forget(&pod.uid);
             return;
         }
+        self.hold(&object, &placement);
         object.spec.as_mut().unwrap().node_name = placement.node.to_string();
+        let claim = format!("claim-{}", self.made);
+        if !placement.claims.is_empty() {
+            let made = v1::PodExtendedResourceClaimStatus {
+                resource_claim_name: claim.clone(),
+                ..v1::PodExtendedResourceClaimStatus::default()
+            };
+            object.status.get_or_insert_default().extended_resource_claim_status = Some(made);
+        }
+        // Claim and pod are told of in any order, or not yet.
+        let shows_claim = self.random.below(3);
+        if shows_claim == 0 {
+            self.show_claim(&pod.uid, &claim, &placement);
+        }
         if self.random.once_in(2) {
             self.cluster.apply(Change::Upsert(Object::Pod(&object)));
+        }
+        if shows_claim == 1 {
+            self.show_claim(&pod.uid, &claim, &placement);
         }
         self.state.pods.insert(pod.uid.to_string(), object);
     }

@@ -6,6 +6,7 @@ use orch_proto::brand::ORCH;
 use orch_scheduler::api::core::v1;
 use orch_scheduler::api::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta, Time};
 use orch_scheduler::api::resource::Quantity;
+use orch_scheduler::api::resource::v1 as resource;
 
 /// Numbers by seed.
 pub(crate) struct Random(u64);
@@ -91,6 +92,31 @@ pub(crate) fn node(random: &mut Random, name: &str) -> v1::Node {
         spec: Some(v1::NodeSpec { unschedulable: random.once_in(10), taints, ..Default::default() }),
         metadata: Some(ObjectMeta { name: name.to_owned(), labels, ..Default::default() }),
     }
+}
+
+/// The devices of a node.
+pub(crate) fn slice(node: &str, devices: usize) -> resource::ResourceSlice {
+    let devices = (0..devices)
+        .map(|index| resource::Device { name: format!("d{index}"), ..resource::Device::default() });
+    let spec = resource::ResourceSliceSpec {
+        driver: "d.io".to_owned(),
+        pool: Some(resource::ResourcePool { name: node.to_owned(), generation: 1, resource_slice_count: 1 }),
+        node_name: Some(node.to_owned()),
+        devices: devices.collect(),
+        ..resource::ResourceSliceSpec::default()
+    };
+    let metadata = Some(ObjectMeta { name: node.to_owned(), ..Default::default() });
+    resource::ResourceSlice { metadata, spec: Some(spec) }
+}
+
+/// The class whose devices stand for an extended resource.
+pub(crate) fn class(extended_resource: &str) -> resource::DeviceClass {
+    let spec = resource::DeviceClassSpec {
+        extended_resource_name: Some(extended_resource.to_owned()),
+        ..resource::DeviceClassSpec::default()
+    };
+    let metadata = Some(ObjectMeta { name: "class".to_owned(), ..Default::default() });
+    resource::DeviceClass { metadata, spec: Some(spec) }
 }
 
 fn selector(random: &mut Random) -> Option<LabelSelector> {
@@ -223,7 +249,7 @@ fn container(random: &mut Random) -> v1::Container {
     if !random.once_in(4) {
         requests.extend(amounts([("memory", format!("{}Mi", random.below(8) * 100))]));
     }
-    if random.once_in(8) {
+    if random.once_in(4) {
         requests.extend(amounts([("x.com/gpu", "1".to_owned())]));
     }
     let ports = random.once_in(8).then(|| v1::ContainerPort {

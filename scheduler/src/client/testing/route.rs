@@ -85,7 +85,11 @@ fn write(request: &Request<()>, target: &Target, body: &Bytes, shared: &Shared) 
         ("POST", "") => {
             let object = read(&target.served);
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            store.create(&Place { name: name.to_owned(), ..place.clone() }, object)
+            let name = match object["metadata"]["generateName"].as_str() {
+                Some(prefix) if name.is_empty() => store.generated_name(prefix),
+                _ => name.to_owned(),
+            };
+            store.create(&Place { name, ..place.clone() }, object)
         }
         ("PUT", _) => {
             let object = read(&target.served);

@@ -83,6 +83,13 @@ impl Store {
         removed
     }
 
+    /// A name that no other object has.
+    pub(crate) fn generated_name(&self, prefix: &str) -> String {
+        let mut inner = self.inner.lock();
+        inner.serial += 1;
+        format!("{prefix}{}", inner.serial)
+    }
+
     /// Creates an object.
     pub(crate) fn create(&self, place: &Place, object: Value) -> Result<Value, Refused> {
         let mut inner = self.inner.lock();

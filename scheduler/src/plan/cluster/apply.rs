@@ -209,6 +209,9 @@ impl Cluster {
             return;
         }
         self.withdraw(&pod.uid);
+        if let Some(claims) = &pod.claims {
+            self.devices.settle(claims);
+        }
         let node = pod.node_name;
         if self.is_unchanged(&pod) {
             if let Some(assigned) = self.pods.get_mut(&pod.uid) {
@@ -249,6 +252,7 @@ impl Cluster {
     fn remove_pod(&mut self, uid: &str) {
         self.withdraw(uid);
         self.forget(uid);
+        self.devices.forget_pod(uid);
         self.unassign(uid);
     }
 

@@ -161,7 +161,7 @@ impl Cluster {
             budgets: Budgets::new(),
             budgets_version: 0,
             nominations: Nominations::default(),
-            devices: Devices::default(),
+            devices: Devices::new(brand),
             images: HashMap::new(),
             images_version: 0,
             memo: RefCell::default(),
@@ -204,10 +204,16 @@ impl Cluster {
             return;
         };
         self.storage.forget(&writes.0);
-        for write in writes.1.iter().filter(|write| write.allocation.is_some()) {
+        self.forget_claims(&writes.1);
+        self.unassign(uid);
+    }
+
+    /// Gives back devices that were assumed with a placement, because the pod will not be bound by it. Does nothing where
+    /// [`Cluster::forget`] did it, or the claims say themselves what they hold.
+    pub fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+        for write in claims.iter().filter(|write| write.allocation.is_some()) {
             self.devices.forget(&write.uid);
         }
-        self.unassign(uid);
     }
 
     /// Whether a pod is assumed: it counts on a node, but no event showed it there.

@@ -162,13 +162,21 @@ pub(super) struct Class {
     pub(super) name: String,
     pub(super) selectors: Vec<Option<Arc<Selector>>>,
     pub(super) config: Vec<api::DeviceClassConfiguration>,
+    /// The extended resource that its devices stand for.
+    pub(super) extended_resource: Option<String>,
+    /// When it was created: seconds since 1970, and nanoseconds.
+    pub(super) created: (i64, i32),
 }
 
 impl Class {
     pub(super) fn new(api: &api::DeviceClass, selectors: &mut Selectors) -> Class {
         let spec = api.spec.clone().unwrap_or_default();
+        let metadata = api.metadata.clone().unwrap_or_default();
+        let created = metadata.creation_timestamp.unwrap_or_default();
         Class {
-            name: api.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default(),
+            name: metadata.name,
+            created: (created.seconds, created.nanos),
+            extended_resource: spec.extended_resource_name,
             selectors: compiled(&spec.selectors, selectors),
             config: spec.config,
         }

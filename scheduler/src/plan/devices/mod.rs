@@ -3,7 +3,7 @@
 //! ```text
 //!   ResourceSlices -> pools ---+
 //!   DeviceClasses -------------+--> Devices -- pre_filter --> PodDevices -- filter(node) --> allocation results
-//!   ResourceClaims -> allocated+                                        \- post_filter --> a claim to deallocate
+//!   ResourceClaims -> allocated+                                        \- post_filter --> a claim to free
 //!
 //!   the executor: Devices::assume, then binding::bind for each claim, then the pod is bound; Devices::forget on failure
 //! ```
@@ -22,26 +22,37 @@ mod capacity;
 mod claim;
 mod constraint;
 mod expression;
+mod extended;
 mod pod;
+mod pod_claims;
 mod result;
 mod search;
 mod slice;
 #[cfg(test)]
 mod tests;
+mod unmade;
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use self::binding::{Binding, binding_state, has_conditions};
 pub use self::pod::{
-    DeviceLimits, Filter, NodeAllocation, PodClaims, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX,
+    DeviceLimits, Filter, NodeAllocation, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX,
 };
+pub use self::pod_claims::PodClaims;
+pub use self::unmade::Allocatable;
+
+use orch_proto::Brand;
 
 use self::allocated::Allocated;
 use self::claim::{Claim, Class};
 use self::expression::Selectors;
+use self::extended::Offers;
+use self::search::Matches;
 use self::slice::{Pools, Slice};
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+use crate::plan::decision::ClaimName;
 use crate::selector::LabelLookup;
 
 /// A node as this plugin sees it.
@@ -63,36 +74,78 @@ enum Failure {
 }
 
 /// Claims, classes and slices of the cluster, and who holds what.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Devices {
+    brand: &'static Brand,
     claims: HashMap<String, HashMap<String, Claim>>,
+    /// Claims that schedulers made for extended resources, by the uid of their pod.
+    made: HashMap<String, BTreeSet<ClaimName>>,
     classes: BTreeMap<String, Class>,
+    offers: Offers,
+    offers_version: u64,
     pools: Pools,
     allocated: Allocated,
     /// Results that are being written, by the uid of their claim.
     assumed: HashMap<String, AllocationResult>,
+    /// Claims that take the place of an assumed result once they are seen with an allocation, with the uid that the result
+    /// is assumed under.
+    awaited: HashMap<ClaimName, String>,
     selectors: Selectors,
+    version: u64,
+    /// Which devices classes select, for [`Devices::counts`]; by addresses, so that it is emptied when a slice or a class
+    /// changes.
+    matches: RefCell<Matches>,
 }
 
 impl Devices {
+    /// None yet.
+    pub fn new(brand: &'static Brand) -> Devices {
+        Devices {
+            brand,
+            claims: HashMap::new(),
+            made: HashMap::new(),
+            classes: BTreeMap::new(),
+            offers: Offers::default(),
+            offers_version: 0,
+            pools: Pools::default(),
+            allocated: Allocated::default(),
+            assumed: HashMap::new(),
+            awaited: HashMap::new(),
+            selectors: Selectors::default(),
+            version: 0,
+            matches: RefCell::default(),
+        }
+    }
+
     /// Takes in a claim that is there or has changed. A status with an allocation takes the place of an assumed one.
     pub fn upsert_claim(&mut self, claim: ResourceClaim) {
+        self.version += 1;
         let (namespace, name) = key(claim.metadata.as_ref());
         self.take_claim(&namespace, &name);
         let claim = Claim::new(claim, &mut self.selectors);
+        let key = ClaimName { namespace: namespace.clone(), name: name.clone() };
         if let Some(allocation) = claim.allocation() {
             self.allocated.add(allocation);
-            if let Some(assumed) = self.assumed.remove(claim.uid()) {
-                self.allocated.remove(&assumed);
+            self.forget(claim.uid());
+            if let Some(uid) = self.awaited.remove(&key) {
+                self.forget(&uid);
             }
+        }
+        if let Some(pod) = unmade::pod_of(&claim.api, self.brand) {
+            self.made.entry(pod).or_default().insert(key);
         }
         self.claims.entry(namespace).or_default().insert(name, claim);
     }
 
     /// Takes in that a claim is gone.
     pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        self.version += 1;
         if let Some(claim) = self.take_claim(namespace, name) {
             self.forget(claim.uid());
+        }
+        let key = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
+        if let Some(uid) = self.awaited.remove(&key) {
+            self.forget(&uid);
         }
     }
 
@@ -105,6 +158,14 @@ impl Devices {
         if claims.is_empty() {
             self.claims.remove(namespace);
         }
+        if let Some(pod) = unmade::pod_of(&claim.api, self.brand)
+            && let Some(made) = self.made.get_mut(&pod)
+        {
+            made.retain(|one| (one.namespace.as_str(), one.name.as_str()) != (namespace, name));
+            if made.is_empty() {
+                self.made.remove(&pod);
+            }
+        }
         Some(claim)
     }
 
@@ -113,22 +174,78 @@ impl Devices {
         let (_, name) = key(class.metadata.as_ref());
         let class = Class::new(class, &mut self.selectors);
         self.classes.insert(name, class);
+        self.renew_offers();
     }
 
     /// Takes in that a class is gone.
     pub fn remove_class(&mut self, name: &str) {
         self.classes.remove(name);
+        self.renew_offers();
+    }
+
+    fn renew_offers(&mut self) {
+        self.devices_changed();
+        let offers = Offers::of(&self.classes, self.brand);
+        if offers != self.offers {
+            self.offers = offers;
+            self.offers_version += 1;
+        }
+    }
+
+    /// Whether devices of a class stand for an extended resource.
+    pub fn offers(&self, resource: &str) -> bool {
+        self.offers.class(resource).is_some()
+    }
+
+    /// Changes whenever [`Devices::offers`] may say something else.
+    pub fn offers_version(&self) -> u64 {
+        self.offers_version
     }
 
     /// Takes in a slice that is there or has changed.
     pub fn upsert_slice(&mut self, slice: &ResourceSlice) {
+        self.devices_changed();
         let (_, name) = key(slice.metadata.as_ref());
         self.pools.upsert(&name, Slice::new(slice));
     }
 
     /// Takes in that a slice is gone.
     pub fn remove_slice(&mut self, name: &str) {
+        self.devices_changed();
         self.pools.remove(name);
+    }
+
+    fn devices_changed(&mut self) {
+        self.version += 1;
+        self.matches.get_mut().clear();
+    }
+
+    /// Changes whenever [`Devices::counts`] may say something else.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Of the devices that stand for an extended resource, how many there are for a node and how many of them are in use;
+    /// zeros if there are none, or a selector of their class cannot be evaluated.
+    pub fn counts(&self, resource: &str, node: NodeOf<'_>) -> (i64, i64) {
+        let Some(class) = self.offers.class(resource).and_then(|name| self.classes.get(name)) else {
+            return (0, 0);
+        };
+        let mut matches = self.matches.borrow_mut();
+        let pools = self.pools.of_node(node);
+        let devices = pools.iter().flat_map(|pool| &pool.slices).flat_map(|slice| &slice.devices);
+        let (mut all, mut used) = (0, 0);
+        for device in devices.filter(|device| device.access.includes(node)) {
+            match class.selects(device, &mut matches) {
+                Ok(true) => {
+                    all += 1;
+                    used += i64::from(self.allocated.is_used(&device.id));
+                }
+                Ok(false) => {}
+                Err(_) => return (0, 0),
+            }
+        }
+        (all, used)
     }
 
     /// The claim as it was last seen.
@@ -139,6 +256,7 @@ impl Devices {
     /// Holds the devices of `results` until the claims say so themselves, or [`Devices::forget`].
     pub fn assume(&mut self, results: &[(String, AllocationResult)]) {
         for (uid, result) in results {
+            self.version += 1;
             self.forget(uid);
             self.allocated.add(result);
             self.assumed.insert(uid.clone(), result.clone());
@@ -148,7 +266,30 @@ impl Devices {
     /// Gives back what was assumed for the claim with this uid: its allocation was not written.
     pub fn forget(&mut self, uid: &str) {
         if let Some(assumed) = self.assumed.remove(uid) {
+            self.version += 1;
             self.allocated.remove(&assumed);
+            self.awaited.retain(|_, waiting| waiting != uid);
+        }
+    }
+
+    /// A pod is on its node: what was assumed for its extended resources is held until the claim that its status names
+    /// says so itself. Another claim that was made for the pod, by an attempt that failed, does not count: it may be gone
+    /// already.
+    pub fn settle(&mut self, pod: &PodClaims) {
+        let uid = unmade::unmade_uid(&pod.uid);
+        let Some(name) = pod.made_claim.as_ref().filter(|_| self.assumed.contains_key(&uid)) else { return };
+        if self.claim(&pod.namespace, name).is_some_and(|claim| claim.allocation().is_some()) {
+            self.forget(&uid);
+        } else {
+            let claim = ClaimName { namespace: pod.namespace.clone(), name: name.clone() };
+            self.awaited.insert(claim, uid);
+        }
+    }
+
+    /// A pod is gone: what was assumed for its extended resources is free.
+    pub fn forget_pod(&mut self, uid: &str) {
+        if !self.assumed.is_empty() {
+            self.forget(&unmade::unmade_uid(uid));
         }
     }
 

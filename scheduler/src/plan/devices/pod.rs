@@ -2,73 +2,20 @@
 //! no node fits.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::claim::{Claim, RequestKind, names};
 use super::search::{self, Matches, World};
-use super::{Binding, Devices, Failure, NodeOf, binding_state, result};
-use crate::api::core::v1::Pod;
+use super::unmade::{Allocatable, Extended, Unmade};
+use super::{Binding, Devices, Failure, NodeOf, PodClaims, binding_state, result};
 use crate::api::resource::v1::AllocationResult;
+use crate::plan::decision::{ClaimName, NewClaim, UnusableClaim};
 use crate::selector::NodeSelector;
 
 /// Pods that may use a claim at once: the API's bound.
 pub const RESERVED_FOR_MAX: usize = 256;
 /// Alternatives of a request: the API's bound, and the score of the first.
 const ALTERNATIVES_MAX: i64 = 8;
-
-/// A pod, and the claims that it names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodClaims {
-    /// `metadata.namespace`.
-    pub namespace: String,
-    /// `metadata.name`.
-    pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
-    claims: Vec<ClaimReference>,
-}
-
-/// How a pod names a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ClaimReference {
-    /// Directly.
-    Named(String),
-    /// By a template; the claim was made under this name.
-    Made(String),
-    /// By a template from which none had to be made.
-    NotNeeded,
-    /// By a template from which none was made yet.
-    NotMade,
-    /// Not at all.
-    Unsupported(String),
-}
-
-impl PodClaims {
-    /// Reads `pod`; `None` if it names no claim.
-    pub fn new(pod: &Pod) -> Option<PodClaims> {
-        let spec = pod.spec.as_ref().filter(|spec| !spec.resource_claims.is_empty())?;
-        let statuses = pod.status.iter().flat_map(|status| &status.resource_claim_statuses);
-        let reference = |claim: &crate::api::core::v1::PodResourceClaim| {
-            if let Some(name) = &claim.resource_claim_name {
-                return ClaimReference::Named(name.clone());
-            }
-            if claim.resource_claim_template_name.is_none() {
-                return ClaimReference::Unsupported(claim.name.clone());
-            }
-            match statuses
-                .clone()
-                .find(|status| status.name == claim.name)
-                .map(|one| &one.resource_claim_name)
-            {
-                Some(Some(made)) => ClaimReference::Made(made.clone()),
-                Some(None) => ClaimReference::NotNeeded,
-                None => ClaimReference::NotMade,
-            }
-        };
-        let claims = spec.resource_claims.iter().map(reference).collect();
-        let metadata = pod.metadata.clone().unwrap_or_default();
-        Some(PodClaims { namespace: metadata.namespace, name: metadata.name, uid: metadata.uid, claims })
-    }
-}
 
 /// How long devices may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +31,8 @@ pub struct DeviceLimits {
 pub struct PodDevices<'a> {
     devices: &'a Devices,
     claims: Vec<&'a Claim>,
+    /// Extended resources that devices may stand for.
+    extended: Option<Extended<'a>>,
     /// Where claims that are allocated can be used; `None` for those that are not, or everywhere.
     available_on: Vec<Option<NodeSelector>>,
     /// Claims that some node could not use.
@@ -123,6 +72,8 @@ pub enum Filter {
 pub struct NodeAllocation {
     /// For each claim that is not allocated its uid, and the result to be written.
     pub results: Vec<(String, AllocationResult)>,
+    /// The claim that is to be made for extended resources; its result is the last.
+    pub new: Option<Arc<NewClaim>>,
     /// The score of the node before it is normalised: higher for earlier alternatives.
     pub score: i64,
 }
@@ -132,14 +83,14 @@ pub struct NodeAllocation {
 pub struct PostFilter {
     /// The message.
     pub message: &'static str,
-    /// Namespace and name of a claim whose allocation is to be removed, since it keeps the pod from every node.
-    pub deallocate: Option<(String, String)>,
+    /// A claim that keeps the pod from every node.
+    pub unusable: Option<UnusableClaim>,
 }
 
 impl PostFilter {
     /// For a pod without claims, or whose claims were not looked at.
     pub fn without_claims() -> PostFilter {
-        PostFilter { message: "no new claims to deallocate", deallocate: None }
+        PostFilter { message: "no new claims to deallocate", unusable: None }
     }
 }
 
@@ -153,14 +104,18 @@ impl Devices {
     }
 
     /// Begins to plan a pod.
-    pub fn pre_filter(&self, pod: Option<&PodClaims>, limits: DeviceLimits) -> PreFilter<'_> {
+    pub fn pre_filter<'a>(&'a self, pod: Option<&'a PodClaims>, limits: DeviceLimits) -> PreFilter<'a> {
         let Some(pod) = pod else { return PreFilter::Skip };
         let claims = match self.claims_of(pod) {
-            Ok(claims) if claims.is_empty() => return PreFilter::Skip,
             Ok(claims) => claims,
             Err(reason) => return PreFilter::Unschedulable(reason),
         };
-        for claim in &claims {
+        let extended = Extended::new(self, pod);
+        if claims.is_empty() && extended.is_none() {
+            return PreFilter::Skip;
+        }
+        let left = extended.as_ref().and_then(Extended::left_claim);
+        for claim in claims.iter().copied().chain(left) {
             if let Err(reason) = self.check(claim, &pod.uid) {
                 return PreFilter::Unschedulable(reason);
             }
@@ -170,48 +125,13 @@ impl Devices {
             devices: self,
             available_on: claims.iter().map(selector).collect(),
             claims,
+            extended,
             unavailable: BTreeSet::new(),
             pod_uid: pod.uid.clone(),
             matches: Matches::new(),
             timed_out_before: limits.timed_out_before,
             steps_max: search::steps_max(limits.filter_timeout_ms),
         }))
-    }
-
-    fn claims_of(&self, pod: &PodClaims) -> Result<Vec<&Claim>, String> {
-        let mut claims = Vec::new();
-        let key = format!("{}/{}", pod.namespace, pod.name);
-        for reference in &pod.claims {
-            let (name, must_be_owned) = match reference {
-                ClaimReference::Named(name) => (name, false),
-                ClaimReference::Made(name) => (name, true),
-                ClaimReference::NotNeeded => continue,
-                ClaimReference::NotMade => {
-                    return Err(format!("pod \"{key}\": ResourceClaim not created yet"));
-                }
-                ClaimReference::Unsupported(name) => {
-                    return Err(format!(
-                        "pod \"{key}\", spec.resourceClaims[\"{name}\"]: none of the supported fields are set"
-                    ));
-                }
-            };
-            let claim = self.claim(&pod.namespace, name);
-            let claim = claim.ok_or_else(|| format!("resourceclaim \"{name}\" not found"))?;
-            let metadata = claim.api.metadata.as_ref();
-            if metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some()) {
-                return Err(format!("resourceclaim \"{name}\" is being deleted"));
-            }
-            let owners = metadata.into_iter().flat_map(|metadata| &metadata.owner_references);
-            let is_owned = || owners.clone().any(|one| one.controller == Some(true) && one.uid == pod.uid);
-            if must_be_owned && !is_owned() {
-                let claim = claim.key();
-                return Err(format!(
-                    "ResourceClaim {claim} was not created for pod {key} (pod is not owner)"
-                ));
-            }
-            claims.push(claim);
-        }
-        Ok(claims)
     }
 
     /// Whether a claim can be used, or allocated, by a pod.
@@ -244,7 +164,14 @@ impl Devices {
 
 impl PodDevices<'_> {
     /// Asks about one node.
-    pub fn filter(&mut self, node: NodeOf<'_>) -> Filter {
+    pub fn filter(&mut self, node: NodeOf<'_>, allocatable: Allocatable<'_>) -> Filter {
+        let unmade = match &mut self.extended {
+            None => None,
+            Some(extended) => match extended.on_node(self.devices, allocatable) {
+                Ok(unmade) => unmade,
+                Err(reason) => return Filter::Unschedulable(reason),
+            },
+        };
         let mut unavailable = Vec::new();
         for (at, claim) in self.claims.iter().enumerate() {
             let is_here =
@@ -258,7 +185,7 @@ impl PodDevices<'_> {
                 unavailable.push(at);
             }
         }
-        let allocation = match self.allocate(node) {
+        let allocation = match self.allocate(node, unmade.as_ref()) {
             Ok(Some(allocation)) => allocation,
             Ok(None) => return Filter::Unschedulable("cannot allocate all claims".to_owned()),
             Err(Failure::OnNode(reason)) => return Filter::Unschedulable(reason),
@@ -271,9 +198,13 @@ impl PodDevices<'_> {
         Filter::Fits(allocation)
     }
 
-    fn allocate(&mut self, node: NodeOf<'_>) -> Result<Option<NodeAllocation>, Failure> {
-        let claims: Vec<&Claim> =
-            self.claims.iter().copied().filter(|one| one.allocation().is_none()).collect();
+    fn allocate(
+        &mut self,
+        node: NodeOf<'_>,
+        unmade: Option<&Unmade>,
+    ) -> Result<Option<NodeAllocation>, Failure> {
+        let claims = self.claims.iter().copied().filter(|one| one.allocation().is_none());
+        let claims: Vec<&Claim> = claims.chain(unmade.map(|unmade| &*unmade.claim)).collect();
         if claims.is_empty() {
             return Ok(Some(NodeAllocation::default()));
         }
@@ -288,7 +219,8 @@ impl PodDevices<'_> {
         let Some(solution) = search::search(world, pools, &claims, &mut self.matches)? else {
             return Ok(None);
         };
-        let mut allocation = NodeAllocation::default();
+        let new = unmade.map(|unmade| unmade.new.clone());
+        let mut allocation = NodeAllocation { new, ..NodeAllocation::default() };
         for ((claim, picked), alternatives) in
             claims.iter().zip(&solution.devices).zip(&solution.alternatives)
         {
@@ -302,7 +234,8 @@ impl PodDevices<'_> {
         Ok(Some(allocation))
     }
 
-    /// What to do when no node fits: a claim that no other pod uses gives its devices back.
+    /// What to do when no node fits: a claim that no other pod uses gives its devices back, and one that is left of an
+    /// earlier attempt goes.
     pub fn post_filter(&self) -> PostFilter {
         let is_free = |claim: &&Claim| match claim.reserved_for() {
             [] => true,
@@ -310,13 +243,18 @@ impl PodDevices<'_> {
             _ => false,
         };
         let mut unavailable = self.unavailable.iter().map(|at| self.claims[*at]);
-        match unavailable.find(is_free) {
-            Some(claim) => {
-                let (namespace, name) = names(&claim.api);
-                let deallocate = Some((namespace.to_owned(), name.to_owned()));
-                PostFilter { message: "deallocation of ResourceClaim completed", deallocate }
-            }
-            None => PostFilter { message: "still not schedulable", deallocate: None },
+        if let Some(claim) = unavailable.find(is_free) {
+            let (namespace, name) = names(&claim.api);
+            let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
+            let unusable = Some(UnusableClaim::Deallocate(claim));
+            return PostFilter { message: "deallocation of ResourceClaim completed", unusable };
+        }
+        match self.extended.as_ref().and_then(Extended::left) {
+            Some((claim, uid)) => PostFilter {
+                message: "deletion of ResourceClaim completed",
+                unusable: Some(UnusableClaim::Delete { claim, uid }),
+            },
+            None => PostFilter { message: "still not schedulable", unusable: None },
         }
     }
 

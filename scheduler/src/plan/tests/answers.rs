@@ -19,7 +19,7 @@ struct Bench {
 }
 
 /// Decodes an object from its JSON, with defaults.
-fn decode<M: prost::Message + Default>(kind: &str, object: &Value) -> M {
+pub(super) fn decode<M: prost::Message + Default>(kind: &str, object: &Value) -> M {
     let schema = orch_schema::testing::orch();
     let type_id = schema.resources().iter().find(|resource| resource.kind == kind).unwrap().type_id;
     let json = serde_json::to_vec(object).unwrap();

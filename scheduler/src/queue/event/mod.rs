@@ -76,6 +76,9 @@ pub(super) struct ObjectName {
     pub(super) name: Arc<str>,
 }
 
+/// The annotation of claims that schedulers make for extended resources, without its domain, which is the brand's.
+const EXTENDED_RESOURCE_CLAIM: &str = "/extended-resource-claim";
+
 /// What a change of a ResourceClaim means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimChange {
@@ -225,9 +228,14 @@ impl ClusterEvent {
         Some(ClusterEvent::new(kind, Subject::ResourceClaim { name, change }))
     }
 
-    /// A ResourceClaim is gone, which helps if it had devices.
+    /// A ResourceClaim is gone, which helps if it had devices, or was left of an attempt to bind the pod that it was made
+    /// for: that one waits for its end.
     pub fn resource_claim_deleted(old: &ResourceClaim) -> Option<ClusterEvent> {
-        old.status.as_ref()?.allocation.as_ref()?;
+        let is_allocated = old.status.as_ref().is_some_and(|status| status.allocation.is_some());
+        let mut annotations = old.metadata.iter().flat_map(|metadata| metadata.annotations.keys());
+        if !is_allocated && !annotations.any(|name| name.ends_with(EXTENDED_RESOURCE_CLAIM)) {
+            return None;
+        }
         let name = ObjectName::of(old.metadata.as_ref());
         let subject = Subject::ResourceClaim { name, change: ClaimChange::Deallocated };
         Some(ClusterEvent::new(EventKind::ResourceClaimDelete, subject))

@@ -122,8 +122,10 @@ const VOLUME_BINDING: [EventKind; 14] = [
     EventKind::CsiStorageCapacityUpdate,
 ];
 
-const DYNAMIC_RESOURCES: [EventKind; 10] = [
+const DYNAMIC_RESOURCES: [EventKind; 11] = [
     EventKind::NodeAdd,
+    // Devices stand for extended resources that the node does not offer.
+    EventKind::NodeAllocatable,
     EventKind::NodeLabel,
     EventKind::ResourceClaimAdd,
     EventKind::ResourceClaimUpdate,

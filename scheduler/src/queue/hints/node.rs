@@ -57,18 +57,20 @@ fn affine(shape: &PodShape, node: &NodeFacts) -> bool {
     selected && shape.node_affinity.as_ref().is_none_or(|one| one.matches(&node.name, &node.labels))
 }
 
-/// A node helps if the empty node has room, and has more of something that is asked for than before.
+/// A node helps if the empty node has room, and has more of something that is asked for than before. Devices may have room
+/// for a resource that it does not offer.
 fn fit(requests: &Amounts, old: Option<&NodeFacts>, new: &NodeFacts) -> Hint {
     let mut asked = requests.iter().filter(|(_, amount)| !amount.is_zero());
-    let has_room =
-        asked.clone().all(|(name, amount)| new.allocatable.get(name).is_some_and(|one| one >= amount));
+    let may_be_devices =
+        |name: &str| name.contains('/') && new.allocatable.get(name).is_none_or(|one| one.is_zero());
+    let has_room = asked.clone().all(|(name, amount)| {
+        new.allocatable.get(name).is_some_and(|one| one >= amount) || may_be_devices(name)
+    });
     let has_more = old.is_none_or(|old| {
         let grew = |name: &str| new.allocatable.get(name) > old.allocatable.get(name);
-        grew("pods") || asked.any(|(name, _)| grew(name))
+        grew("pods") || asked.any(|(name, _)| grew(name) || may_be_devices(name))
     });
-    // A resource that no node has may be one that devices stand for.
-    let may_be_devices = super::asks_for_extended(requests);
-    Hint::when((has_room || may_be_devices) && has_more)
+    Hint::when(has_room && has_more)
 }
 
 /// Domains are made and unmade by nodes that have all the labels that constraints name.

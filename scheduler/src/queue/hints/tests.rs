@@ -167,6 +167,19 @@ fn room_on_nodes_helps_if_it_is_enough_and_new() {
 }
 
 #[test]
+fn nodes_that_do_not_offer_an_extended_resource_may_have_devices_for_it() {
+    let plugin = Plugin::NodeResourcesFit;
+    let asks = asking(&[("cpu", "2"), ("x.com/gpu", "2")]);
+    let with = |cpu: &str, gpus: &str| node_with(&[("cpu", cpu), ("x.com/gpu", gpus)]);
+    assert!(check(plugin, &asks, &node_added(node_with(&[("cpu", "2")]))));
+    assert!(check(plugin, &asks, &node_added(with("2", "0"))));
+    assert!(!check(plugin, &asks, &node_added(with("2", "1"))), "it offers too few itself");
+    assert!(!check(plugin, &asks, &node_added(with("1", "0"))), "devices are no CPUs");
+    assert!(check(plugin, &asks, &node_changed(with("2", "1"), with("2", "0"))));
+    assert!(interests(Plugin::DynamicResources.into()).contains(EventKind::NodeAllocatable));
+}
+
+#[test]
 fn room_left_by_pods_helps() {
     let plugin = Plugin::NodeResourcesFit;
     assert!(check(plugin, &asking(&[("cpu", "2")]), &gone(in_namespace())));
@@ -429,6 +442,11 @@ fn claims_of_devices_help_users_and_all_when_they_free_devices() {
     assert!(!check(plugin, &in_namespace(), &event(false, true)));
     assert!(check(plugin, &in_namespace(), &event(true, false)));
     assert!(check(plugin, &in_namespace(), &ClusterEvent::resource_claim_deleted(&claim(true)).unwrap()));
+    let mut made = claim(false);
+    let annotation = format!("resource.{}", orch_proto::brand::ORCH.label("extended-resource-claim"));
+    made.metadata.as_mut().unwrap().annotations.insert(annotation, "true".to_owned());
+    let gone = ClusterEvent::resource_claim_deleted(&made).unwrap();
+    assert!(check(plugin, &in_namespace(), &gone), "its pod waits for that, and names it nowhere");
 }
 
 #[test]

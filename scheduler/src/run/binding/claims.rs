@@ -10,20 +10,41 @@ use crate::api::meta::v1::Time;
 use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use crate::client::{Backoff, Reason, chain};
 use crate::election::WallTime;
-use crate::plan::decision::{ClaimName, ClaimWrite};
+use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
 use crate::plan::devices::{Binding, binding_state, has_conditions};
 
+use super::super::event::{Report, Severity, reference_by_name};
 use super::{Binder, Job, PodRef, Why, refused};
 
 /// Pods that a claim may be reserved for; the server refuses more.
 const RESERVED_MAX: usize = 256;
 
 /// Attempts against other writers of the same claim.
-const ATTEMPTS_MAX: u32 = 5;
+pub(super) const ATTEMPTS_MAX: u32 = 5;
 
 /// Pauses between looks at devices that have to be made ready: that takes seconds to minutes.
-const LOOK_FIRST: Duration = Duration::from_millis(200);
-const LOOK_LAST: Duration = Duration::from_secs(5);
+pub(super) const LOOK_FIRST: Duration = Duration::from_millis(200);
+pub(super) const LOOK_LAST: Duration = Duration::from_secs(5);
+
+/// Whether users were told that the pod waits for its devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    No,
+    Yes,
+}
+
+/// The event of a pod with devices that others make ready.
+fn waiting_for_devices(job: &Job) -> Report {
+    Report {
+        regarding: reference_by_name(&job.pod),
+        related: None,
+        severity: Severity::Normal,
+        reason: "BindingConditionsPending",
+        action: "Scheduling",
+        note: format!("waiting for binding conditions for device on node {}", job.node),
+        controller: job.controller.clone(),
+    }
+}
 
 /// What has to be written of a claim.
 #[derive(Debug, PartialEq)]
@@ -109,12 +130,26 @@ pub(super) fn release(mut claim: ResourceClaim, uid: &str, write: &ClaimWrite) -
 }
 
 impl Binder {
-    pub(super) async fn reserve(&self, pod: &PodRef, write: &ClaimWrite) -> Result<(), Why> {
-        let finalizer = format!("resource.{}", self.client.brand().label("delete-protection"));
+    /// The finalizer that keeps claims while they have devices.
+    pub(super) fn finalizer(&self) -> String {
+        format!("resource.{}", self.client.brand().label("delete-protection"))
+    }
+
+    /// Writes allocation and reservation. `known` is the claim as it was just read or made, if it was.
+    pub(super) async fn reserve(
+        &self,
+        pod: &PodRef,
+        write: &ClaimWrite,
+        mut known: Option<ResourceClaim>,
+    ) -> Result<(), Why> {
+        let finalizer = self.finalizer();
         let (namespace, name) = (&write.claim.namespace, &write.claim.name);
         let what = format!("reserving claim {name}");
         for _ in 0..ATTEMPTS_MAX {
-            let claim = self.client.get::<ResourceClaim>(namespace, name).await;
+            let claim = match known.take() {
+                Some(claim) => Ok(claim),
+                None => self.client.get::<ResourceClaim>(namespace, name).await,
+            };
             let claim = claim.map_err(|error| refused(&what, &error))?;
             let change = reservation(claim, pod, write, &finalizer).map_err(Why::Refused)?;
             let written = match change {
@@ -135,12 +170,13 @@ impl Binder {
         Err(Why::Refused(format!("{what}: {ATTEMPTS_MAX} attempts met other writers")))
     }
 
-    /// Waits until the devices of the job's claims are usable. Where that fails, what this job allocated is given back, and
-    /// the next plan finds what others allocated unusable.
-    pub(super) async fn await_devices(&self, job: &Job) -> Result<(), Why> {
+    /// Waits until the devices of the claims that were reserved are usable. Where that fails, what this job allocated is
+    /// given back, and the next plan finds what others allocated unusable.
+    pub(super) async fn await_devices(&self, job: &Job, reserved: &[ClaimWrite]) -> Result<(), Why> {
+        let mut told = Told::No;
         let waiting = async {
-            for write in &job.claims {
-                self.await_claim(write).await?;
+            for write in reserved {
+                self.await_claim(job, write, &mut told).await?;
             }
             Ok(())
         };
@@ -148,7 +184,7 @@ impl Binder {
         waited.unwrap_or_else(|_| Err(Why::Refused("device binding timeout".to_owned())))
     }
 
-    async fn await_claim(&self, write: &ClaimWrite) -> Result<(), Why> {
+    async fn await_claim(&self, job: &Job, write: &ClaimWrite, told: &mut Told) -> Result<(), Why> {
         let (namespace, name) = (&write.claim.namespace, &write.claim.name);
         let what = format!("waiting for devices of claim {name}");
         let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
@@ -156,10 +192,15 @@ impl Binder {
             self.lead()?;
             let claim = self.client.get::<ResourceClaim>(namespace, name).await;
             let claim = claim.map_err(|error| refused(&what, &error))?;
+            let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
+            if *told == Told::No && allocation.is_some_and(has_conditions) {
+                *told = Told::Yes;
+                (self.announce)(waiting_for_devices(job));
+            }
             match binding_state(&claim) {
                 Binding::Ready => return Ok(()),
                 Binding::Failed => return Err(Why::Refused(format!("claim {name} binding failed"))),
-                Binding::Waiting { .. } => tokio::time::sleep(backoff.random_pause()).await,
+                Binding::Waiting { .. } => self.pause(job, backoff.random_pause()).await?,
             }
         }
     }
@@ -191,9 +232,17 @@ impl Binder {
 }
 
 impl Binder {
-    /// Gives back the allocation of a claim that helps nobody, with the reservation for `pod`. It is left alone where
-    /// others use it. A failure is logged: the pod's next plan asks for it again.
-    pub async fn deallocate(&self, claim: &ClaimName, pod: &PodRef) {
+    /// Gives up a claim that helps nobody.
+    pub async fn give_up(&self, claim: &UnusableClaim, pod: &PodRef) {
+        match claim {
+            UnusableClaim::Deallocate(claim) => self.deallocate(claim, pod).await,
+            UnusableClaim::Delete { claim, uid } => self.delete_claim(claim, uid).await,
+        }
+    }
+
+    /// Gives back the allocation of a claim, with the reservation for `pod`. It is left alone where others use it. A failure
+    /// is logged: the pod's next plan asks for it again.
+    async fn deallocate(&self, claim: &ClaimName, pod: &PodRef) {
         let (namespace, name) = (&claim.namespace, &claim.name);
         let outcome = match self.client.get::<ResourceClaim>(namespace, name).await {
             Ok(claim) => match deallocation(claim, &pod.uid) {

@@ -1,9 +1,9 @@
 //! Brings a pod to its node: what must be written first, then the binding.
 //!
 //! ```text
-//!   claims (finalizer, allocation, reservation, wait) ──> volumes (claimRef, selected node, wait) ──> bind
-//!         │ refused, timed out                                  │                                     │
-//!         └─────────────────> NotBound, what was reserved is given back <─────────────────────────────┘
+//!   claims (made, finalizer, allocation, reservation, wait) ──> volumes (claimRef, selected node, wait) ──> bind
+//!         │ refused, timed out                                        │                                     │
+//!         └──────────> NotBound, what was reserved is given back, what was made is deleted <────────────────┘
 //! ```
 //!
 //! Owns the certainty of the outcome. Between [`Outcome::Bound`] and [`Outcome::NotBound`] there is no third: while the
@@ -13,6 +13,7 @@
 
 mod bind;
 mod claims;
+mod extended;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Error, chain};
 use crate::election::Leadership;
@@ -32,6 +34,7 @@ use crate::simulation::plant::{self, Plant};
 use crate::stopwatch::Started;
 
 use super::effects::Observer;
+use super::event::Report;
 use super::extender::Extender;
 use super::input::Observation;
 
@@ -53,6 +56,8 @@ pub struct Job {
     pub pod: PodRef,
     /// Index of its profile.
     pub profile: usize,
+    /// The profile's scheduler name, for events.
+    pub controller: Arc<str>,
     /// Plans until this one.
     pub attempts: u32,
     /// When it could first have been planned, as time since the process began.
@@ -73,6 +78,8 @@ pub struct Job {
     pub device_timeout: Duration,
     /// The extender that binds in the scheduler's place.
     pub binder: Option<Arc<Extender>>,
+    /// Cancelled when the pod's place is for another: a job that still waits for volumes or devices ends.
+    pub cancelled: CancellationToken,
 }
 
 impl Job {
@@ -90,6 +97,9 @@ pub enum Outcome {
     /// The pod does not have the node, and never will by this job.
     NotBound(Why),
 }
+
+/// What users are told of a pod that gave way before it was bound.
+const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
 
 /// Why a pod was not bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,12 +132,17 @@ pub struct Binder {
     client: Client,
     leadership: Leadership,
     observer: Observer,
+    announce: Announce,
 }
 
+/// Takes events for users.
+pub(super) type Announce = Arc<dyn Fn(Report) + Send + Sync>;
+
 impl Binder {
-    /// A binder that works while `leadership` holds, and tells `observer` how long it took.
-    pub fn new(client: Client, leadership: Leadership, observer: Observer) -> Self {
-        Self { client, leadership, observer }
+    /// A binder that works while `leadership` holds, tells `observer` how long it took, and users through `announce` what
+    /// it waits for.
+    pub fn new(client: Client, leadership: Leadership, observer: Observer, announce: Announce) -> Self {
+        Self { client, leadership, observer, announce }
     }
 
     /// Does one job to its certain end.
@@ -149,7 +164,10 @@ impl Binder {
             && self.leads()
         {
             for claim in reserved {
-                self.release(&job.pod, &claim).await;
+                match claim.new {
+                    Some(_) => self.delete_claim(&claim.claim, &claim.uid).await,
+                    None => self.release(&job.pod, &claim).await,
+                }
             }
         }
         outcome
@@ -161,20 +179,44 @@ impl Binder {
         (self.observer)(Observation::Ran { profile: job.profile, cost });
     }
 
+    /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
     async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
-        use ExtensionPoint::PreBind;
-        use Plugin::{DynamicResources, VolumeBinding};
-        for claim in &job.claims {
-            self.lead()?;
-            self.reserve(&job.pod, claim).await.map_err(|why| why.of(DynamicResources, PreBind))?;
-            reserved.push(claim.clone());
-        }
-        self.await_devices(job).await.map_err(|why| why.of(DynamicResources, PreBind))?;
+        let claims = self.prepare_claims(job, reserved).await;
+        claims.map_err(|why| why.of(Plugin::DynamicResources, ExtensionPoint::PreBind))?;
         if !job.volumes.is_empty() {
             self.lead()?;
-            self.prepare_volumes(job).await.map_err(|why| why.of(VolumeBinding, PreBind))?;
+            let volumes = self.prepare_volumes(job).await;
+            volumes.map_err(|why| why.of(Plugin::VolumeBinding, ExtensionPoint::PreBind))?;
         }
         Ok(())
+    }
+
+    async fn prepare_claims(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+        for claim in &job.claims {
+            self.lead()?;
+            let Some(new) = &claim.new else {
+                self.reserve(&job.pod, claim, None).await?;
+                reserved.push(claim.clone());
+                continue;
+            };
+            let (claim, made) = self.create_claim(claim, new).await?;
+            reserved.push(claim.clone());
+            self.lead()?;
+            self.reserve(&job.pod, &claim, Some(made)).await?;
+            self.lead()?;
+            self.name_claim(&job.pod, &claim.claim, new).await?;
+        }
+        self.await_devices(job, reserved).await
+    }
+
+    /// Waits between two looks at what has to be made ready, while the job still has to go on.
+    async fn pause(&self, job: &Job, pause: Duration) -> Result<(), Why> {
+        self.lead()?;
+        tokio::select! {
+            biased;
+            () = job.cancelled.cancelled() => Err(Why::Refused(PREEMPTED.to_owned())),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
     }
 
     fn leads(&self) -> bool {

@@ -142,8 +142,7 @@ impl Binder {
                         return Err(Why::Refused(format!("binding volumes: {problem}")));
                     }
                     ClaimState::Waiting => {
-                        self.lead()?;
-                        tokio::time::sleep(backoff.random_pause()).await;
+                        self.pause(job, backoff.random_pause()).await?;
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! Preemption: who is evicted, and when the pod that needs the room may be planned again.
 //!
-//! Owns the two steps of an eviction. While the first victims are evicted the preemptor is held back, because planning
+//! Owns who has to be deleted: a victim that is not bound yet, because its volumes or devices are being made ready, only
+//! gives up its place and waits for another. And the two steps of an eviction. While the first victims are evicted the preemptor is held back, because planning
 //! it again would choose more victims. Then it is let go, and the last victim evicted: the end of that one wakes it.
 
 use crate::plan::decision::{PodName, Preemption};
@@ -30,15 +31,15 @@ impl<P: Planning> Executor<P> {
             self.queue.nominator_mut().nominate(facts, &preemption.node);
         }
         effects.push(Effect::Observe(Observation::Preempting { victims: preemption.victims.len() }));
-        let mut victims: Vec<PodRef> = preemption.victims.iter().map(by_name).collect();
-        let Some(last) = victims.pop() else { return };
         let mut eviction = Eviction {
             preemptor: pod_ref(&pending.api),
             node: preemption.node,
             scheduler: self.options.profiles[pending.profile].scheduler_name.clone(),
-            victims,
+            victims: preemption.victims.iter().map(by_name).collect(),
             step: EvictionStep::First,
         };
+        self.cancel_waiting(&mut eviction, effects);
+        let Some(last) = eviction.victims.pop() else { return };
         if eviction.victims.is_empty() {
             eviction.victims.push(last);
             eviction.step = EvictionStep::Last;
@@ -46,6 +47,32 @@ impl<P: Planning> Executor<P> {
             self.preempting.insert(uid.clone(), Preempting { last });
         }
         effects.push(Effect::Evict(eviction));
+    }
+
+    /// Has victims give way whose jobs still wait, and takes them out of those to evict.
+    fn cancel_waiting(&mut self, eviction: &mut Eviction, effects: &mut Vec<Effect>) {
+        let preemptor = Uid(eviction.preemptor.uid.clone());
+        let (scheduler, node) = (eviction.scheduler.clone(), eviction.node.clone());
+        let by = eviction.preemptor.clone();
+        eviction.victims.retain(|victim| {
+            let uid = Uid(victim.uid.clone());
+            let Some(job) = self.pending.get(&uid).and_then(|pending| pending.preparing.clone()) else {
+                return true;
+            };
+            let report = preempted(victim, &by, &node, scheduler.clone());
+            effects.extend([Effect::Cancel(job), Effect::Record(report)]);
+            self.giving_way.insert(uid, preemptor.clone());
+            false
+        });
+    }
+
+    /// A job that was told to end has ended. Where it had bound its pod before, no event will wake the preemptor.
+    pub(super) fn gave_way(&mut self, uid: &Uid, is_bound: bool, now: Now) {
+        if let Some(preemptor) = self.giving_way.remove(uid)
+            && is_bound
+        {
+            self.with_queue(now, |queue, at| queue.activate(at, &preemptor));
+        }
     }
 
     pub(super) fn evicted(

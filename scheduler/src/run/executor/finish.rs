@@ -25,6 +25,10 @@ impl<P: Planning> Executor<P> {
         };
         self.observe_attempt(job.profile, result, job.began, effects);
         let uid = Uid(job.pod.uid.clone());
+        if let Some(pending) = self.pending.get_mut(&uid) {
+            pending.preparing = None;
+        }
+        self.gave_way(&uid, outcome == Outcome::Bound, now);
         match outcome {
             Outcome::Bound => {
                 let controller = self.options.profiles[job.profile].scheduler_name.clone();
@@ -49,6 +53,7 @@ impl<P: Planning> Executor<P> {
 
     fn not_bound(&mut self, uid: &Uid, job: &Job, why: Why, now: Now, effects: &mut Vec<Effect>) {
         let Some(pending) = self.pending.get(uid) else {
+            self.planning.forget_claims(&job.claims);
             self.queue.done(uid);
             // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
             let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();

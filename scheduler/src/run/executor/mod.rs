@@ -107,6 +107,8 @@ pub struct Executor<P: Planning> {
     nodes: HashMap<String, Arc<NodeFacts>>,
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
+    // Pods whose jobs were told to end, and for whom.
+    giving_way: HashMap<Uid, Uid>,
     unsynced: BTreeSet<Followed>,
     // Which request for new lists all kinds have to answer before a pod is planned; 0 for the first lists.
     lists_wanted: u64,
@@ -130,6 +132,7 @@ impl<P: Planning> Executor<P> {
             nodes: HashMap::new(),
             objects: Objects::default(),
             preempting: HashMap::new(),
+            giving_way: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             lists_wanted: 0,
             bindings: 0,

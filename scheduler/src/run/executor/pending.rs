@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::api::core::v1::{Pod, PodSpec, PodStatus};
 use crate::api::meta::v1::ObjectMeta;
 use crate::queue::PodFacts;
@@ -23,6 +25,8 @@ pub(super) struct Pending<P: Planning> {
     pub(super) profile: usize,
     /// How far it is.
     pub(super) stage: Stage,
+    /// Ends its job while that still waits for volumes or devices; `None` for a job that only binds.
+    pub(super) preparing: Option<CancellationToken>,
     /// What was last written of its status, which watches tell only later.
     pub(super) reported: Option<serde_json::Value>,
 }

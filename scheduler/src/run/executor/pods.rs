@@ -111,11 +111,12 @@ impl<P: Planning> Executor<P> {
             }
         }
         let kept = facts.clone();
-        let pending = Pending { api, facts: kept, compiled, profile, stage: stage.clone(), reported: None };
-        let reported = self.pending.insert(uid.clone(), pending).and_then(|before| before.reported);
-        if let Some(pending) = self.pending.get_mut(&uid) {
-            pending.reported = reported;
-        }
+        let before = self.pending.remove(&uid);
+        let (reported, preparing) =
+            before.map(|before| (before.reported, before.preparing)).unwrap_or_default();
+        let pending =
+            Pending { api, facts: kept, compiled, profile, stage: stage.clone(), preparing, reported };
+        self.pending.insert(uid.clone(), pending);
         // While a job binds it the queue holds it in flight, and takes the update. Once it is bound the queue has let go
         // of it: what is told of its time before the binding must not bring it back.
         if stage == Stage::Queued || self.queue.pod(&uid).is_some() {

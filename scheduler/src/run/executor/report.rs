@@ -9,7 +9,7 @@ use crate::queue::Uid;
 
 use super::super::binding::PodRef;
 use super::super::condition::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
-use super::super::event::{Report, Severity};
+use super::super::event::{Report, Severity, reference_by_name};
 use super::super::input::Effect;
 use super::super::planning::Planning;
 use super::{Executor, Now, pod_ref};
@@ -95,18 +95,6 @@ pub(super) fn reference(pod: &PodRef, api: &Pod) -> ObjectReference {
     ObjectReference {
         resource_version: api.metadata.as_ref().map(|meta| meta.resource_version.clone()).unwrap_or_default(),
         ..reference_by_name(pod)
-    }
-}
-
-/// A reference to a pod of which only the names are known.
-pub(super) fn reference_by_name(pod: &PodRef) -> ObjectReference {
-    ObjectReference {
-        kind: "Pod".to_owned(),
-        api_version: "v1".to_owned(),
-        namespace: pod.namespace.to_string(),
-        name: pod.name.to_string(),
-        uid: pod.uid.to_string(),
-        ..ObjectReference::default()
     }
 }
 

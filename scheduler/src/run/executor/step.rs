@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{Decision, Failure, Placement, Refusal};
 use crate::plan::profile::ExtensionPoint;
@@ -99,6 +101,7 @@ impl<P: Planning> Executor<P> {
         let job = Job {
             pod: pod_ref(&pending.api),
             profile: pending.profile,
+            controller: profile.scheduler_name.clone(),
             attempts: queued.attempts,
             first_active_at: queued.first_active_at,
             began,
@@ -109,7 +112,9 @@ impl<P: Planning> Executor<P> {
             volume_timeout: profile.volume_timeout,
             device_timeout: profile.device_timeout,
             binder: binder.cloned(),
+            cancelled: CancellationToken::new(),
         };
+        pending.preparing = job.prepares().then(|| job.cancelled.clone());
         // Room that was kept for it is its own now.
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
@@ -140,7 +145,7 @@ impl<P: Planning> Executor<P> {
             pending: waiting,
             preemption,
             clear_nomination,
-            deallocate,
+            unusable,
         } = refusal;
         tracing::debug!(pod = %uid, message, "no node takes the pod");
         let mut nomination = if clear_nomination { Nomination::Clear } else { Nomination::Keep };
@@ -152,8 +157,8 @@ impl<P: Planning> Executor<P> {
             nomination = Nomination::Set(preemption.node.to_string());
             self.preempt(uid, preemption, effects);
         }
-        if let (Some(claim), Some(pending)) = (deallocate, self.pending.get(uid)) {
-            effects.push(Effect::Deallocate { claim, pod: pod_ref(&pending.api) });
+        if let (Some(claim), Some(pending)) = (unusable, self.pending.get(uid)) {
+            effects.push(Effect::GiveUp { claim, pod: pod_ref(&pending.api) });
         }
         self.report_failure(uid, Unscheduled::Unschedulable, &message, &nomination, now, effects);
         let mut unschedulable = Rejectors::from(plugins);

@@ -1,5 +1,6 @@
 //! The whole engine against the small API server: watches, planning, binding, events and statuses over real sockets.
 
+mod devices;
 mod whole;
 
 use std::sync::Arc;

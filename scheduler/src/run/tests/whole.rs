@@ -15,7 +15,7 @@ use crate::plan::Profile;
 use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
 use crate::stopwatch::Stopwatch;
 
-fn options(api: &FakeApi, host: &str) -> ProcessOptions {
+pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
     ProcessOptions {
         client: api.config(),
         brand: FakeApi::brand(),
@@ -42,13 +42,13 @@ fn options(api: &FakeApi, host: &str) -> ProcessOptions {
     }
 }
 
-struct Running {
+pub(super) struct Running {
     readiness: Readiness,
     stop: CancellationToken,
     task: JoinHandle<Result<Outcome, ProcessError>>,
 }
 
-fn start(options: ProcessOptions) -> Running {
+pub(super) fn start(options: ProcessOptions) -> Running {
     let process = Process::start(options).unwrap();
     let (readiness, stop) = (process.readiness(), CancellationToken::new());
     let task = tokio::spawn(process.run(stop.clone()));
@@ -56,7 +56,7 @@ fn start(options: ProcessOptions) -> Running {
 }
 
 impl Running {
-    async fn stop(self) -> Outcome {
+    pub(super) async fn stop(self) -> Outcome {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap()
     }

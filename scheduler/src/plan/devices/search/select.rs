@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::super::Failure;
 use super::super::capacity;
-use super::super::claim::{Alternative, Mode, Request};
+use super::super::claim::{Alternative, Class, Mode, Request};
 use super::super::constraint::Constraint;
 use super::super::expression::Selector;
 use super::super::slice::{Device, PoolState};
-use super::{RESULTS_MAX, Search, Wanted};
+use super::{Matches, RESULTS_MAX, Search, Wanted};
 
 impl Search<'_> {
     /// Reads what each claim wants, and refuses what can never be had.
@@ -95,42 +95,53 @@ impl Search<'_> {
     ) -> Result<bool, Failure> {
         let world = self.world;
         let Some(class) = world.classes.get(&alternative.class) else { return Ok(false) };
-        for (number, selector) in class.selectors.iter().enumerate() {
-            let place = || format!("class {}: selector #{number}", class.name);
-            if !self.does_select(selector.as_ref(), device, place)? {
-                return Ok(false);
-            }
+        if !class.selects(device, self.matches)? {
+            return Ok(false);
         }
         let claim = self.claims[claim];
         for (number, selector) in alternative.selectors.iter().enumerate() {
             let place = || format!("claim {}: selector #{number}", claim.key());
-            if !self.does_select(selector.as_ref(), device, place)? {
+            if !does_select(selector.as_ref(), device, self.matches, place)? {
                 return Ok(false);
             }
         }
         Ok(device.access.includes(world.node))
     }
+}
 
-    fn does_select(
-        &mut self,
-        selector: Option<&Arc<Selector>>,
+impl Class {
+    /// Whether all selectors of the class select the device.
+    pub(in super::super) fn selects(
+        &self,
         device: &Arc<Device>,
-        place: impl Fn() -> String,
+        matches: &mut Matches,
     ) -> Result<bool, Failure> {
-        let Some(selector) = selector else {
-            let place = place();
-            return Err(Failure::Fatal(format!(
-                "{place}: CEL expression empty (unsupported selector type?)"
-            )));
-        };
-        let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
-        if let Some(matches) = self.matches.get(&key) {
-            return Ok(*matches);
+        for (number, selector) in self.selectors.iter().enumerate() {
+            let place = || format!("class {}: selector #{number}", self.name);
+            if !does_select(selector.as_ref(), device, matches, place)? {
+                return Ok(false);
+            }
         }
-        let matches = selector
-            .matches(&device.object)
-            .map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
-        self.matches.insert(key, matches);
-        Ok(matches)
+        Ok(true)
     }
+}
+
+fn does_select(
+    selector: Option<&Arc<Selector>>,
+    device: &Arc<Device>,
+    known: &mut Matches,
+    place: impl Fn() -> String,
+) -> Result<bool, Failure> {
+    let Some(selector) = selector else {
+        let place = place();
+        return Err(Failure::Fatal(format!("{place}: CEL expression empty (unsupported selector type?)")));
+    };
+    let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
+    if let Some(matches) = known.get(&key) {
+        return Ok(*matches);
+    }
+    let matches =
+        selector.matches(&device.object).map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
+    known.insert(key, matches);
+    Ok(matches)
 }

@@ -3,6 +3,7 @@
 mod binding;
 mod capacity;
 mod constraints;
+mod extended;
 mod oracle;
 mod pods;
 mod pools;
@@ -194,7 +195,7 @@ type Answer = Result<BTreeMap<String, Vec<String>>, String>;
 impl Cluster {
     /// With the class `c`, which takes every device of the driver.
     fn new(slices: Vec<api::ResourceSlice>) -> Cluster {
-        let mut cluster = Cluster { devices: Devices::default(), limits: LIMITS };
+        let mut cluster = Cluster { devices: Devices::new(&orch_proto::brand::ORCH), limits: LIMITS };
         cluster.class("c", &["device.driver == 'd.io'"]);
         for slice in slices {
             cluster.devices.upsert_slice(&slice);
@@ -218,7 +219,9 @@ impl Cluster {
         match self.devices.pre_filter(pod.as_ref(), self.limits) {
             PreFilter::Skip => Filter::Error("skip".to_owned()),
             PreFilter::Unschedulable(reason) => Filter::Error(format!("pre-filter: {reason}")),
-            PreFilter::Ready(mut devices) => devices.filter(NodeOf { name: node, labels: &labels_of(node) }),
+            PreFilter::Ready(mut devices) => {
+                devices.filter(NodeOf { name: node, labels: &labels_of(node) }, &|_| None)
+            }
         }
     }
 

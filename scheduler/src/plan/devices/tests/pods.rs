@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::core::v1::{PodResourceClaimStatus, PodStatus};
 use crate::api::meta::v1::{OwnerReference, Time};
+use crate::plan::decision::UnusableClaim;
 
 fn cluster() -> Cluster {
     Cluster::new(vec![slice("a", "pa", plain(&["d0"])), slice("b", "pb", plain(&["d1"]))])
@@ -150,7 +151,7 @@ fn after_all_nodes(cluster: &Cluster) -> PostFilter {
         panic!("it is ready")
     };
     for node in ["a", "b"] {
-        devices.filter(NodeOf { name: node, labels: &labels_of(node) });
+        devices.filter(NodeOf { name: node, labels: &labels_of(node) }, &|_| None);
     }
     devices.post_filter()
 }
@@ -161,13 +162,16 @@ fn a_claim_that_keeps_its_only_pod_away_is_deallocated() {
     cluster.hold(claim("x", vec![one("r", &[])]), "a");
     let expected = PostFilter {
         message: "deallocation of ResourceClaim completed",
-        deallocate: Some(("ns".to_owned(), "x".to_owned())),
+        unusable: Some(UnusableClaim::Deallocate(ClaimName {
+            namespace: "ns".to_owned(),
+            name: "x".to_owned(),
+        })),
     };
     assert_eq!(after_all_nodes(&cluster), expected);
     reserved(&mut cluster, "x", &["uid-pod"]);
     assert_eq!(after_all_nodes(&cluster), expected);
     reserved(&mut cluster, "x", &["uid-other"]);
-    let expected = PostFilter { message: "still not schedulable", deallocate: None };
+    let expected = PostFilter { message: "still not schedulable", unusable: None };
     assert_eq!(after_all_nodes(&cluster), expected);
 }
 
@@ -199,7 +203,7 @@ fn devices_that_could_not_be_bound_are_not_available() {
         else {
             panic!("it is ready")
         };
-        devices.filter(NodeOf { name: "a", labels: &labels_of("a") })
+        devices.filter(NodeOf { name: "a", labels: &labels_of("a") }, &|_| None)
     };
     let not_available = Filter::Unschedulable("resourceclaim not available on the node".to_owned());
     assert!(matches!(said(&cluster, 100), Filter::Fits(_)), "it still may be bound in time");

@@ -17,10 +17,10 @@ use crate::plan::decision::{ClaimName, ClaimWrite};
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
     let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
-    ClaimWrite { claim, uid: "claim-uid".to_owned(), allocation }
+    ClaimWrite { claim, uid: "claim-uid".to_owned(), allocation, new: None }
 }
 
-fn allocation() -> AllocationResult {
+pub(super) fn allocation() -> AllocationResult {
     AllocationResult { devices: Some(DeviceAllocationResult::default()), ..AllocationResult::default() }
 }
 
@@ -151,7 +151,7 @@ fn only_an_unused_claim_is_deallocated() {
 }
 
 /// An allocation of a device that somebody has to make ready.
-fn unready() -> AllocationResult {
+pub(super) fn unready() -> AllocationResult {
     let result = DeviceRequestAllocationResult {
         request: "r".to_owned(),
         driver: "d.io".to_owned(),
@@ -212,9 +212,25 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
 
 #[tokio::test]
 async fn devices_that_need_nothing_get_no_time() {
-    let (api, binder, mut job) = bench().await;
+    let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
     assert_eq!(binder.run(&job).await, Outcome::Bound);
     assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
+    assert_eq!(*told.lock(), [], "there is nothing to wait for");
+}
+
+#[tokio::test]
+async fn users_are_told_once_that_a_pod_waits_for_devices() {
+    let (api, binder, mut job, told) = super::telling().await;
+    put_claim(&api);
+    job.claims = vec![write(Some(unready()))];
+    job.device_timeout = Duration::from_millis(700);
+    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    let told = told.lock();
+    let [report] = told.as_slice() else { panic!("several looks, one event: {told:?}") };
+    assert_eq!((report.reason, report.action), ("BindingConditionsPending", "Scheduling"));
+    assert_eq!(report.note, "waiting for binding conditions for device on node n");
+    assert_eq!((&*report.regarding.name, &*report.controller), ("p", "s"));
+    assert!(api.count("GET") > 3, "it looked several times: {:?}", api.log());
 }

@@ -1,21 +1,26 @@
 //! Tests of jobs against the small API server, and of their decisions.
 
 mod claims;
+mod extended;
 mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::bind::{Known, after_binding, of_pod};
 use super::{Binder, Job, Outcome, PodRef, Why};
+use tokio_util::sync::CancellationToken;
+
 use crate::api::core::v1::{Pod, PodSpec};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::Error;
 use crate::client::testing::{FakeApi, Fault, pod};
 use crate::election::Leadership;
 use crate::plan::decision::VolumeWrites;
+use crate::run::event::Report;
 
 fn job(api: &FakeApi) -> Job {
     let stored = api.store().get("pods", "default", "p").unwrap();
@@ -26,6 +31,7 @@ fn job(api: &FakeApi) -> Job {
             uid: stored["metadata"]["uid"].as_str().unwrap().into(),
         },
         profile: 0,
+        controller: "s".into(),
         attempts: 1,
         first_active_at: Duration::ZERO,
         began: None,
@@ -36,6 +42,7 @@ fn job(api: &FakeApi) -> Job {
         volume_timeout: Duration::from_secs(20),
         device_timeout: Duration::from_secs(20),
         binder: None,
+        cancelled: CancellationToken::new(),
     }
 }
 
@@ -43,9 +50,21 @@ fn job(api: &FakeApi) -> Job {
 async fn bench() -> (FakeApi, Binder, Job) {
     let api = FakeApi::start().await;
     api.store().put("pods", pod("p"));
-    let binder = Binder::new(api.client(), Leadership::always(), Arc::new(|_| ()));
+    let binder = Binder::new(api.client(), Leadership::always(), Arc::new(|_| ()), Arc::new(|_| ()));
     let job = job(&api);
     (api, binder, job)
+}
+
+/// The same, with the events for users.
+async fn telling() -> (FakeApi, Binder, Job, Arc<Mutex<Vec<Report>>>) {
+    let (api, _, job) = bench().await;
+    let told: Arc<Mutex<Vec<Report>>> = Arc::default();
+    let announce = {
+        let told = told.clone();
+        Arc::new(move |report| told.lock().push(report))
+    };
+    let binder = Binder::new(api.client(), Leadership::always(), Arc::new(|_| ()), announce);
+    (api, binder, job, told)
 }
 
 fn node_of(api: &FakeApi) -> Option<String> {
@@ -122,7 +141,7 @@ async fn nothing_is_sent_without_leadership() {
         crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
         Box::new(|_, _| ()),
     );
-    let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()));
+    let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()), Arc::new(|_| ()));
     assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::NotLeading));
     assert_eq!(api.log(), Vec::<String>::new());
 }

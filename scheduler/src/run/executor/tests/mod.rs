@@ -1,5 +1,6 @@
 //! Tests of the executor over a planner of a few lines.
 
+mod claims;
 mod planner;
 mod preempting;
 mod simulation;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::api::core::v1::{Node, NodeStatus, Pod, PodSchedulingGate, PodSpec, PodStatus};
 use crate::api::meta::v1::ObjectMeta;
@@ -126,6 +129,15 @@ impl Bench {
             Effect::Patch(pod, patch) => Ok((pod.name.to_string(), patch)),
             other => Err(Box::new(other)),
         })
+    }
+
+    /// Ends the jobs that were told to give way.
+    fn cancel(&mut self) {
+        let jobs = self.take(|effect| match effect {
+            Effect::Cancel(job) => Ok(job),
+            other => Err(Box::new(other)),
+        });
+        jobs.iter().for_each(CancellationToken::cancel);
     }
 
     fn evictions(&mut self) -> Vec<Eviction> {

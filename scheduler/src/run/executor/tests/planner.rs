@@ -7,7 +7,8 @@ use crate::api::core::v1::Pod;
 use crate::election::WallTime;
 use crate::plan::costs::Costs;
 use crate::plan::decision::{
-    Admission, ClaimName, Decision, Failure, Placement, PodName, Preemption, Refusal, VolumeWrites,
+    Admission, ClaimName, ClaimWrite, Decision, Failure, Placement, PodName, Preemption, Refusal,
+    UnusableClaim, VolumeWrites,
 };
 use crate::plan::profile::{ExtensionPoint, Plugin, PluginSet};
 
@@ -37,6 +38,12 @@ pub(super) struct Slots {
     pub(super) has_extenders: bool,
     /// Pods need a volume that is made first.
     pub(super) provisions: bool,
+    /// A claim that keeps pods from nodes without room.
+    pub(super) unusable: Option<UnusableClaim>,
+    /// Claims that pods need.
+    pub(super) claims: Vec<ClaimWrite>,
+    /// UIDs of claims that were given back for pods which are elsewhere.
+    pub(super) freed_claims: Vec<String>,
     /// Planning fails while this is set.
     pub(super) fails: bool,
 }
@@ -64,11 +71,16 @@ impl Slots {
         self.taken(node) + kept.count() < self.nodes[node]
     }
 
+    fn all(&self) -> impl Iterator<Item = &(String, Compiled)> {
+        self.pods.values().chain(self.assumed.values())
+    }
+
     fn victims(&self, pod: &Compiled) -> Option<Preemption> {
-        let node = self.nodes.keys().find(|node| {
-            self.pods.values().any(|(name, held)| name == *node && held.priority < pod.priority)
-        })?;
-        let lower = self.pods.values().filter(|(name, held)| name == node && held.priority < pod.priority);
+        let node = self
+            .nodes
+            .keys()
+            .find(|node| self.all().any(|(name, held)| name == *node && held.priority < pod.priority))?;
+        let lower = self.all().filter(|(name, held)| name == node && held.priority < pod.priority);
         // All of them, so that evictions of one and of several pods are both there.
         let victims = lower.map(|(_, held)| held.name.clone()).collect();
         Some(Preemption { node: node.as_str().into(), victims, superseded: Vec::new(), budget_violations: 0 })
@@ -162,7 +174,7 @@ impl Planning for Slots {
                     bind: Vec::new(),
                     provision: self.provisions.then(claim).into_iter().collect(),
                 },
-                claims: Vec::new(),
+                claims: self.claims.clone(),
             });
         }
         let mut plugins = PluginSet::EMPTY;
@@ -177,7 +189,7 @@ impl Planning for Slots {
             pending: PluginSet::EMPTY,
             clear_nomination: preemption.is_none(),
             preemption,
-            deallocate: None,
+            unusable: self.unusable.clone(),
         })
     }
 
@@ -198,6 +210,10 @@ impl Planning for Slots {
 
     fn forget(&mut self, uid: &str) {
         assert!(self.assumed.remove(uid).is_some(), "{uid} is not assumed");
+    }
+
+    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+        self.freed_claims.extend(claims.iter().map(|write| write.uid.clone()));
     }
 
     fn nominate(&mut self, pod: &Arc<Compiled>, node: &str) {

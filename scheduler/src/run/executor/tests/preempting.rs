@@ -1,5 +1,6 @@
 //! Preemption: nominations, the two steps of an eviction, and its failures.
 
+use super::super::super::binding::{Outcome, Why};
 use super::super::super::input::{Evicting, EvictionStep, Input};
 use super::{Bench, on_node, pod, uid, with_priority};
 use crate::api::core::v1::Pod;
@@ -136,4 +137,36 @@ fn a_pod_that_another_scheduler_bound_lets_its_last_victim_live() {
     let outcomes = eviction.victims.iter().cloned().map(Evicting::Deleted).collect();
     bench.tell(Input::Evicted(eviction, outcomes));
     assert!(bench.evictions().is_empty());
+}
+
+#[test]
+fn a_victim_that_waits_for_its_volume_gives_way_and_is_not_deleted() {
+    for is_too_late in [false, true] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.executor.planning.preempts = true;
+        bench.executor.planning.provisions = true;
+        bench.upsert(&pod("v"));
+        bench.step();
+        let waiting = bench.job();
+        assert!(waiting.prepares() && !waiting.cancelled.is_cancelled());
+        assert_eq!(bench.patches()[0].1["status"]["nominatedNodeName"], "a", "it is expected there");
+        bench.upsert(&important("p"));
+        bench.step();
+        bench.cancel();
+        assert!(waiting.cancelled.is_cancelled());
+        assert!(bench.evictions().is_empty());
+        assert!(bench.reports().iter().any(|report| report.reason == "Preempted"));
+        let outcome = match is_too_late {
+            false => Outcome::NotBound(Why::Refused("gave way".to_owned())),
+            true => Outcome::Bound,
+        };
+        bench.finish(waiting, outcome);
+        bench.pass(20);
+        bench.step();
+        if is_too_late {
+            assert_eq!(&*bench.evictions().remove(0).victims[0].name, "v", "it is bound, and has to go");
+        } else {
+            assert_eq!(&*bench.job().pod.name, "p");
+        }
+    }
 }

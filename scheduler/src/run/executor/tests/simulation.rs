@@ -182,7 +182,8 @@ impl World {
                     let is_done = self.random.random_bool(0.9);
                     self.others.push(Input::Patched { uid: pod.uid, is_done });
                 }
-                Effect::Deallocate { .. } | Effect::Record(_) | Effect::Observe(_) => {}
+                Effect::Cancel(job) => job.cancel(),
+                Effect::GiveUp { .. } | Effect::Record(_) | Effect::Observe(_) => {}
             }
         }
     }

@@ -1,0 +1,44 @@
+//! Claims of devices: what is given up, and what is given back.
+
+use super::super::super::binding::{Outcome, PodRef, Why};
+use super::super::super::input::Effect;
+use super::{Bench, on_node, pod};
+use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
+
+fn name() -> ClaimName {
+    ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }
+}
+
+fn write() -> ClaimWrite {
+    ClaimWrite { claim: name(), uid: "claim-uid".to_owned(), allocation: None, new: None }
+}
+
+#[test]
+fn a_claim_that_helps_nobody_is_given_up() {
+    let mut bench = Bench::with(&[("a", 0)]);
+    let unusable = UnusableClaim::Delete { claim: name(), uid: "claim-uid".to_owned() };
+    bench.executor.planning.unusable = Some(unusable.clone());
+    bench.upsert(&pod("p"));
+    assert!(bench.step());
+    let given_up = bench.take(|effect| match effect {
+        Effect::GiveUp { claim, pod } => Ok((claim, pod)),
+        other => Err(Box::new(other)),
+    });
+    let of = PodRef { namespace: "default".into(), name: "p".into(), uid: "uid-p".into() };
+    assert_eq!(given_up, [(unusable, of)]);
+    assert_eq!(bench.place("p"), Some("unschedulable"), "it waits until the claim is gone");
+}
+
+#[test]
+fn the_devices_of_a_pod_that_is_elsewhere_are_given_back_when_its_job_ends() {
+    let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+    bench.executor.planning.claims = vec![write()];
+    bench.upsert(&pod("p"));
+    bench.step();
+    let job = bench.job();
+    let elsewhere = if &*job.node == "a" { "b" } else { "a" };
+    bench.upsert(&on_node("p", elsewhere));
+    assert!(bench.executor.planning().freed_claims.is_empty(), "the job may go on");
+    bench.finish(job, Outcome::NotBound(Why::Taken(elsewhere.to_owned())));
+    assert_eq!(bench.executor.planning().freed_claims, ["claim-uid"]);
+}
