@@ -111,7 +111,16 @@ impl Replay {
     fn write_claim(&mut self, write: &ClaimWrite, pod: &Pod) {
         let name = &write.claim;
         let stored = self.cluster.devices().resource_claim(&name.namespace, &name.name);
-        let mut claim = stored.unwrap().clone();
+        let mut claim = match &write.new {
+            Some(new) => {
+                let mut claim = new.object.clone();
+                let metadata = claim.metadata.as_mut().unwrap();
+                metadata.name = format!("{}{}", metadata.generate_name, pod.uid);
+                metadata.uid.clone_from(&metadata.name);
+                claim
+            }
+            None => stored.unwrap().clone(),
+        };
         let status = claim.status.get_or_insert_default();
         if let Some(allocation) = &write.allocation {
             status.allocation = Some(allocation.clone());

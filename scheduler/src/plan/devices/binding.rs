@@ -7,8 +7,11 @@ use orch_proto::Brand;
 
 use super::claim::names;
 use super::pod::RESERVED_FOR_MAX;
-use crate::api::meta::v1::Time;
-use crate::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
+use crate::api::meta::v1::{Condition, Time};
+use crate::api::resource::v1::{
+    AllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+};
 
 /// The writes of a claim, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,25 +148,38 @@ pub fn unreserve_patch(claim_uid: &str, pod_uid: &str) -> serde_json::Value {
 pub fn binding_state(claim: &ResourceClaim) -> Binding {
     let Some(status) = &claim.status else { return Binding::Ready };
     let Some(allocation) = &status.allocation else { return Binding::Ready };
-    let mut is_ready = true;
-    for result in allocation.devices.iter().flat_map(|devices| &devices.results) {
-        let told = status.devices.iter().find(|one| {
-            (&one.driver, &one.pool, &one.device, &one.share_id)
-                == (&result.driver, &result.pool, &result.device, &result.share_id)
-        });
-        let holds = |name: &String| {
-            let mut conditions = told.into_iter().flat_map(|told| &told.conditions);
-            conditions.any(|condition| condition.r#type == *name && condition.status == "True")
-        };
-        if result.binding_failure_conditions.iter().any(holds) {
-            return Binding::Failed;
-        }
-        is_ready &= result.binding_conditions.iter().all(holds);
+    if binding_failure(claim).is_some() {
+        return Binding::Failed;
     }
-    if is_ready {
+    let holds = |result, name| held_condition(status, result, name).is_some();
+    let mut results = allocation.devices.iter().flat_map(|devices| &devices.results);
+    if results.all(|result| result.binding_conditions.iter().all(|name| holds(result, name))) {
         return Binding::Ready;
     }
     Binding::Waiting { since: allocation.allocation_timestamp.map(|time| time.seconds) }
+}
+
+/// The condition of a device of `claim` that says why it cannot be used.
+pub fn binding_failure(claim: &ResourceClaim) -> Option<&Condition> {
+    let status = claim.status.as_ref()?;
+    let devices = status.allocation.as_ref()?.devices.as_ref()?;
+    devices.results.iter().find_map(|result| {
+        result.binding_failure_conditions.iter().find_map(|name| held_condition(status, result, name))
+    })
+}
+
+/// The condition `name` of the device of a result, if it holds.
+fn held_condition<'a>(
+    status: &'a ResourceClaimStatus,
+    result: &DeviceRequestAllocationResult,
+    name: &str,
+) -> Option<&'a Condition> {
+    let told = status.devices.iter().find(|one| {
+        (&one.driver, &one.pool, &one.device, &one.share_id)
+            == (&result.driver, &result.pool, &result.device, &result.share_id)
+    });
+    let mut conditions = told?.conditions.iter();
+    conditions.find(|condition| condition.r#type == name && condition.status == "True")
 }
 
 /// Whether devices of the allocation have to be made ready before the pod may start: the allocation then gets a time.

@@ -35,7 +35,7 @@ mod unmade;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub use self::binding::{Binding, binding_state, has_conditions};
+pub use self::binding::{Binding, binding_failure, binding_state, has_conditions};
 pub use self::pod::{
     DeviceLimits, Filter, NodeAllocation, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX,
 };

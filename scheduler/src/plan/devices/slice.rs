@@ -302,7 +302,7 @@ impl Pools {
         let slices: Vec<_> = all.iter().filter(|slice| slice.targets(node)).cloned().collect();
         let first = slices.first()?;
         let is_complete = i64::try_from(all.len()).is_ok_and(|len| len == first.slice_count);
-        let state = match (is_valid(&all), is_complete) {
+        let state = match (is_valid(&all, &slices), is_complete) {
             (_, false) => PoolState::Incomplete,
             (false, true) => PoolState::Invalid,
             (true, true) => PoolState::Complete,
@@ -320,14 +320,15 @@ fn release(index: &mut BTreeMap<PoolId, usize>, id: &PoolId) {
     }
 }
 
-fn is_valid(slices: &[Arc<Slice>]) -> bool {
+/// Whether the names of devices are unique in the slices for the node, and counters exist, once each, in all of the pool:
+/// devices of other nodes take from them, too.
+fn is_valid(all: &[Arc<Slice>], of_node: &[Arc<Slice>]) -> bool {
     let mut names = BTreeSet::new();
-    let counters: BTreeSet<&CounterId> = slices.iter().flat_map(|slice| slice.counters.keys()).collect();
-    let number: usize = slices.iter().map(|slice| slice.counters.len()).sum();
-    let mut devices = slices.iter().flat_map(|slice| &slice.devices);
+    let mut named = of_node.iter().flat_map(|slice| &slice.devices);
+    let counters: BTreeSet<&CounterId> = all.iter().flat_map(|slice| slice.counters.keys()).collect();
+    let number: usize = all.iter().map(|slice| slice.counters.len()).sum();
+    let mut consumed = all.iter().flat_map(|slice| &slice.devices).flat_map(|device| &device.consumes);
     number == counters.len()
-        && devices.all(|device| {
-            names.insert(&device.id.device)
-                && device.consumes.iter().all(|one| counters.contains(&one.counter))
-        })
+        && named.all(|device| names.insert(&device.id.device))
+        && consumed.all(|one| counters.contains(&one.counter))
 }

@@ -11,7 +11,7 @@ use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use crate::client::{Backoff, Reason, chain};
 use crate::election::WallTime;
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
-use crate::plan::devices::{Binding, binding_state, has_conditions};
+use crate::plan::devices::{Binding, binding_failure, binding_state, has_conditions};
 
 use super::super::event::{Report, Severity, reference_by_name};
 use super::{Binder, Job, PodRef, Why, refused};
@@ -44,6 +44,14 @@ fn waiting_for_devices(job: &Job) -> Report {
         note: format!("waiting for binding conditions for device on node {}", job.node),
         controller: job.controller.clone(),
     }
+}
+
+/// What is said of a claim with a device that could not be made ready.
+fn failed_binding(claim: &ResourceClaim) -> String {
+    let name = claim.metadata.as_ref().map_or("", |metadata| &metadata.name);
+    let (reason, message) =
+        binding_failure(claim).map_or(("", ""), |condition| (&condition.reason, &condition.message));
+    format!("claim {name} binding failed: reason={reason}, message={message:?}")
 }
 
 /// What has to be written of a claim.
@@ -199,7 +207,7 @@ impl Binder {
             }
             match binding_state(&claim) {
                 Binding::Ready => return Ok(()),
-                Binding::Failed => return Err(Why::Refused(format!("claim {name} binding failed"))),
+                Binding::Failed => return Err(Why::Refused(failed_binding(&claim))),
                 Binding::Waiting { .. } => self.pause(job, backoff.random_pause()).await?,
             }
         }

@@ -182,5 +182,9 @@ fn is_repelled(taints: &[DeviceTaint], tolerations: &[DeviceToleration]) -> bool
 fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
     (toleration.effect.is_empty() || toleration.effect == taint.effect)
         && (toleration.key.is_empty() || toleration.key == taint.key)
-        && (toleration.operator == "Exists" || toleration.value == taint.value)
+        && match toleration.operator.as_str() {
+            "Exists" => true,
+            "" | "Equal" => toleration.value == taint.value,
+            _ => false,
+        }
 }

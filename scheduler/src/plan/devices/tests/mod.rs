@@ -4,6 +4,7 @@ mod binding;
 mod capacity;
 mod constraints;
 mod extended;
+mod made;
 mod oracle;
 mod pods;
 mod pools;

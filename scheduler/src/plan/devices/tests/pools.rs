@@ -56,6 +56,13 @@ fn a_pool_whose_names_are_not_unique_is_not_used() {
 }
 
 #[test]
+fn names_are_unique_among_the_devices_of_a_node() {
+    let of_b = changed(part("s1", 1, 2, plain(&["d0"])), |spec| spec.node_name = Some("b".to_owned()));
+    let mut cluster = Cluster::new(vec![part("s0", 1, 2, plain(&["d0"])), of_b]);
+    assert_eq!(take(&mut cluster, "a"), devices(&["r=d0"]));
+}
+
+#[test]
 fn pools_are_taken_in_the_order_of_their_names_and_slices_of_theirs() {
     let mut cluster = Cluster::new(vec![
         slice("a", "pz", plain(&["z0"])),

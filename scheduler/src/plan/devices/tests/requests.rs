@@ -278,6 +278,7 @@ fn taints_keep_requests_away_that_do_not_tolerate_them() {
         (("l", "Exists", "", ""), false),
         (("k", "Exists", "", "NoExecute"), false),
         (("k", "", "v", ""), true),
+        (("k", "Later", "v", ""), false),
     ];
     for ((key, operator, value, effect), expected) in cases {
         let found = tainted("NoSchedule").one(tolerating(key, operator, value, effect), "a");

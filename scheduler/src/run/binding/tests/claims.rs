@@ -168,7 +168,7 @@ pub(super) fn unready() -> AllocationResult {
 /// Has the driver say that `condition` of the device holds.
 fn tell_condition(api: &FakeApi, condition: &str) {
     let mut claim = claim(api);
-    let condition = json!({ "type": condition, "status": "True" });
+    let condition = json!({ "type": condition, "status": "True", "reason": "Lost", "message": "it is gone" });
     claim["status"]["devices"] =
         json!([{ "driver": "d.io", "pool": "p", "device": "d", "conditions": [condition] }]);
     api.store().put("resourceclaims", claim);
@@ -178,7 +178,7 @@ fn tell_condition(api: &FakeApi, condition: &str) {
 async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
     for (condition, expected) in [
         (Some("ready"), Ok(())),
-        (Some("broken"), Err("claim c binding failed")),
+        (Some("broken"), Err("claim c binding failed: reason=Lost, message=\"it is gone\"")),
         (None, Err("device binding timeout")),
     ] {
         let (api, binder, mut job) = bench().await;
