@@ -24,6 +24,7 @@ pub mod serve;
 mod simulation;
 pub mod stopwatch;
 pub mod version;
+pub mod wall_time;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
 #[allow(

@@ -89,6 +89,8 @@ fn flags(config: &Path, brand: &Brand) -> Vec<String> {
         format!("--{}config={}", brand.component_prefix, config.display()),
         // Several nodes for development may run on one machine: none of their schedulers takes the usual port.
         "--secure-port=0".to_owned(),
+        // Its lines get the node's time: held back, they would get a wrong one.
+        "--log-flush-frequency=0s".to_owned(),
         "--leader-elect-lease-duration=5s".to_owned(),
         "--leader-elect-renew-deadline=4s".to_owned(),
         "--leader-elect-retry-period=1s".to_owned(),
@@ -245,6 +247,7 @@ mod tests {
             text.starts_with("--brand=kubernetes --kubeconfig=/data/scheduler.conf --secure-port=0"),
             "{text}"
         );
+        assert!(text.contains(" --log-flush-frequency=0s"), "lines come when they are written: {text}");
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!directory.path().join("ended").exists(), "it runs until it is told");
         supervised.stop().await;

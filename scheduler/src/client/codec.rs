@@ -78,6 +78,14 @@ impl FromStr for ContentType {
 /// Errors in decoding a body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CodecError {
+    /// Another object than was asked for.
+    #[error("the body is a {found} and no {wanted}")]
+    Kind {
+        /// What the body says it is: version and kind.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
     /// No envelope.
     #[error("the body is no Protobuf envelope")]
     Envelope,
@@ -170,7 +178,7 @@ impl Codec {
 
     /// Reads an object.
     pub(crate) fn decode<T: Object>(&self, body: Bytes) -> Result<T, CodecError> {
-        self.message(T::KIND.message, body)
+        self.message(T::KIND.message, &T::KIND, T::KIND.kind, body)
     }
 
     /// Reads a list of `kind` in the message `L`.
@@ -179,13 +187,13 @@ impl Codec {
         kind: &Kind,
         body: Bytes,
     ) -> Result<L, CodecError> {
-        self.message(&format!("{}List", kind.message), body)
+        self.message(&format!("{}List", kind.message), kind, &format!("{}List", kind.kind), body)
     }
 
     /// Reads the `Status` of a refusal, in whichever form it came; `None` if it is none.
     pub(super) fn decode_status(&self, body: Bytes) -> Option<Status> {
         if body.starts_with(PREFIX) {
-            return unwrap(body).ok().and_then(|raw| Status::decode(raw).ok());
+            return unwrap(body).ok().and_then(|unknown| Status::decode(unknown.raw).ok());
         }
         status_of_json(&serde_json::from_slice(&body).ok()?)
     }
@@ -212,8 +220,21 @@ impl Codec {
         self.schema.as_deref().filter(|_| content_type == ContentType::Json)
     }
 
-    fn message<M: Message + Default>(&self, name: &str, body: Bytes) -> Result<M, CodecError> {
-        let Some(schema) = self.schema_for(self.read) else { return Ok(M::decode(unwrap(body)?)?) };
+    /// Reads the message `name`, of the version of `kind` and called `kind_name`.
+    fn message<M: Message + Default>(
+        &self,
+        name: &str,
+        kind: &Kind,
+        kind_name: &str,
+        body: Bytes,
+    ) -> Result<M, CodecError> {
+        let wanted = TypeMeta { api_version: kind.api_version(self.brand), kind: kind_name.to_owned() };
+        let Some(schema) = self.schema_for(self.read) else {
+            let unknown = unwrap(body)?;
+            expect(&wanted, &unknown.type_meta.unwrap_or_default())?;
+            return Ok(M::decode(unknown.raw)?);
+        };
+        expect(&wanted, &type_meta_of_json(&body)?)?;
         let type_id = find(schema, name)?;
         let limits = Limits { held_bytes_max: LIST_HELD_BYTES_MAX, ..Limits::default() };
         let decoded = orch_schema::decode_json(schema, type_id, &body, limits);
@@ -238,12 +259,35 @@ pub(crate) fn envelope(api_version: &str, kind: &str, message: Vec<u8>) -> Bytes
     body.into()
 }
 
-/// The message in the envelope `body`.
-fn unwrap(body: Bytes) -> Result<Bytes, CodecError> {
+/// The envelope `body`.
+fn unwrap(body: Bytes) -> Result<Unknown, CodecError> {
     if !body.starts_with(PREFIX) {
         return Err(CodecError::Envelope);
     }
-    Ok(Unknown::decode(body.slice(PREFIX.len()..))?.raw)
+    Ok(Unknown::decode(body.slice(PREFIX.len()..))?)
+}
+
+/// What a JSON document says it is.
+fn type_meta_of_json(body: &[u8]) -> Result<TypeMeta, CodecError> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        api_version: String,
+        #[serde(default)]
+        kind: String,
+    }
+    let head: Head = serde_json::from_slice(body).map_err(|error| CodecError::Json(error.to_string()))?;
+    Ok(TypeMeta { api_version: head.api_version, kind: head.kind })
+}
+
+/// Fails where `found` is not what was asked for: fields of one kind's message would be read as another's.
+fn expect(wanted: &TypeMeta, found: &TypeMeta) -> Result<(), CodecError> {
+    let text = |of: &TypeMeta| format!("{} {}", of.api_version, of.kind).trim().to_owned();
+    if wanted == found {
+        return Ok(());
+    }
+    Err(CodecError::Kind { found: text(found), wanted: text(wanted) })
 }
 
 fn status_of_json(json: &serde_json::Value) -> Option<Status> {
@@ -333,11 +377,28 @@ mod tests {
         let body = envelope("v1", "PodList", list.encode_to_vec());
         let read: PodList = Codec::new(&ORCH, ContentType::Protobuf).decode_list(&Pod::KIND, body).unwrap();
         assert_eq!(read, list);
-        let json =
-            r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}}]}"#;
+        let json = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}}]}"#;
         let codec = Codec::new(&ORCH, ContentType::Json);
         let read: PodList = codec.decode_list(&Pod::KIND, Bytes::from_static(json.as_bytes())).unwrap();
         assert_eq!(read.items[0].key().to_string(), "a");
+    }
+
+    #[test]
+    fn an_object_of_another_kind_or_version_is_an_error() {
+        let message = pod().encode_to_vec();
+        let protobuf = Codec::new(&ORCH, ContentType::Protobuf);
+        let read = |version: &str, kind: &str| {
+            let read = protobuf.decode::<Pod>(envelope(version, kind, message.clone()));
+            read.map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("v1", "Pod"), Ok(()));
+        assert_eq!(read("v1", "Node"), Err("the body is a v1 Node and no v1 Pod".to_owned()));
+        assert_eq!(read("v2", "Pod"), Err("the body is a v2 Pod and no v1 Pod".to_owned()));
+        let list = protobuf.decode_list::<PodList>(&Pod::KIND, envelope("v1", "NodeList", Vec::new()));
+        assert_eq!(list.unwrap_err().to_string(), "the body is a v1 NodeList and no v1 PodList");
+        let json = Codec::new(&ORCH, ContentType::Json);
+        let body = Bytes::from_static(br#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}"#);
+        assert_eq!(json.decode::<Pod>(body).unwrap_err().to_string(), "the body is a v1 Node and no v1 Pod");
     }
 
     #[test]

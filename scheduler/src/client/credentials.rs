@@ -1,7 +1,8 @@
 //! The `Authorization` header and the client certificate that are in force.
 //!
 //! Owns how credentials are renewed while the process runs: files are read again after [`FILE_AGE_MAX`], programs are
-//! asked again when what they printed runs out or the server answered 401. One caller renews while the others wait.
+//! asked again when what they printed runs out or the server answered 401. One caller renews while the others wait; a
+//! renewal that began goes on when its caller gives up, so that a slow program ends once and not never.
 //! Connections that stand keep the certificate of their handshake; new ones take the newest.
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
@@ -54,10 +55,15 @@ pub enum CredentialError {
 
 /// The credentials of a client.
 pub(super) struct Credentials {
+    source: Arc<Source>,
+    held: Arc<Mutex<Held>>,
+}
+
+/// Where credentials come from.
+struct Source {
     bearer: Bearer,
     certificate: Option<Certificate>,
     presented: Arc<CurrentCertificate>,
-    held: Mutex<Held>,
 }
 
 #[derive(Default)]
@@ -74,14 +80,16 @@ struct Held {
 impl Credentials {
     pub(super) fn new(config: &Config, presented: Arc<CurrentCertificate>) -> Self {
         let (bearer, certificate) = (config.bearer.clone(), config.certificate.clone());
-        Self { bearer, certificate, presented, held: Mutex::default() }
+        Self { source: Arc::new(Source { bearer, certificate, presented }), held: Arc::default() }
     }
 
     /// The `Authorization` header of a request that is sent at `now`; `None` for none.
     pub(super) async fn authorization(&self, now: Instant) -> Result<Option<HeaderValue>, CredentialError> {
-        let mut held = self.held.lock().await;
-        if self.is_due(&held, now) {
-            match self.renew(&mut held, now).await {
+        let mut held = self.held.clone().lock_owned().await;
+        if self.source.is_due(&held, now) {
+            let outcome;
+            (held, outcome) = self.renew(held, now).await;
+            match outcome {
                 // What was read before may be good for a while: the next attempt is a minute away.
                 Err(error @ CredentialError::File { .. }) if held.read.is_some() => {
                     tracing::warn!(error = chain(&error), "credentials cannot be read again");
@@ -99,17 +107,18 @@ impl Credentials {
     /// Called after an answer 401 to a request that was sent with `refused`. Returns whether there may be better
     /// credentials now, so that the request is worth another try.
     pub(super) async fn refuse(&self, refused: Option<&HeaderValue>) -> bool {
-        if !matches!(self.bearer, Bearer::Exec(_) | Bearer::File(_)) {
+        if !matches!(self.source.bearer, Bearer::Exec(_) | Bearer::File(_)) {
             return false;
         }
-        let mut held = self.held.lock().await;
+        let mut held = self.held.clone().lock_owned().await;
         if held.authorization.as_ref() != refused {
             return true;
         }
         // A program is asked again; a file that still has the same token would only be refused again.
         let before = held.authorization.take();
         held.read = None;
-        match self.renew(&mut held, Instant::now()).await {
+        let (held, outcome) = self.renew(held, Instant::now()).await;
+        match outcome {
             Ok(()) => held.authorization != before,
             Err(error) => {
                 tracing::warn!(error = %error, "credentials were refused and cannot be renewed");
@@ -118,6 +127,22 @@ impl Credentials {
         }
     }
 
+    /// Renews `held`. The work is a task of its own, which the end of this call does not end.
+    async fn renew(
+        &self,
+        mut held: OwnedMutexGuard<Held>,
+        now: Instant,
+    ) -> (OwnedMutexGuard<Held>, Result<(), CredentialError>) {
+        let source = self.source.clone();
+        let renewal = tokio::spawn(async move {
+            let outcome = source.renew(&mut held, now).await;
+            (held, outcome)
+        });
+        renewal.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+}
+
+impl Source {
     fn is_due(&self, held: &Held, now: Instant) -> bool {
         let Some(read) = held.read else { return true };
         if held.expires.is_some_and(|expires| expires <= SystemTime::now()) {
@@ -196,7 +221,7 @@ mod tests {
     use crate::client::endpoint::Endpoint;
 
     fn credentials(bearer: Bearer) -> Credentials {
-        let mut config = Config::new(Endpoint::parse_list("https://a").unwrap());
+        let mut config = Config::new(vec!["https://a".parse::<Endpoint>().unwrap()]);
         config.bearer = bearer;
         Credentials::new(&config, Arc::default())
     }
@@ -239,6 +264,32 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let later = Instant::now() + Duration::from_secs(61);
         assert_eq!(sent(&credentials, later).await.as_deref(), Some("Bearer three"), "better than none");
+    }
+
+    #[tokio::test]
+    async fn a_program_ends_although_its_caller_gives_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        // The program waits until it may go on, and leaves a mark each time that it is called.
+        let script = format!(
+            r#"echo x >> {0}; until [ -e {1} ]; do sleep 0.05; done
+            echo '{{"apiVersion":"client.authentication.x/v1","kind":"ExecCredential","status":{{"token":"t"}}}}'"#,
+            path("calls"),
+            path("go")
+        );
+        let plugin = serde_json::json!({
+            "apiVersion": "client.authentication.x/v1", "command": "sh", "args": ["-c", script],
+        });
+        let credentials = credentials(Bearer::Exec(serde_json::from_value(plugin).unwrap()));
+        let calls = || std::fs::read_to_string(path("calls")).unwrap_or_default().lines().count();
+        let mut first = Box::pin(credentials.authorization(Instant::now()));
+        while calls() == 0 {
+            assert!(timeout(Duration::from_millis(10), first.as_mut()).await.is_err());
+        }
+        drop(first);
+        std::fs::write(path("go"), "").unwrap();
+        assert_eq!(sent(&credentials, Instant::now()).await.as_deref(), Some("Bearer t"));
+        assert_eq!(calls(), 1);
     }
 
     #[tokio::test]

@@ -43,10 +43,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses a list separated by commas. An address without a scheme is of `https`.
-    pub fn parse_list(text: &str) -> Result<Vec<Endpoint>, EndpointError> {
+    /// Parses a list separated by commas. An address without a scheme has `otherwise`: the reference takes `https` where
+    /// anything about TLS is configured, and else `http`.
+    pub fn parse_list(text: &str, otherwise: &Scheme) -> Result<Vec<Endpoint>, EndpointError> {
         let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
-        let endpoints = texts.map(str::parse).collect::<Result<Vec<Endpoint>, _>>()?;
+        let endpoints = texts.map(|text| Endpoint::parse(text, otherwise));
+        let endpoints = endpoints.collect::<Result<Vec<Endpoint>, _>>()?;
         match endpoints.len() {
             0 => Err(EndpointError::Empty),
             count if count > ENDPOINTS_MAX => Err(EndpointError::TooMany),
@@ -86,9 +88,16 @@ impl fmt::Display for Endpoint {
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
+    /// Parses one address; `https` where it has no scheme.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
+        Endpoint::parse(text, &Scheme::HTTPS)
+    }
+}
+
+impl Endpoint {
+    fn parse(text: &str, otherwise: &Scheme) -> Result<Self, EndpointError> {
         let malformed = || EndpointError::Malformed(text.to_owned());
-        let full = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+        let full = if text.contains("://") { text.to_owned() } else { format!("{otherwise}://{text}") };
         let uri: Uri = full.parse().map_err(|_| malformed())?;
         let scheme = uri.scheme().cloned().ok_or_else(malformed)?;
         if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
@@ -111,7 +120,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<&[&str], EndpointError>) {
-        let parsed = Endpoint::parse_list(text);
+        let parsed = Endpoint::parse_list(text, &Scheme::HTTP);
         let texts = parsed.map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(texts, expected.map(|list| list.iter().map(|&text| text.to_owned()).collect()), "{text}");
     }
@@ -121,7 +130,7 @@ mod tests {
         check("https://10.0.0.1:6443", Ok(&["https://10.0.0.1:6443"]));
         check("https://a:1, https://b:2,https://c:3", Ok(&["https://a:1", "https://b:2", "https://c:3"]));
         check("http://[::1]:8080/", Ok(&["http://[::1]:8080"]));
-        check("127.0.0.1:6443", Ok(&["https://127.0.0.1:6443"]));
+        check("127.0.0.1:6443,https://b", Ok(&["http://127.0.0.1:6443", "https://b"]));
         check("https://proxy/clusters/one/", Ok(&["https://proxy/clusters/one"]));
         check("https://host", Ok(&["https://host"]));
     }
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_error_does_not_repeat_a_password() {
-        let error = Endpoint::parse_list("https://user:hunter2@host").unwrap_err();
+        let error = Endpoint::parse_list("https://user:hunter2@host", &Scheme::HTTP).unwrap_err();
         assert!(!error.to_string().contains("hunter2"));
     }
 }

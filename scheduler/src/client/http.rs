@@ -18,11 +18,12 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::config::{Config, ConfigError};
 use super::error::chain;
 
-/// How often an idle connection with open watches is pinged.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// How often an idle connection with open watches is pinged. With [`PING_TIMEOUT`] it is the time until a server that hangs
+/// is left: less than the default renew deadline of 10 s, so that scheduling goes on no later than the lease does.
+const PING_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How long the answer to a ping may take.
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the answer to a ping may take: a busy server answers late, and leaving it costs a new connection.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection to one address may take to stand; then the next address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

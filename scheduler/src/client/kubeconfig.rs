@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::uri::Scheme;
 use serde::{Deserialize, Deserializer};
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Impersonation, Pem, Trust};
@@ -136,10 +137,13 @@ pub fn from_text(
             advice: "give an address that can be reached without a proxy",
         });
     }
-    let mut config = Config::new(Endpoint::parse_list(master.unwrap_or(&cluster.server))?);
-    config.trust = trust(cluster, folder)?;
+    let (trust, certificate) = (trust(cluster, folder)?, certificate(user, folder)?);
+    let has_tls = trust != Trust::System || certificate.is_some();
+    let scheme = if has_tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let mut config = Config::new(Endpoint::parse_list(master.unwrap_or(&cluster.server), &scheme)?);
+    config.trust = trust;
     config.tls_server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
-    config.certificate = certificate(user, folder)?;
+    config.certificate = certificate;
     config.bearer = bearer(user, folder)?;
     config.impersonation = Impersonation {
         user: user.impersonate.clone().unwrap_or_default(),

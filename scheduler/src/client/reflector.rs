@@ -207,11 +207,15 @@ impl<T: Listed> Reflector<T> {
             };
             let end = match opened_watch {
                 Ok(mut stream) => {
-                    tokio::select! {
+                    let end = tokio::select! {
                         biased;
                         end = self.consume(&mut stream, &mut version, receiver) => end?,
                         () = receiver.sender.closed() => return Err(Closed),
+                    };
+                    if let WatchEnd::Failed(Error::Lost { .. }) = &end {
+                        self.client.leave_server_of(&stream);
                     }
+                    end
                 }
                 Err(error) if error.is(Reason::Expired) => WatchEnd::Expired,
                 Err(error) => WatchEnd::Failed(error),
@@ -223,6 +227,12 @@ impl<T: Listed> Reflector<T> {
             match end {
                 WatchEnd::Expired => {
                     tracing::info!(kind = T::KIND.kind, version, "the history is gone, listing anew");
+                    // A server that has lost the version of each new list must not be asked for lists without pause:
+                    // they cost it the most, and bindings wait for the same limit of requests.
+                    if !is_good {
+                        let pause = self.backoff.random_pause();
+                        self.sleep(receiver, pause).await;
+                    }
                     return Ok(());
                 }
                 WatchEnd::Relist => return Ok(()),
@@ -302,9 +312,6 @@ impl<T: Listed> Reflector<T> {
             ?pause,
             "cannot follow, trying again"
         );
-        if matches!(error, Error::Lost { .. } | Error::Timeout { .. }) {
-            self.client.leave_server();
-        }
         self.sleep(receiver, pause).await;
     }
 

@@ -17,7 +17,7 @@ use super::config::{Config, ConfigError};
 use super::error::Error;
 use super::kind::{Kind, Listed, Object};
 use super::paths::{Query, collection, object};
-use super::transport::{Answer, Call, Opened, Transport};
+use super::transport::{ANSWER_BYTES_MAX, Answer, Call, Opened, Transport};
 use super::watch::WatchStream;
 
 /// A client of one cluster. Cheap to clone; clones share connections, credentials and the limit of requests a second.
@@ -163,7 +163,9 @@ impl Client {
         let call = self.form(Method::GET, path, Bytes::new(), None);
         let what = format!("WATCH {}", T::KIND.plural);
         match self.transport.open(&call).await? {
-            Opened::Stream(body) => Ok(WatchStream::new(body, self.codec.clone(), what, timeout_seconds)),
+            Opened::Stream(body, server) => {
+                Ok(WatchStream::new(body, server, self.codec.clone(), what, timeout_seconds))
+            }
             Opened::Answer(answer) => Err(answer.into_error(what, &self.codec)),
         }
     }
@@ -248,9 +250,9 @@ impl Client {
         self.transport.is_simulated()
     }
 
-    /// Turns to the next API server: the present one's watches break or say nothing.
-    pub(super) fn leave_server(&self) {
-        self.transport.leave_current();
+    /// Turns to the next API server, unless that has happened already: `stream` broke or says nothing.
+    pub(super) fn leave_server_of<T: Object>(&self, stream: &WatchStream<T>) {
+        self.transport.leave_server(stream.server());
     }
 
     async fn write<T: Object>(&self, method: Method, path: String, body: &T) -> Result<Created<T>, Error> {
@@ -291,7 +293,7 @@ impl Client {
 
     fn form(&self, method: Method, path: String, body: Bytes, content_type: Option<HeaderValue>) -> Call {
         let accept = HeaderValue::try_from(self.codec.accept()).expect("media types are valid in headers");
-        Call { method, path, body, content_type, accept }
+        Call { method, path, body, content_type, accept, answer_bytes_max: ANSWER_BYTES_MAX }
     }
 
     /// The kind's version under this client's brand, for references to objects.

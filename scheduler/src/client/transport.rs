@@ -14,6 +14,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT}
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::{sleep, timeout_at};
 
 use super::config::{Config, ConfigError, Impersonation};
 use super::credentials::Credentials;
@@ -33,8 +34,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
 /// Pause before a request is sent again once every address has failed.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
-/// Bytes of an answer that is no watch. A page of 2,000 large objects is far below.
-const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// Bytes of an API server's answer that is no watch. A page of 2,000 large objects is far below.
+pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// The characters that are encoded in a key that becomes a part of a header's name: all that may not stand there, and
 /// `%`, which begins an encoded one.
@@ -63,6 +64,8 @@ pub(super) struct Call {
     pub(super) body: Bytes,
     pub(super) content_type: Option<HeaderValue>,
     pub(super) accept: HeaderValue,
+    /// Most bytes of an answer that is read whole.
+    pub(super) answer_bytes_max: usize,
 }
 
 impl Call {
@@ -126,12 +129,10 @@ impl Transport {
 
     /// Sends `call` and reads the answer. Refusals are answers, too.
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, Error> {
-        let outcome = tokio::time::timeout(self.timeout, self.attempt(call, true)).await;
-        let opened = outcome.map_err(|_| self.late(call))??;
-        match opened {
+        match self.attempt(call, true).await? {
             Opened::Answer(answer) => Ok(answer),
             // `attempt` reads whole answers when asked to.
-            Opened::Stream(_) => {
+            Opened::Stream(..) => {
                 Err(Error::Lost { what: call.described(), problem: "unread answer".to_owned() })
             }
         }
@@ -139,55 +140,72 @@ impl Transport {
 
     /// Sends `call` and returns its stream as soon as the server has accepted it.
     pub(super) async fn open(&self, call: &Call) -> Result<Opened, Error> {
-        let outcome = tokio::time::timeout(self.timeout, self.attempt(call, false)).await;
-        outcome.map_err(|_| self.late(call))?
+        self.attempt(call, false).await
     }
 
-    fn late(&self, call: &Call) -> Error {
-        // A server that does not answer within the timeout is left for the next one.
-        self.leave(self.current.load(Ordering::Relaxed));
-        Error::Timeout { what: call.described(), after: self.timeout }
-    }
-
+    /// Sends `call` until its outcome stands, for as long as requests may take. The time in which credentials are made does
+    /// not count: it is not the server's.
     async fn attempt(&self, call: &Call, is_whole: bool) -> Result<Opened, Error> {
+        let late = |_| Error::Timeout { what: call.described(), after: self.timeout };
+        let mut deadline = tokio::time::Instant::now() + self.timeout;
         let mut attempts = 0;
         let mut is_refreshed = false;
         loop {
             attempts += 1;
             if let Some(bucket) = &self.bucket {
                 let asked = Instant::now();
-                bucket.take().await;
+                timeout_at(deadline, bucket.take()).await.map_err(late)?;
                 let next = &self.endpoints[self.current.load(Ordering::Relaxed)];
                 measures::limited(next.host(), &call.method, asked.elapsed());
             }
             let used = self.current.load(Ordering::Relaxed);
+            let before = tokio::time::Instant::now();
             let authorization = self.credentials.authorization(Instant::now()).await?;
+            deadline += before.elapsed();
             let request = self.request(call, used, authorization.as_ref())?;
             let began = Instant::now();
-            let outcome = match self.http.request(request).await {
-                Ok(response) => self.receive(call, response, is_whole).await,
-                Err(Failure::Connect(source)) => Err(Error::Connect { what: call.described(), source }),
-                Err(Failure::Lost(problem)) => Err(Error::Lost { what: call.described(), problem }),
+            let Ok(outcome) = timeout_at(deadline, self.once(call, used, request, is_whole)).await else {
+                // A server that does not answer within the timeout is left for the next one.
+                self.leave(used);
+                return Err(Error::Timeout { what: call.described(), after: self.timeout });
             };
             self.measure(call, used, &outcome, began.elapsed());
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
                 && !is_refreshed
-                && self.credentials.refuse(authorization.as_ref()).await
             {
-                is_refreshed = true;
-                continue;
+                let before = tokio::time::Instant::now();
+                is_refreshed = self.credentials.refuse(authorization.as_ref()).await;
+                deadline += before.elapsed();
+                if is_refreshed {
+                    continue;
+                }
             }
             match verdict(call, &outcome) {
                 Verdict::Done => return outcome,
                 _ if attempts >= ATTEMPTS_MAX => return outcome,
-                Verdict::Wait(pause) => tokio::time::sleep(pause).await,
+                Verdict::Wait(pause) => timeout_at(deadline, sleep(pause)).await.map_err(late)?,
                 Verdict::Next => {
                     self.leave(used);
                     if usize::try_from(attempts).is_ok_and(|count| count % self.endpoints.len() == 0) {
-                        tokio::time::sleep(ROUND_PAUSE).await;
+                        timeout_at(deadline, sleep(ROUND_PAUSE)).await.map_err(late)?;
                     }
                 }
             }
+        }
+    }
+
+    /// Sends one request and reads what is wanted of the answer.
+    async fn once(
+        &self,
+        call: &Call,
+        used: usize,
+        request: Request<Full<Bytes>>,
+        is_whole: bool,
+    ) -> Result<Opened, Error> {
+        match self.http.request(request).await {
+            Ok(response) => self.receive(call, used, response, is_whole).await,
+            Err(Failure::Connect(source)) => Err(Error::Connect { what: call.described(), source }),
+            Err(Failure::Lost(problem)) => Err(Error::Lost { what: call.described(), problem }),
         }
     }
 
@@ -195,7 +213,7 @@ impl Transport {
     fn measure(&self, call: &Call, used: usize, outcome: &Result<Opened, Error>, took: Duration) {
         let (code, is_watch, answer_bytes) = match outcome {
             Ok(Opened::Answer(answer)) => (Some(answer.code), false, Some(answer.body.len())),
-            Ok(Opened::Stream(_)) => (Some(200), true, None),
+            Ok(Opened::Stream(..)) => (Some(200), true, None),
             Err(_) => (None, false, None),
         };
         let sent = Sent { host: self.endpoints[used].host(), method: &call.method, code };
@@ -215,9 +233,10 @@ impl Transport {
         }
     }
 
-    /// Turns to the next address because a stream of the present one broke.
-    pub(super) fn leave_current(&self) {
-        self.leave(self.current.load(Ordering::Relaxed));
+    /// Turns to the next address because a stream of `server` broke. Many streams break together with a server: only the
+    /// first of them has this effect, or the rest would walk round the addresses and end where they were.
+    pub(super) fn leave_server(&self, server: ServerIndex) {
+        self.leave(server.0);
     }
 
     fn request(
@@ -246,16 +265,17 @@ impl Transport {
     async fn receive(
         &self,
         call: &Call,
+        used: usize,
         response: Response<ResponseBody>,
         is_whole: bool,
     ) -> Result<Opened, Error> {
         let code = response.status().as_u16();
         if !is_whole && code == 200 {
-            return Ok(Opened::Stream(response.into_body()));
+            return Ok(Opened::Stream(response.into_body(), ServerIndex(used)));
         }
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(response.into_body(), call.answer_bytes_max).collect().await;
         let body =
             body.map_err(|error| Error::Lost { what: call.described(), problem: error.to_string() })?;
         Ok(Opened::Answer(Answer { code, retry_after, body: body.to_bytes() }))
@@ -272,9 +292,13 @@ impl Drop for Transport {
 pub(super) enum Opened {
     /// The server refused it, or the answer was wanted whole.
     Answer(Answer),
-    /// The stream of a watch.
-    Stream(ResponseBody),
+    /// The stream of a watch, and the server that it comes from.
+    Stream(ResponseBody, ServerIndex),
 }
+
+/// A server of the list of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ServerIndex(usize);
 
 /// What to do after an attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -289,7 +313,7 @@ enum Verdict {
 
 fn verdict(call: &Call, outcome: &Result<Opened, Error>) -> Verdict {
     match outcome {
-        Ok(Opened::Stream(_)) => Verdict::Done,
+        Ok(Opened::Stream(..)) => Verdict::Done,
         Ok(Opened::Answer(answer)) => match (answer.code, answer.retry_after) {
             (429 | 503, Some(pause)) => Verdict::Wait(pause.min(RETRY_AFTER_MAX)),
             (502..=504, None) if call.is_read() => Verdict::Next,

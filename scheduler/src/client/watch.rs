@@ -15,6 +15,7 @@ use super::codec::{Codec, ContentType};
 use super::error::{ApiStatus, Error, chain};
 use super::http::ResponseBody;
 use super::kind::Object;
+use super::transport::ServerIndex;
 
 /// The longest event. The server's objects end at 1.5 MiB, about twice that in JSON.
 const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -38,6 +39,7 @@ pub enum WatchEvent<T> {
 /// A watch that the server has accepted. Dropping it ends it.
 pub struct WatchStream<T> {
     body: ResponseBody,
+    server: ServerIndex,
     frames: Frames,
     codec: Codec,
     what: String,
@@ -46,16 +48,28 @@ pub struct WatchStream<T> {
 }
 
 impl<T: Object> WatchStream<T> {
-    pub(super) fn new(body: ResponseBody, codec: Codec, what: String, timeout_seconds: u32) -> Self {
+    pub(super) fn new(
+        body: ResponseBody,
+        server: ServerIndex,
+        codec: Codec,
+        what: String,
+        timeout_seconds: u32,
+    ) -> Self {
         let lifetime = Duration::from_secs(u64::from(timeout_seconds)) + OVERTIME;
         Self {
             body,
+            server,
             frames: Frames::new(codec.content_type()),
             codec,
             what,
             deadline: tokio::time::Instant::now() + lifetime,
             object: PhantomData,
         }
+    }
+
+    /// The server that the stream comes from.
+    pub(super) fn server(&self) -> ServerIndex {
+        self.server
     }
 
     /// The next event; `None` once the server has ended the watch.

@@ -311,6 +311,13 @@ fn without_type(name: &str, raw: &Value, brand: &'static Brand) -> Result<Node, 
     let (expected_version, expected_kind) = (group_version(brand), args_kind(name));
     let is_ours =
         (version.is_empty() || version == expected_version) && (kind.is_empty() || kind == expected_kind);
+    let is_known = CONFIGURABLE.iter().any(|plugin| args_kind(plugin) == kind);
+    if !is_ours && is_known && (version.is_empty() || version == expected_version) {
+        let group = expected_version.split('/').next().unwrap_or_default();
+        return Err(ArgsFault::Value(format!(
+            "args for plugin {name} were not of type {expected_kind}.{group}, got {kind}.{group}"
+        )));
+    }
     if !is_ours {
         let (kind, version) = (
             if kind.is_empty() { expected_kind } else { kind },

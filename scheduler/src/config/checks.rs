@@ -66,27 +66,6 @@ pub fn check_logging_format(flags: &Flags) -> Result<(), String> {
     }
 }
 
-/// Checks the election's times as they are used, which holds for flags that no file's rules saw.
-pub fn check_election(election: &super::types::LeaderElection) -> Result<(), String> {
-    let fault = |text: &str| Err(format!("couldn't create leader elector: {text}"));
-    let (lease, renew, retry) = (election.lease_duration, election.renew_deadline, election.retry_period);
-    if lease <= renew {
-        return fault("leaseDuration must be greater than renewDeadline");
-    }
-    // The reference's condition. A contender that does not lead waits up to 2.2 periods; the leader, whose deadline this is,
-    // renews each period.
-    let jittered = i128::from(retry.nanoseconds()) * 6 / 5;
-    if i128::from(renew.nanoseconds()) <= jittered {
-        return fault("renewDeadline must be greater than retryPeriod*JitterFactor");
-    }
-    for (name, span) in [("leaseDuration", lease), ("renewDeadline", renew), ("retryPeriod", retry)] {
-        if !span.is_positive() {
-            return fault(&format!("{name} must be greater than zero"));
-        }
-    }
-    Ok(())
-}
-
 /// Checks the kind of the lock.
 pub fn check_lock(election: &super::types::LeaderElection) -> Result<(), String> {
     match super::validate::LOCKS.contains(&election.resource_lock.as_str()) {

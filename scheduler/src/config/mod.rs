@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! flags -> check_logging_format -> check_flags -> settle (file | deprecated flags, defaults, rules)
-//!       -> check_source -> check_lock -> Settled::complete (profiles are set up) -> Configuration -> check_election
+//!       -> check_source -> check_lock -> Settled::complete (profiles are set up) -> Configuration
 //! ```
 //!
-//! It opens the configuration file and no other, and no socket. Invariant: a [`Configuration`] has passed every rule;
-//! code behind it does not check again.
+//! It opens the configuration file and no other, and no socket. Invariant: a [`Configuration`] has passed every rule of
+//! fields. What needs more than the fields is checked where that is made, once: the times of the election
+//! ([`crate::election::Timing::new`]), addresses and certificates ([`crate::client`]), arguments of plugins.
 
 pub mod arguments;
 mod checks;
@@ -30,7 +31,7 @@ pub mod types;
 mod validate;
 pub mod wire;
 
-pub use checks::{PREVIOUS_MINOR, check_election, check_flags, check_lock, check_logging_format};
+pub use checks::{PREVIOUS_MINOR, check_flags, check_lock, check_logging_format};
 pub(crate) use defaults::PARALLELISM;
 pub use features::{Feature, Features, Stage};
 pub(crate) use file::{system_text, unreadable};

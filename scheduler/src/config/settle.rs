@@ -130,9 +130,7 @@ fn apply_deprecated(configuration: &mut FileConfiguration, flags: &DeprecatedFla
     if let Some(path) = &flags.client_config {
         client.client_config = path.to_string_lossy().into_owned();
     }
-    if let Some(qps) = flags.api_qps {
-        client.qps = narrowed(qps);
-    }
+    replace(&mut client.qps, flags.api_qps);
     replace(&mut client.burst, flags.api_burst);
     replace(&mut client.content_type, flags.api_content_type.clone());
     replace(&mut configuration.enable_profiling, flags.profiling.map(Some));
@@ -156,11 +154,6 @@ fn replace<T>(field: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *field = given;
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a rate may be rounded")]
-fn narrowed(rate: f64) -> f32 {
-    rate as f32
 }
 
 impl Settled {

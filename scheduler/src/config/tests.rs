@@ -127,7 +127,6 @@ fn every_kind_of_lock_is_known() {
         assert_eq!(configuration.election.resource_namespace, "n");
         assert_eq!(configuration.election.retry_period.to_string(), "3s");
         check_lock(&configuration.election).unwrap();
-        check_election(&configuration.election).unwrap();
         with_file(&format!("leaderElection: {{resourceLock: {lock}}}\n"), &[]).unwrap();
     }
     let error = with_file("leaderElection: {resourceLock: files}\n", &[]).unwrap_err();

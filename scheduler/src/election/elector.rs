@@ -13,13 +13,41 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ambient;
 use crate::api::core::v1::ObjectReference;
+use crate::client::Reason;
 
 use super::lease::{Lock, LockError};
-use super::machine::{Attempt, JITTER, Machine, Monotonic, Written};
-use super::record::{Record, WallTime};
+use super::machine::{Attempt, Machine, Monotonic, Written};
+use super::record::Record;
+use crate::wall_time::WallTime;
 
-/// Told of each change of leadership: the lock, and what happened, for an event.
-pub type Announce = Box<dyn Fn(ObjectReference, String) + Send + Sync>;
+/// Told of each change of leadership: the lock, the change, and the sentence for an event.
+pub type Announce = Box<dyn Fn(ObjectReference, Turn, String) + Send + Sync>;
+
+/// A change of leadership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// This contender leads.
+    Became,
+    /// It led.
+    Stopped,
+}
+
+impl Turn {
+    /// The action of its event. Each turn has its own: events of one action are told as repetitions of the first.
+    pub fn action(self) -> &'static str {
+        match self {
+            Turn::Became => "BecomeLeader",
+            Turn::Stopped => "StopLeading",
+        }
+    }
+
+    fn described(self) -> &'static str {
+        match self {
+            Turn::Became => "became leader",
+            Turn::Stopped => "stopped leading",
+        }
+    }
+}
 
 /// A name for a contender on the machine `host`, which no other contender has, not even the next one on that machine.
 pub fn identity(host: &str) -> String {
@@ -128,7 +156,7 @@ impl<L: Lock> Elector<L> {
             if self.is_lost() {
                 return self.lose();
             }
-            let pause = self.pause();
+            let pause = self.origin + self.machine.next_attempt(self.now(), ambient::rng().random()).0;
             let until = self.machine.leads_until().map(|until| self.origin + until.0);
             let wake = until.map_or(pause, |until| pause.min(until));
             tokio::select! {
@@ -148,21 +176,11 @@ impl<L: Lock> Elector<L> {
 
     /// How long an attempt may take: never beyond the time until which this contender may work.
     fn patience(&self) -> Duration {
-        let half = self.machine.timing().renew_deadline / 2;
+        let half = self.machine.timing().renew_deadline() / 2;
         match self.machine.leads_until() {
             Some(until) => half.min(until.0.saturating_sub(self.now().0)),
             None => half,
         }
-    }
-
-    /// When the next attempt begins. Contenders spread theirs; a leader renews evenly.
-    fn pause(&self) -> Instant {
-        let period = self.machine.timing().retry_period;
-        let factor = match self.machine.leads_until() {
-            Some(_) => 1.0,
-            None => 1.0 + JITTER * ambient::rng().random::<f64>(),
-        };
-        Instant::now() + period.mul_f64(factor)
     }
 
     /// One attempt: read if need be, write if that can help.
@@ -223,7 +241,7 @@ impl<L: Lock> Elector<L> {
 
     /// Writes the second object. It must not cost the lease: at most a retry period.
     async fn mirror(&self, record: &Record) {
-        let patience = self.machine.timing().retry_period;
+        let patience = self.machine.timing().retry_period();
         if timeout(patience, self.lock.mirror(record)).await.is_err() {
             tracing::warn!("writing the second lock object took too long");
         }
@@ -234,7 +252,7 @@ impl<L: Lock> Elector<L> {
         let until = self.machine.leads_until().map(|until| self.origin + until.0);
         let before = self.until.send_replace(until);
         if before.is_none() && until.is_some() {
-            self.tell("became leader");
+            self.tell(Turn::Became);
         }
     }
 
@@ -254,7 +272,7 @@ impl<L: Lock> Elector<L> {
         self.until.send_replace(None);
         self.machine.stop();
         tracing::error!("could not renew the lock in time, leadership is lost");
-        self.tell("stopped leading");
+        self.tell(Turn::Stopped);
         Outcome::Lost
     }
 
@@ -267,19 +285,24 @@ impl<L: Lock> Elector<L> {
                 Ok(Err(error)) => report("release", &error),
                 Err(_) => tracing::warn!("releasing the lock took too long"),
             }
-            self.tell("stopped leading");
+            self.tell(Turn::Stopped);
         }
         Outcome::Stopped
     }
 
-    fn tell(&self, what: &str) {
-        (self.announce)(self.lock.reference(), format!("{} {what}", self.machine.identity()));
+    fn tell(&self, turn: Turn) {
+        let note = format!("{} {}", self.machine.identity(), turn.described());
+        (self.announce)(self.lock.reference(), turn, note);
     }
 }
 
 fn report(verb: &str, error: &LockError) {
     match error {
         LockError::Conflict => tracing::debug!(verb, "another contender was first"),
+        // No later attempt mends a missing namespace or a missing right.
+        LockError::Client(error) if error.is(Reason::NotFound) || error.is(Reason::Forbidden) => {
+            tracing::error!(verb, error = crate::client::chain(error), "cannot use the lock")
+        }
         LockError::Client(error) => {
             tracing::warn!(verb, error = crate::client::chain(error), "cannot use the lock")
         }

@@ -97,7 +97,12 @@ impl Lock for LeaseLock {
             ..ObjectMeta::default()
         };
         let lease = Lease { metadata: Some(metadata), spec: Some(spec) };
-        let created = self.client.create(&self.key.namespace, &lease).await.map_err(conflict)?;
+        // Unlike in an update, a missing object is no other contender's doing: the namespace does not exist.
+        let created = self.client.create(&self.key.namespace, &lease).await;
+        let created = created.map_err(|error| match error.is(Reason::NotFound) {
+            true => LockError::Client(error),
+            false => conflict(error),
+        })?;
         Ok(self.keep(created.object()?).1)
     }
 

@@ -13,9 +13,10 @@
 
 use std::time::Duration;
 
-use super::record::{Record, WallTime};
+use super::record::Record;
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
+use crate::wall_time::WallTime;
 
 /// Time since some moment of this process, by a clock that never steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -28,17 +29,15 @@ impl Monotonic {
 }
 
 /// How much pauses between attempts vary at most, as a part of the retry period.
-pub(super) const JITTER: f64 = 1.2;
+const JITTER: f64 = 1.2;
 
 /// The three durations of the flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// How long others wait after they saw a renewal.
-    pub lease_duration: Duration,
-    /// How long after its last renewal a holder works.
-    pub renew_deadline: Duration,
-    /// Pause between attempts.
-    pub retry_period: Duration,
+    // Invariant: lease_duration > renew_deadline > retry_period * JITTER > 0, lease_duration >= 1 s
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
 }
 
 /// Durations that would break the promise.
@@ -66,18 +65,40 @@ impl Timing {
         retry_period: Duration::from_secs(2),
     };
 
-    /// Checks the durations against each other.
+    /// How long others wait after they saw a renewal, how long after its last renewal a holder works, and the pause between
+    /// attempts.
     ///
     /// # Errors
-    /// The first condition that does not hold.
-    pub fn check(&self) -> Result<(), TimingError> {
-        match self {
-            _ if self.lease_duration <= self.renew_deadline => Err(TimingError::Deadline),
-            _ if self.renew_deadline <= self.retry_period.mul_f64(JITTER) => Err(TimingError::Retry),
-            _ if self.lease_duration < Duration::from_secs(1) => Err(TimingError::Second),
-            _ if self.retry_period.is_zero() => Err(TimingError::Zero),
-            _ => Ok(()),
+    /// The first condition that does not hold, in the reference's order.
+    pub fn new(
+        lease_duration: Duration,
+        renew_deadline: Duration,
+        retry_period: Duration,
+    ) -> Result<Timing, TimingError> {
+        match () {
+            () if lease_duration <= renew_deadline => Err(TimingError::Deadline),
+            // The reference's condition. A contender that does not lead waits up to 2.2 periods; the leader, whose deadline
+            // this is, renews each period.
+            () if renew_deadline <= retry_period.mul_f64(JITTER) => Err(TimingError::Retry),
+            () if retry_period.is_zero() => Err(TimingError::Zero),
+            () if lease_duration < Duration::from_secs(1) => Err(TimingError::Second),
+            () => Ok(Timing { lease_duration, renew_deadline, retry_period }),
         }
+    }
+
+    /// How long others wait after they saw a renewal.
+    pub fn lease_duration(&self) -> Duration {
+        self.lease_duration
+    }
+
+    /// How long after its last renewal a holder works.
+    pub fn renew_deadline(&self) -> Duration {
+        self.renew_deadline
+    }
+
+    /// The pause between attempts.
+    pub fn retry_period(&self) -> Duration {
+        self.retry_period
     }
 
     /// What the record says of the lease duration: whole seconds, rounded up, so that others never wait for less.
@@ -133,7 +154,6 @@ struct Observed {
 impl Machine {
     /// A contender called `identity`, which no other may be called.
     pub fn new(identity: String, timing: Timing) -> Self {
-        assert!(timing.check().is_ok(), "durations are checked with the configuration");
         Self { identity, timing, observed: None, leads_until: None }
     }
 
@@ -170,6 +190,20 @@ impl Machine {
             }
             _ => Attempt::Read,
         }
+    }
+
+    /// When the attempt after one that ended at `now` begins. A leader renews evenly. A contender spreads its reads by
+    /// `random` from 0 to 1, and reads at the moment at which the record that it saw lapses, so that a dead leader is
+    /// replaced no later than its lease duration after the contender saw its last renewal.
+    pub fn next_attempt(&self, now: Monotonic, random: f64) -> Monotonic {
+        let period = self.timing.retry_period;
+        if self.leads_until.is_some() {
+            return now.after(period);
+        }
+        let retry = now.after(period.mul_f64(1.0 + JITTER * random));
+        let lapse = self.observed.as_ref().map(|seen| seen.at.after(lifetime(&seen.record)));
+        // One that has lapsed already was not taken: another was first, or the API does not answer.
+        lapse.filter(|lapse| *lapse > now).map_or(retry, |lapse| lapse.min(retry))
     }
 
     /// Takes what an [`Attempt::Read`] found, at `now`: `None` if the lock is not stored yet. Returns the write that

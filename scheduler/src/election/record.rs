@@ -4,43 +4,10 @@
 
 use orch_proto::Brand;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::api::coordination::v1::LeaseSpec;
 use crate::api::meta::v1::MicroTime;
-
-/// Microseconds since 1970, by the clock on the wall. It is shown to people, and never compared with another machine's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct WallTime(pub i64);
-
-impl WallTime {
-    /// The present time.
-    pub fn now() -> Self {
-        Self(crate::ambient::wall_micros())
-    }
-
-    fn micro_time(self) -> MicroTime {
-        let nanos = i32::try_from(self.0.rem_euclid(1_000_000) * 1_000);
-        let nanos = nanos.expect("a remainder of a million, times a thousand, fits");
-        MicroTime { seconds: self.0.div_euclid(1_000_000), nanos }
-    }
-
-    fn from_micro_time(time: &MicroTime) -> Self {
-        Self(time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000))
-    }
-
-    /// RFC 3339 to the second; empty for a time that has no such form.
-    fn text(self) -> String {
-        let time = OffsetDateTime::from_unix_timestamp(self.0.div_euclid(1_000_000));
-        time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
-    }
-
-    fn from_text(text: &str) -> Self {
-        let time = OffsetDateTime::parse(text, &Rfc3339);
-        time.map_or(Self::default(), |time| Self(time.unix_timestamp().saturating_mul(1_000_000)))
-    }
-}
+use crate::wall_time::WallTime;
 
 /// The content of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -101,8 +68,8 @@ impl Record {
         let annotation = Annotation {
             holder_identity: self.holder.clone(),
             lease_duration_seconds: self.lease_duration_seconds,
-            acquire_time: self.acquired.text(),
-            renew_time: self.renewed.text(),
+            acquire_time: self.acquired.rfc3339(),
+            renew_time: self.renewed.rfc3339(),
             leader_transitions: self.transitions,
         };
         serde_json::to_string(&annotation).expect("texts and numbers are JSON")
@@ -114,8 +81,8 @@ impl Record {
         Some(Self {
             holder: annotation.holder_identity,
             lease_duration_seconds: annotation.lease_duration_seconds,
-            acquired: WallTime::from_text(&annotation.acquire_time),
-            renewed: WallTime::from_text(&annotation.renew_time),
+            acquired: WallTime::from_rfc3339(&annotation.acquire_time),
+            renewed: WallTime::from_rfc3339(&annotation.renew_time),
             transitions: annotation.leader_transitions,
         })
     }
@@ -157,11 +124,5 @@ mod tests {
         let read = Record::from_annotation(&text).unwrap();
         assert_eq!((read.holder.as_str(), read.renewed), ("host_1", WallTime(1_700_000_009_000_000)));
         assert_eq!(Record::from_annotation("nothing"), None);
-    }
-
-    #[test]
-    fn times_before_1970_have_a_positive_fraction() {
-        assert_eq!(WallTime(-1).micro_time(), MicroTime { seconds: -1, nanos: 999_999_000 });
-        assert_eq!(WallTime::from_micro_time(&WallTime(-1).micro_time()), WallTime(-1));
     }
 }

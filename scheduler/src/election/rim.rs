@@ -8,20 +8,19 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::elector::{Elector, Leadership, Outcome};
-use super::lease::{LeaseLock, Lock};
-use super::machine::{Machine, Timing};
+use super::elector::{Elector, Leadership, Outcome, Turn};
+use super::lease::{LeaseLock, Lock, LockError};
+use super::machine::{Machine, Timing, Version};
 use super::record::{Record, leader_annotation};
 use super::{Annotated, AnnotatedLock};
 use crate::client::ObjectKey;
 use crate::client::testing::{FakeApi, Fault, PATIENCE, eventually};
 
 /// Short, so that take-overs take seconds.
-const TIMING: Timing = Timing {
-    lease_duration: Duration::from_secs(2),
-    renew_deadline: Duration::from_millis(1_200),
-    retry_period: Duration::from_millis(200),
-};
+fn timing() -> Timing {
+    let millis = Duration::from_millis;
+    Timing::new(millis(2_000), millis(1_200), millis(200)).unwrap()
+}
 
 struct Contender {
     leadership: Leadership,
@@ -34,8 +33,8 @@ impl Contender {
     fn start(name: &str, lock: impl Lock + 'static) -> Self {
         let told = Arc::<Mutex<Vec<String>>>::default();
         let (stop, hears) = (CancellationToken::new(), told.clone());
-        let announce = move |_, message| hears.lock().push(message);
-        let machine = Machine::new(name.to_owned(), TIMING);
+        let announce = move |_, _, message| hears.lock().push(message);
+        let machine = Machine::new(name.to_owned(), timing());
         let (elector, leadership) = Elector::new(lock, machine, Box::new(announce));
         Self { leadership, running: tokio::spawn(elector.run(stop.clone())), stop, told }
     }
@@ -124,11 +123,41 @@ async fn the_other_lock_types_write_both_objects() {
 #[tokio::test]
 async fn a_second_object_that_cannot_be_written_does_not_cost_the_lock() {
     let api = FakeApi::start().await;
-    api.plant("PATCH", "/configmaps", usize::MAX, Fault::Status(403, 0));
+    api.plant("GET", "/configmaps", usize::MAX, Fault::Status(403, 0));
     let one = Contender::start("one", AnnotatedLock::new(lease(&api), Annotated::ConfigMap));
     eventually("it renews", || api.count("PUT") >= 3).await;
     assert!(one.leads());
     one.stop().await;
+}
+
+#[tokio::test]
+async fn a_lock_without_its_namespace_is_an_error_and_no_conflict() {
+    let api = FakeApi::start().await;
+    let record = Record { holder: "one".to_owned(), ..Record::default() };
+    api.plant("POST", "/leases", 1, Fault::Status(404, 0));
+    let missing = lease(&api).create(&record).await.unwrap_err();
+    assert!(matches!(missing, LockError::Client(_)), "{missing:?}");
+    // A Lease that was deleted meanwhile is another's doing: the next read finds out.
+    api.plant("PUT", "/leases", 1, Fault::Status(404, 0));
+    let deleted = lease(&api).update(&Version("1".to_owned()), &record).await.unwrap_err();
+    assert!(matches!(deleted, LockError::Conflict), "{deleted:?}");
+}
+
+#[tokio::test]
+async fn each_change_of_leadership_is_an_event_of_its_own() {
+    let api = FakeApi::start().await;
+    let told = Arc::<Mutex<Vec<Turn>>>::default();
+    let hears = told.clone();
+    let announce = move |_, turn, _| hears.lock().push(turn);
+    let (elector, mut leadership) =
+        Elector::new(lease(&api), Machine::new("one".to_owned(), timing()), Box::new(announce));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(elector.run(stop.clone()));
+    assert!(leadership.acquired().await);
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(*told.lock(), [Turn::Became, Turn::Stopped]);
+    assert_ne!(Turn::Became.action(), Turn::Stopped.action());
 }
 
 #[tokio::test]

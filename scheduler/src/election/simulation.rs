@@ -10,7 +10,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::machine::{Attempt, Machine, Monotonic, Timing, Version, Written};
-use super::record::{Record, WallTime};
+use super::record::Record;
+use crate::wall_time::WallTime;
 
 /// How far from true time a clock runs: far above what quartz does, below what the durations allow (a fifth).
 const DRIFT_MAX: f64 = 0.05;

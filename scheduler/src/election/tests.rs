@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::machine::{Attempt, Machine, Monotonic, Timing, TimingError, Version, Written};
-use super::record::{Record, WallTime};
+use super::record::Record;
+use crate::wall_time::WallTime;
 
 fn at(seconds: u64) -> Monotonic {
     Monotonic(Duration::from_secs(seconds))
@@ -61,6 +62,24 @@ fn a_lock_of_another_is_left_until_it_was_seen_unchanged_for_its_duration() {
     };
     assert_eq!((on, record.holder.as_str(), record.transitions), (version(3), "me", 5));
     assert_eq!((record.acquired, record.renewed), (WallTime(8), WallTime(8)));
+}
+
+#[test]
+fn a_contender_reads_again_when_the_record_that_it_saw_lapses() {
+    let mut machine = machine();
+    assert_eq!(machine.next_attempt(at(99), 1.0), Monotonic(Duration::from_millis(103_400)), "nothing seen");
+    let found = || Some((held_by("other", 5), version(3)));
+    assert_eq!(machine.observe(at(100), WallTime(7), found()), None);
+    assert_eq!(machine.next_attempt(at(100), 0.0), at(102), "reads are spread");
+    assert_eq!(machine.observe(at(114), WallTime(7), found()), None);
+    assert_eq!(machine.next_attempt(at(114), 1.0), at(115), "and never miss the lapse");
+    assert!(machine.observe(at(115), WallTime(8), found()).is_some());
+    assert_eq!(machine.next_attempt(at(115), 0.0), at(117), "a take-over that failed is not tried at once");
+}
+
+#[test]
+fn a_leader_renews_evenly() {
+    assert_eq!(leader().next_attempt(at(5), 1.0), at(7));
 }
 
 #[test]
@@ -156,12 +175,9 @@ fn a_release_frees_the_lock_once() {
 #[test]
 fn durations_are_checked_against_each_other() {
     let check = |lease, renew, retry, expected| {
-        let timing = Timing {
-            lease_duration: Duration::from_millis(lease),
-            renew_deadline: Duration::from_millis(renew),
-            retry_period: Duration::from_millis(retry),
-        };
-        assert_eq!(timing.check().err(), expected, "{lease} {renew} {retry}");
+        let millis = Duration::from_millis;
+        let timing = Timing::new(millis(lease), millis(renew), millis(retry));
+        assert_eq!(timing.err(), expected, "{lease} {renew} {retry}");
     };
     check(15_000, 10_000, 2_000, None);
     check(10_000, 10_000, 2_000, Some(TimingError::Deadline));
@@ -173,7 +189,8 @@ fn durations_are_checked_against_each_other() {
 
 #[test]
 fn the_record_never_promises_less_than_the_duration() {
-    let timing = Timing { lease_duration: Duration::from_millis(10_500), ..Timing::DEFAULT };
+    let seconds = Duration::from_secs;
+    let timing = Timing::new(Duration::from_millis(10_500), seconds(10), seconds(2)).unwrap();
     let mut machine = Machine::new("me".to_owned(), timing);
     let Some(Attempt::Create(record)) = machine.observe(at(0), WallTime(0), None) else { panic!("free") };
     assert_eq!(record.lease_duration_seconds, 11);

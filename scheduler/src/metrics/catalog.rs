@@ -175,8 +175,6 @@ const WORK_QUEUES: Initial = &[&[("name", "client_ca")], &[("name", "serving_cer
 const ALGORITHM: Initial = ONE;
 const EVALUATIONS: Initial =
     &[&[("extension_point", "Filter"), ("plugin", "NodeName"), ("profile", "default-scheduler")]];
-const CALLS: Initial = &[&[("code", "200"), ("host", ""), ("method", "GET")]];
-const VERBS: Initial = &[&[("host", ""), ("verb", "GET")]];
 const TRANSPORTS: Initial = &[&[("result", "miss")]];
 
 macro_rules! catalog {
@@ -225,11 +223,11 @@ catalog! {
     Counter Beta "registered_metrics_total" "Metrics by stability and deprecation." LATER;
     Histogram Alpha "rest_client_exec_plugin_certificate_rotation_age" "Ages of replaced client certificates." ONE in AGES;
     Gauge Alpha "rest_client_exec_plugin_ttl_seconds" "Shortest remaining life of client certificates." ONE;
-    Histogram Alpha "rest_client_rate_limiter_duration_seconds" "Waits for the rate limit of requests to the API server." VERBS in REQUESTS;
-    Histogram Alpha "rest_client_request_duration_seconds" "Durations of requests to the API server." VERBS in REQUESTS;
-    Histogram Alpha "rest_client_request_size_bytes" "Sizes of requests to the API server." VERBS in SIZES;
-    Counter Alpha "rest_client_requests_total" "Requests to the API server." CALLS;
-    Histogram Alpha "rest_client_response_size_bytes" "Sizes of responses of the API server." VERBS in SIZES;
+    Histogram Alpha "rest_client_rate_limiter_duration_seconds" "Waits for the rate limit of requests to the API server." LATER in REQUESTS;
+    Histogram Alpha "rest_client_request_duration_seconds" "Durations of requests to the API server." LATER in REQUESTS;
+    Histogram Alpha "rest_client_request_size_bytes" "Sizes of requests to the API server." LATER in SIZES;
+    Counter Alpha "rest_client_requests_total" "Requests to the API server." LATER;
+    Histogram Alpha "rest_client_response_size_bytes" "Sizes of responses of the API server." LATER in SIZES;
     Gauge Alpha "rest_client_transport_cache_entries" "Transports that are kept." ONE;
     Counter Alpha "rest_client_transport_cert_rotation_gc_calls_total" "Transports given up after their certificate changed." ONE;
     Counter Alpha "rest_client_transport_create_calls_total" "Transports made, by whether one was kept." TRANSPORTS;

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use http::uri::Scheme;
 use orch_proto::Brand;
 
 use crate::client::{Config, ConfigError, ContentType, Endpoint, chain, in_cluster};
@@ -38,12 +39,12 @@ fn source(
 ) -> Result<Config, ConfigError> {
     let master = master.filter(|master| !master.is_empty());
     match (connection.client_config.as_str(), master) {
-        ("", Some(master)) => Ok(Config::new(Endpoint::parse_list(master)?)),
+        ("", Some(master)) => Ok(Config::new(Endpoint::parse_list(master, &Scheme::HTTP)?)),
         ("", None) => match in_cluster(brand, root, &environment) {
             Err(ConfigError::NotInCluster(reason)) => {
                 let variable = format!("{}_MASTER", brand.name.to_uppercase());
                 match environment(&variable).filter(|value| !value.is_empty()) {
-                    Some(address) => Ok(Config::new(Endpoint::parse_list(&address)?)),
+                    Some(address) => Ok(Config::new(Endpoint::parse_list(&address, &Scheme::HTTP)?)),
                     None => Err(ConfigError::NotInCluster(reason)),
                 }
             }
@@ -101,6 +102,8 @@ mod tests {
             (empty, Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", Some("http://127.0.0.1:2"), &variable, "http://127.0.0.1:2"),
             ("", None, &variable, "http://127.0.0.1:3"),
+            ("", Some("127.0.0.1:2"), &[], "http://127.0.0.1:2"),
+            (file, Some("127.0.0.1:2"), &[], "http://127.0.0.1:2"),
         ] {
             assert_eq!(addresses(file, master, variables).as_deref(), Ok(expected), "{file} {master:?}");
         }

@@ -27,8 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::flags::{CommandLine, Flags};
 use crate::config::{
-    Configuration, Features, PARALLELISM, check_election, check_flags, check_lock, check_source,
-    ignored_flags, settle,
+    Configuration, Features, PARALLELISM, check_flags, check_lock, check_source, ignored_flags, settle,
 };
 use crate::logging::Verbosity;
 use crate::metrics::{Metrics, Policy};
@@ -66,15 +65,13 @@ pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) ->
     if let Some(path) = &flags.configuration.write_config_to {
         return write(&configuration, path);
     }
-    if is_elected {
-        check_election(&configuration.election).map_err(Failure)?;
-    }
+    let election = work::election(&configuration.election).map_err(Failure)?;
     notice_fields(&configuration);
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let running = work::start(&configuration, flags.configuration.master.as_deref(), host)?;
+    let running = work::start(&configuration, flags.configuration.master.as_deref(), host, election)?;
     if is_elected {
         running.follow_leadership(configuration.election.resource_name.clone());
     }

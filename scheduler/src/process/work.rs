@@ -31,13 +31,15 @@ pub(super) struct Running {
     task: JoinHandle<Result<(), Failure>>,
 }
 
-/// Starts everything that `configuration` asks for; `master` is the flag, `host` names this machine.
+/// Starts everything that `configuration` asks for; `master` is the flag, `host` names this machine. `election` is of the
+/// same configuration.
 pub(super) fn start(
     configuration: &Configuration,
     master: Option<&str>,
     host: String,
+    election: Option<ElectionOptions>,
 ) -> Result<Running, Failure> {
-    let options = options(configuration, master, host)?;
+    let options = options(configuration, master, host, election)?;
     let is_elected = options.election.is_some();
     let ledger = options.ledger.clone();
     let process = Process::start(options).map_err(|error| Failure(chain(&error)))?;
@@ -58,6 +60,7 @@ fn options(
     configuration: &Configuration,
     master: Option<&str>,
     host: String,
+    election: Option<ElectionOptions>,
 ) -> Result<ProcessOptions, Failure> {
     let brand = configuration.brand;
     let environment = |name: &str| std::env::var(name).ok();
@@ -75,7 +78,7 @@ fn options(
         initial_backoff: configuration.pod_initial_backoff,
         max_backoff: configuration.pod_max_backoff,
         max_in_unschedulable: configuration.pod_max_in_unschedulable,
-        election: election(&configuration.election).map_err(Failure)?,
+        election,
         waits_for_leadership: configuration.delay_cache_until_active,
         observer: figures::observer(names.clone()),
         ledger: Arc::default(),
@@ -85,7 +88,7 @@ fn options(
 }
 
 /// The election; `None` without one.
-fn election(election: &LeaderElection) -> Result<Option<ElectionOptions>, String> {
+pub(super) fn election(election: &LeaderElection) -> Result<Option<ElectionOptions>, String> {
     if election.leader_elect != Some(true) {
         return Ok(None);
     }
@@ -95,11 +98,12 @@ fn election(election: &LeaderElection) -> Result<Option<ElectionOptions>, String
         "configmapsleases" => LockKind::ConfigMapsLeases,
         other => return Err(format!("couldn't create resource lock: Invalid lock-type {other}")),
     };
-    let timing = Timing {
-        lease_duration: election.lease_duration.duration(),
-        renew_deadline: election.renew_deadline.duration(),
-        retry_period: election.retry_period.duration(),
-    };
+    let timing = Timing::new(
+        election.lease_duration.duration(),
+        election.renew_deadline.duration(),
+        election.retry_period.duration(),
+    )
+    .map_err(|error| format!("couldn't create leader elector: {error}"))?;
     let key = ObjectKey::new(election.resource_namespace.as_str(), election.resource_name.as_str());
     Ok(Some(ElectionOptions { lock, key, timing }))
 }
@@ -110,7 +114,7 @@ impl Running {
         let readiness = self.readiness.clone();
         Arc::new(move || match readiness.is_synced() {
             true => Ok(()),
-            false => Err("not every object is known yet".to_owned()),
+            false => Err("handlers are not fully synchronized".to_owned()),
         })
     }
 

@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::chain;
-use crate::election::WallTime;
 use crate::objects::pod::Pod as Compiled;
 use crate::plan::cluster::nodes::NodeId;
 use crate::plan::costs::Costs;
@@ -21,6 +20,7 @@ use crate::plan::preempt::Candidate;
 use crate::plan::verdict::Resolvable;
 use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
 use crate::stopwatch::Stopwatch;
+use crate::wall_time::WallTime;
 
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
@@ -100,7 +100,7 @@ impl Planning for ClusterPlanner {
     }
 
     fn set_time(&mut self, wall: WallTime) {
-        let seconds = wall.0.div_euclid(1_000_000);
+        let seconds = wall.seconds();
         for planner in &mut self.planners {
             let timeout = planner.profile().arguments.binding_timeout_seconds;
             planner.set_bindings_timed_out_before(seconds.saturating_sub(timeout));

@@ -4,12 +4,9 @@
 //! nothing would cost the cluster as much as one that does, and thousands of pods may be refused each second.
 
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::api::core::v1::{Pod, PodCondition};
-use crate::api::meta::v1::MicroTime;
-use crate::election::WallTime;
+use crate::wall_time::WallTime;
 
 /// The condition that says whether the pod has a node.
 const POD_SCHEDULED: &str = "PodScheduled";
@@ -109,10 +106,10 @@ fn new_condition(
     now: WallTime,
 ) -> Value {
     let kept = keeps_time.and_then(|before| before.last_transition_time.as_ref());
-    let seconds = kept.map_or(now.0.div_euclid(1_000_000), |time| time.seconds);
+    let changed = kept.map_or(now, |time| WallTime::from_seconds(time.seconds));
     let mut condition = json!({
         "type": kind, "status": status, "reason": reason, "message": message,
-        "lastProbeTime": null, "lastTransitionTime": rfc3339(seconds),
+        "lastProbeTime": null, "lastTransitionTime": changed.rfc3339(),
     });
     let generation = pod.metadata.as_ref().map_or(0, |metadata| metadata.generation);
     if generation > 0 {
@@ -132,19 +129,6 @@ fn changed_nomination(pod: &Pod, nomination: &Nomination) -> Option<Value> {
         Nomination::Clear if !before.is_empty() => Some(Value::Null),
         Nomination::Keep | Nomination::Set(_) | Nomination::Clear => None,
     }
-}
-
-fn rfc3339(seconds: i64) -> String {
-    let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
-}
-
-/// RFC 3339 with exactly six digits of the second, the form of `MicroTime`; empty for no time.
-pub(super) fn rfc3339_micro(time: Option<&MicroTime>) -> String {
-    let Some(time) = time else { return String::new() };
-    let whole = rfc3339(time.seconds);
-    let micros = time.nanos / 1_000;
-    format!("{}.{micros:06}Z", whole.trim_end_matches('Z'))
 }
 
 #[cfg(test)]
@@ -249,12 +233,5 @@ mod tests {
             ..PodCondition::default()
         };
         assert_eq!(eviction_patch(&pod(vec![marked], ""), "s", NOW), None);
-    }
-
-    #[test]
-    fn micro_times_have_six_digits() {
-        let time = MicroTime { seconds: 0, nanos: 1_500 };
-        assert_eq!(rfc3339_micro(Some(&time)), "1970-01-01T00:00:00.000001Z");
-        assert_eq!(rfc3339_micro(None), "");
     }
 }

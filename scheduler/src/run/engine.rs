@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ambient;
 use crate::client::Client;
-use crate::election::{Leadership, WallTime};
+use crate::election::Leadership;
 use crate::metrics::resources::Ledger;
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
+use crate::wall_time::WallTime;
 
 use super::binding::Binder;
 use super::effects::{Effects, Observer, Reporter};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::core::v1::ObjectReference;
-use crate::api::events::v1::{Event, EventSeries};
-use crate::api::meta::v1::{MicroTime, ObjectMeta};
-use crate::election::WallTime;
+use crate::api::events::v1::Event;
+use crate::api::meta::v1::ObjectMeta;
+use crate::wall_time::WallTime;
 
 use super::binding::PodRef;
 
@@ -160,7 +160,7 @@ impl Series {
         name.push_str(&suffix);
         Event {
             metadata: Some(ObjectMeta { name, namespace, ..ObjectMeta::default() }),
-            event_time: Some(micro_time(now)),
+            event_time: Some(now.micro_time()),
             reporting_instance: format!("{}-{}", report.controller, self.host),
             reporting_controller: report.controller.to_string(),
             action: report.action.to_owned(),
@@ -212,17 +212,6 @@ impl Severity {
             Severity::Warning => "Warning",
         }
     }
-}
-
-/// The series of an event, for a patch.
-pub(super) fn series_message(count: i32, last: WallTime) -> EventSeries {
-    EventSeries { count, last_observed_time: Some(micro_time(last)) }
-}
-
-pub(super) fn micro_time(time: WallTime) -> MicroTime {
-    let nanos = i32::try_from(time.0.rem_euclid(1_000_000) * 1_000);
-    let nanos = nanos.expect("a remainder of a million, times a thousand, fits");
-    MicroTime { seconds: time.0.div_euclid(1_000_000), nanos }
 }
 
 fn elapsed(since: WallTime, now: WallTime) -> Duration {

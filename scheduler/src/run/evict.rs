@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
 use crate::client::{Client, DeleteOptions, Error, PatchType, Reason};
-use crate::election::WallTime;
+use crate::wall_time::WallTime;
 
 use super::condition::eviction_patch;
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
-use crate::election::WallTime;
 use crate::plan::costs::Costs;
 use crate::plan::decision::{Admission, ClaimWrite, Decision, Placement};
+use crate::wall_time::WallTime;
 
 use super::stored::Stored;
 

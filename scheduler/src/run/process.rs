@@ -76,7 +76,7 @@ pub struct ElectionOptions {
     pub lock: LockKind,
     /// Where they are.
     pub key: ObjectKey,
-    /// The durations; checked by [`Timing::check`].
+    /// The durations.
     pub timing: Timing,
 }
 
@@ -97,9 +97,6 @@ pub enum ProcessError {
     /// The configuration of the API or of an extender cannot be used.
     #[error("cannot use the configuration")]
     Config(#[from] ConfigError),
-    /// The durations of the election do not fit together.
-    #[error("cannot use the durations of the leader election")]
-    Timing(#[from] crate::election::TimingError),
     /// The system gave no thread.
     #[error("cannot start the scheduling thread")]
     Thread(#[from] std::io::Error),
@@ -267,11 +264,10 @@ fn contend(
     recorder: &Recorder,
     stop: CancellationToken,
 ) -> Result<(Leadership, JoinHandle<Outcome>), ProcessError> {
-    election.timing.check()?;
     // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
     let mut config = options.client.clone();
     config.user_agent = user_agent("leader-election");
-    config.request_timeout = config.request_timeout.min(election.timing.renew_deadline / 2);
+    config.request_timeout = config.request_timeout.min(election.timing.renew_deadline() / 2);
     let lease = LeaseLock::new(Client::new(&config, options.brand)?, election.key.clone());
     let machine = Machine::new(identity(&options.host), election.timing);
     let controller: Arc<str> = options
@@ -280,13 +276,13 @@ fn contend(
         .map_or(options.brand.scheduler_name, |profile| &profile.scheduler_name)
         .into();
     let recorder = recorder.clone();
-    let announce: Announce = Box::new(move |regarding, note| {
+    let announce: Announce = Box::new(move |regarding, turn, note| {
         recorder.record(Report {
             regarding,
             related: None,
             severity: Severity::Normal,
             reason: "LeaderElection",
-            action: "LeaderElection",
+            action: turn.action(),
             note,
             controller: controller.clone(),
         });

@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::events::v1::Event;
 use crate::client::{Client, Error, PatchType, Reason, chain};
-use crate::election::WallTime;
+use crate::wall_time::WallTime;
 
-use super::event::{Report, Sending, Series, series_message};
+use super::event::{Report, Sending, Series};
 
 /// Events that wait: two seconds of the fastest scheduling, some megabytes.
 const QUEUE_MAX: usize = 8_192;
@@ -101,9 +101,8 @@ async fn send(client: &Client, sending: Sending) {
         let outcome = match &sending {
             Sending::Create(event) => create(client, event).await,
             Sending::Series { namespace, name, count, last } => {
-                let series = series_message(*count, *last);
-                let observed = super::condition::rfc3339_micro(series.last_observed_time.as_ref());
-                let patch = serde_json::json!({ "series": { "count": count, "lastObservedTime": observed } });
+                let series = serde_json::json!({ "count": count, "lastObservedTime": last.rfc3339_micro() });
+                let patch = serde_json::json!({ "series": series });
                 client.patch::<Event>(namespace, name, "", PatchType::Merge, &patch).await.map(|_| ())
             }
         };

@@ -1,7 +1,7 @@
 //! Responses in the reference's forms.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
@@ -25,6 +25,12 @@ pub(super) fn answer(status: StatusCode, content_type: &'static str, body: impl 
 /// `response`, whose type browsers must not guess.
 pub(super) fn unsniffed(mut response: Answer) -> Answer {
     response.headers_mut().insert(NO_SNIFFING, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// `response`, which is of this moment and for this client alone.
+pub(super) fn uncached(mut response: Answer) -> Answer {
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
@@ -39,7 +40,7 @@ pub(crate) struct Unauthorized;
 
 /// Finds out who asks.
 pub(crate) struct Authenticator {
-    headers: ProxyHeaders,
+    headers: Arc<ArcSwap<ProxyHeaders>>,
     reviewer: Option<Arc<dyn Reviewer>>,
     reviews: Cache<[u8; 32], Option<User>>,
     review_ttl: Duration,
@@ -48,7 +49,7 @@ pub(crate) struct Authenticator {
 impl Authenticator {
     /// Tokens are reviewed by `reviewer`, and its answers kept for `review_ttl`.
     pub(crate) fn new(
-        headers: ProxyHeaders,
+        headers: Arc<ArcSwap<ProxyHeaders>>,
         reviewer: Option<Arc<dyn Reviewer>>,
         review_ttl: Duration,
     ) -> Authenticator {
@@ -102,16 +103,17 @@ impl Authenticator {
 
     /// Removes the headers of front proxies, from whoever they come, and reads the user that they name.
     fn take_named(&self, headers: &mut HeaderMap) -> Option<User> {
+        let known = self.headers.load();
         let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
         let values = |headers: &HeaderMap, names: &[String]| -> Vec<String> {
             names.iter().flat_map(|name| headers.get_all(name.as_str())).filter_map(text).collect()
         };
-        let name = values(headers, &self.headers.names).into_iter().find(|name| !name.is_empty());
-        let groups = values(headers, &self.headers.groups);
+        let name = values(headers, &known.names).into_iter().find(|name| !name.is_empty());
+        let groups = values(headers, &known.groups);
         let mut extra: Vec<(String, Vec<String>)> = Vec::new();
         let mut taken: Vec<http::HeaderName> = Vec::new();
         for header in headers.keys() {
-            let Some(key) = self.extra_key(header.as_str()) else { continue };
+            let Some(key) = known.extra_key(header.as_str()) else { continue };
             let values = headers.get_all(header).iter().filter_map(text);
             extra.push((key, values.collect()));
             taken.push(header.clone());
@@ -119,15 +121,17 @@ impl Authenticator {
         for header in taken {
             headers.remove(header);
         }
-        for header in self.headers.names.iter().chain(&self.headers.groups) {
+        for header in known.names.iter().chain(&known.groups) {
             headers.remove(header.as_str());
         }
         name.map(|name| User { name, uid: String::new(), groups, extra })
     }
+}
 
+impl ProxyHeaders {
     /// The key of a header with more about the user: what follows its prefix, decoded.
     fn extra_key(&self, header: &str) -> Option<String> {
-        let mut prefixes = self.headers.extra_prefixes.iter();
+        let mut prefixes = self.extra_prefixes.iter();
         let key = prefixes.find_map(|prefix| header.strip_prefix(prefix.to_ascii_lowercase().as_str()))?;
         Some(decoded(&key.to_ascii_lowercase()))
     }
@@ -206,12 +210,13 @@ mod tests {
         pairs.collect()
     }
 
-    fn names() -> ProxyHeaders {
-        ProxyHeaders {
+    fn names() -> Arc<ArcSwap<ProxyHeaders>> {
+        let names = ProxyHeaders {
             names: vec!["x-remote-user".into()],
             groups: vec!["x-remote-group".into()],
             extra_prefixes: vec!["X-Remote-Extra-".into()],
-        }
+        };
+        Arc::new(ArcSwap::from_pointee(names))
     }
 
     const NOBODY: Peer = Peer { certificate: Certificate::None, is_front_proxy: false };

@@ -1,11 +1,10 @@
 //! Accepts connections and serves HTTP on them, within limits.
 //!
-//! Owns the deadlines and bounds. Invariant: every wait on a client ends: the handshake, the headers, a request, and the
-//! connection as a whole.
+//! Owns the deadlines. Invariant: every wait on a client ends: the handshake, the headers, a request, the wait for the
+//! next one, and the connection as a whole. How many connections there are is the business of [`Places`].
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,22 +13,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{Answer, error};
+use super::answer::{Answer, error, uncached};
+use super::places::{Place, Places};
 use super::profile;
-use super::router::Router;
-use super::tls::Tls;
+use super::router::{Authenticated, Router};
+use super::tls::{Certificate, Tls};
 
-/// Most connections: a handful of collectors and people use this port. More wait to be accepted.
-const CONNECTIONS_MAX: usize = 512;
-/// Most connections from one address, so that one client leaves places to others.
-const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 /// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for a request's headers; also how long an HTTP/1.1 connection may idle.
@@ -62,22 +57,17 @@ pub(super) struct Shared {
 
 /// Serves connections until `shared.stopping`; returns when all have ended or were given up.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let addresses = Arc::new(Addresses::default());
+    let places = Arc::new(Places::default());
     let connections = TaskTracker::new();
     loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = shared.stopping.cancelled() => break,
         };
         match accepted {
             Ok((stream, address)) => {
-                if let Some(claim) = addresses.claim(address.ip()) {
-                    connections.spawn(serve(stream, address, Arc::clone(&shared), (place, claim)));
+                if let Some(place) = places.take(address.ip()) {
+                    connections.spawn(serve(stream, address, Arc::clone(&shared), Arc::new(place)));
                 }
             }
             Err(fault) => {
@@ -93,71 +83,41 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Connections by address.
-#[derive(Default)]
-struct Addresses(Mutex<HashMap<IpAddr, usize>>);
-
-/// A place of an address, given back when it is dropped.
-struct Claim {
-    addresses: Arc<Addresses>,
-    address: IpAddr,
-}
-
-impl Addresses {
-    /// A place for a connection from `address`; `None` where it has too many.
-    fn claim(self: &Arc<Addresses>, address: IpAddr) -> Option<Claim> {
-        let mut counts = self.0.lock();
-        let count = counts.entry(address).or_default();
-        if *count >= CONNECTIONS_PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Claim { addresses: Arc::clone(self), address })
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let mut counts = self.addresses.0.lock();
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
-        }
-    }
-}
-
 /// Serves one connection. Its faults are the client's, and tell an operator nothing at usual verbosity.
-async fn serve(
-    stream: TcpStream,
-    address: SocketAddr,
-    shared: Arc<Shared>,
-    places: (OwnedSemaphorePermit, Claim),
-) {
+async fn serve(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>, place: Arc<Place>) {
     let local = stream.local_addr().ok().map(|address| address.ip());
     let acceptor = TlsAcceptor::from(shared.tls.at(local));
     let handshake = async {
         stream.set_nodelay(true)?;
         acceptor.accept(stream).await
     };
-    let stream = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(HANDSHAKE_MAX, handshake) => shaken,
+        () = place.evicted() => return tracing::debug!(%address, "another connection needs its place"),
+    };
+    let stream = match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(fault)) => return tracing::debug!(%address, error = %fault, "TLS handshake"),
         Err(_) => return tracing::debug!(%address, "no TLS handshake in time"),
     };
-    let chain = stream.get_ref().1.peer_certificates();
-    let peer = Arc::new(shared.tls.clients().identify(chain, SystemTime::now()));
-    let router = Arc::clone(&shared.router);
+    let chain = stream.get_ref().1.peer_certificates().map(|chain| {
+        chain
+            .iter()
+            .map(|certificate| certificate.clone().into_owned())
+            .collect::<Vec<CertificateDer<'static>>>()
+    });
+    let asked = Arc::new(Asked { shared: Arc::clone(&shared), chain, place: Arc::clone(&place) });
     let service = service_fn(move |request: Request<Incoming>| {
-        let (router, peer) = (Arc::clone(&router), Arc::clone(&peer));
-        async move { Ok::<_, Infallible>(answer(router, peer, request).await) }
+        let asked = Arc::clone(&asked);
+        async move { Ok::<_, Infallible>(asked.answer(request).await) }
     });
     let builder = builder(shared.streams_max);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         () = tokio::time::sleep(CONNECTION_MAX) => None,
+        () = place.idle() => None,
+        () = place.evicted() => return tracing::debug!(%address, "another connection needs its place"),
         () = shared.stopping.cancelled() => None,
     };
     let ended = match ended {
@@ -170,15 +130,36 @@ async fn serve(
     if let Ok(Err(fault)) = ended {
         tracing::debug!(%address, error = %fault, "HTTP");
     }
-    drop(places);
 }
 
-async fn answer(router: Arc<Router>, peer: Arc<super::tls::Peer>, request: Request<Incoming>) -> Answer {
-    let is_profile = request.uri().path().starts_with(profile::ROOT);
-    let longest = if is_profile { PROFILE_MAX } else { REQUEST_MAX };
-    match tokio::time::timeout(longest, router.answer(peer, request)).await {
-        Ok(answer) => answer,
-        Err(_) => error(StatusCode::GATEWAY_TIMEOUT, "the request took too long"),
+/// What the requests of a connection share.
+struct Asked {
+    shared: Arc<Shared>,
+    /// The certificates that the client presented, its own first.
+    chain: Option<Vec<CertificateDer<'static>>>,
+    place: Arc<Place>,
+}
+
+impl Asked {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let _under_way = self.place.request();
+        let is_profile = request.uri().path().starts_with(profile::ROOT);
+        let longest = if is_profile { PROFILE_MAX } else { REQUEST_MAX };
+        // With each request anew: a certificate expires, and its authority may be trusted no longer.
+        let peer = self.shared.tls.clients().identify(self.chain.as_deref(), SystemTime::now());
+        if peer.is_front_proxy || matches!(peer.certificate, Certificate::User(_)) {
+            self.place.hold();
+        }
+        let router = Arc::clone(&self.shared.router);
+        match tokio::time::timeout(longest, router.answer(Arc::new(peer), request)).await {
+            Ok(mut answer) => {
+                if answer.extensions_mut().remove::<Authenticated>().is_some() {
+                    self.place.hold();
+                }
+                answer
+            }
+            Err(_) => uncached(error(StatusCode::GATEWAY_TIMEOUT, "the request took too long")),
+        }
     }
 }
 
@@ -195,24 +176,4 @@ fn builder(streams_max: Option<u32>) -> Builder<TokioExecutor> {
         http2.max_concurrent_streams(streams);
     }
     builder
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_has_a_bounded_number_of_connections() {
-        let addresses = Arc::new(Addresses::default());
-        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let mut claims: Vec<Claim> =
-            (0..CONNECTIONS_PER_ADDRESS_MAX).filter_map(|_| addresses.claim(one)).collect();
-        assert_eq!(claims.len(), CONNECTIONS_PER_ADDRESS_MAX);
-        assert!(addresses.claim(one).is_none());
-        assert!(addresses.claim(other).is_some());
-        claims.pop();
-        assert!(addresses.claim(one).is_some());
-        claims.clear();
-        assert!(addresses.0.lock().is_empty());
-    }
 }

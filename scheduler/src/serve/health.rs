@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::answer::{Answer, TEXT, answer, error, unsniffed};
+use super::slis::Slis;
 
 /// A check: `Err` says what is wrong. It is called for each request and must not wait.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -27,8 +28,9 @@ impl Checks {
         self.0.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The answer of the path `root`, a name without slash, to a request with `query`.
-    pub(super) fn answer(&self, root: &str, query: &str) -> Answer {
+    /// The answer of the path `root`, a name without slash, to a request with `query`. What the checks find is counted in
+    /// `slis`.
+    pub(super) fn answer(&self, root: &'static str, query: &str, slis: &Slis) -> Answer {
         let parameters: Vec<(&str, &str)> =
             query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
         let is_verbose = parameters.iter().any(|(name, _)| *name == "verbose");
@@ -42,7 +44,9 @@ impl Checks {
                 lines.push_str(&format!("[+]{name} excluded: ok\n"));
                 continue;
             }
-            match check() {
+            let outcome = check();
+            slis.observe(name, root, &outcome);
+            match outcome {
                 Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
                 Err(fault) => {
                     // The reason is for the log: whoever asks may be anybody.
@@ -93,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn failures_are_named_and_their_reasons_withheld() {
-        let answer = checks().answer("healthz", "");
+        let answer = checks().answer("healthz", "", &Slis::default());
         assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let text = body(answer).await;
         assert_eq!(text, "[+]ping ok\n[-]broken failed: reason withheld\nhealthz check failed\n");
@@ -101,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn checks_can_be_excluded_by_name() {
-        let answer = checks().answer("livez", "verbose&exclude=broken&exclude=other");
+        let answer = checks().answer("livez", "verbose&exclude=broken&exclude=other", &Slis::default());
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(
             body(answer).await,

@@ -10,8 +10,8 @@ use crate::config::system_text;
 
 /// Connections that wait to be accepted; more are refused by the kernel.
 const BACKLOG: i32 = 1024;
-/// How `/proc/net/tcp` writes the state of a connection that has ended and lingers.
-const TIME_WAIT: &str = "06";
+/// How `/proc/net/tcp` writes the state of a socket that listens.
+const LISTENING: &str = "0A";
 
 /// Where and how to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub(crate) fn listen(listen: &Listen) -> Result<TcpListener, String> {
 
 fn open(listen: &Listen) -> io::Result<TcpListener> {
     match bound(listen, listen.shares_address) {
-        // Connections of a former process of this port that only linger must not keep the next one from starting.
+        // Connections of a former process of this port that only linger must not keep the next one from starting. The
+        // kernel lets no two sockets listen, whatever their options.
         Err(error)
             if error.kind() == io::ErrorKind::AddrInUse && !listen.shares_address && lingers(listen.port) =>
         {
@@ -71,20 +72,28 @@ fn socket(at: SocketAddr, shares_address: bool, shares_port: bool) -> io::Result
     socket.set_reuse_port(shares_port)?;
     socket.set_nonblocking(true)?;
     socket.bind(&at.into())?;
+    // Connections have the option of their listener. With it, the next process can bind although they linger; it is set
+    // after the bind, so that this process shares its address with nobody who does not listen.
+    socket.set_reuse_address(true)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Whether connections of `port` linger after their end.
+/// Whether there are connections of `port`, and nobody listens on it.
 fn lingers(port: u16) -> bool {
     let suffix = format!(":{port:04X}");
-    let is_lingering = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        matches!(fields.as_slice(), [_, local, _, state, ..] if local.ends_with(&suffix) && *state == TIME_WAIT)
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let tables = tables.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let states = || {
+        tables.iter().flat_map(|table| table.lines()).filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            match fields.as_slice() {
+                [_, local, _, state, ..] if local.ends_with(&suffix) => Some((*state).to_owned()),
+                _ => None,
+            }
+        })
     };
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
-        .iter()
-        .any(|path| fs::read_to_string(path).unwrap_or_default().lines().any(is_lingering))
+    states().next().is_some() && states().all(|state| state != LISTENING)
 }
 
 #[cfg(test)]
@@ -109,6 +118,23 @@ mod tests {
                  address already in use"
             )
         );
+    }
+
+    #[test]
+    fn a_port_whose_connections_linger_is_bound_again() {
+        let first = listen(&on(0)).unwrap();
+        first.set_nonblocking(false).unwrap();
+        let at = first.local_addr().unwrap();
+        let client = std::net::TcpStream::connect(at).unwrap();
+        // The side that closes first lingers: once before the other has closed, and once after.
+        drop(first.accept().unwrap());
+        drop(first);
+        let second = listen(&on(at.port())).unwrap();
+        drop((second, client));
+        let third = listen(&on(at.port())).unwrap();
+        assert!(listen(&on(at.port())).is_err(), "two listen");
+        assert!(listen(&Listen { shares_address: true, ..on(at.port()) }).is_err(), "two listen");
+        drop(third);
     }
 
     #[test]

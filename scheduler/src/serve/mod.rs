@@ -19,9 +19,11 @@ mod health;
 mod listener;
 mod lookup;
 mod pages;
+mod places;
 mod profile;
 pub mod review;
 mod router;
+mod slis;
 mod tls;
 mod user;
 
@@ -29,6 +31,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use orch_proto::Brand;
 use tokio_util::sync::CancellationToken;
 
@@ -36,9 +39,10 @@ use self::authentication::{Authenticator, ProxyHeaders};
 use self::authorization::{Authorizer, DecisionTimes, OpenPaths};
 use self::connection::Shared;
 use self::listener::{Listen, listen};
-use self::lookup::Trust;
+use self::lookup::{Lookup, Trust};
 use self::review::{ReviewServer, Reviewer};
 use self::router::Router;
+use self::slis::Slis;
 use self::tls::{Authorities, Clients, Resolver, Tls, TlsOptions, default_pair};
 use crate::client::{ConfigError, chain, from_file};
 use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List, ServingFlags};
@@ -77,6 +81,8 @@ pub struct Bound {
     authenticator: Authenticator,
     authorizer: Authorizer,
     streams_max: Option<u32>,
+    /// What is looked up in the cluster, and what was found.
+    lookup: Option<(Lookup, Trust)>,
 }
 
 fn fault(error: impl std::fmt::Display) -> ServeError {
@@ -104,12 +110,12 @@ impl Bound {
         })
         .map_err(ServeError)?;
         let (options, resolver) = server_certificates(serving, brand)?;
-        let (authenticator, clients) = authentication(&flags.authentication, brand).await?;
+        let (authenticator, clients, lookup) = authentication(&flags.authentication, brand).await?;
         let tls = Tls::new(&options, resolver, clients).map_err(fault)?;
         let authorizer = authorization(&flags.authorization, brand)?;
         let streams = serving.http2_max_streams_per_connection;
         let streams_max = u32::try_from(streams).ok().filter(|streams| *streams > 0);
-        Ok(Some(Bound { listener, tls, authenticator, authorizer, streams_max }))
+        Ok(Some(Bound { listener, tls, authenticator, authorizer, streams_max, lookup }))
     }
 
     /// The address that is listened on.
@@ -119,13 +125,25 @@ impl Bound {
 
     /// Answers with `content` until `stopping`, and then until requests under way have ended.
     pub async fn serve(self, content: Content, stopping: CancellationToken) -> Result<(), ServeError> {
-        let Bound { listener, tls, authenticator, authorizer, streams_max } = self;
+        let Bound { listener, tls, authenticator, authorizer, streams_max, lookup } = self;
         let Content { health, metrics, pages, profiling, verbosity } = content;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(fault)?;
         let profiler = profiling.then(Profiler::default);
-        let router =
-            Arc::new(Router { authenticator, authorizer, health, metrics, pages, profiler, verbosity });
+        let router = Router {
+            authenticator,
+            authorizer,
+            health,
+            slis: Slis::default(),
+            metrics,
+            pages,
+            profiler,
+            verbosity,
+        };
+        let router = Arc::new(router);
         tokio::spawn(stopping.clone().run_until_cancelled_owned(tls.clone().follow()));
+        if let Some((lookup, found)) = lookup {
+            tokio::spawn(stopping.clone().run_until_cancelled_owned(lookup.follow(found, tls.clone())));
+        }
         connection::accept(listener, Arc::new(Shared { tls, router, streams_max, stopping })).await;
         Ok(())
     }
@@ -151,14 +169,14 @@ fn server_certificates(serving: &ServingFlags, brand: &Brand) -> Result<(TlsOpti
 async fn authentication(
     flags: &AuthenticationFlags,
     brand: &'static Brand,
-) -> Result<(Authenticator, Clients), ServeError> {
+) -> Result<(Authenticator, Clients, Option<(Lookup, Trust)>), ServeError> {
     let reviewer = flags
         .authentication_client_config
         .as_deref()
         .map(|path| reviewer(path, brand, "authentication"))
         .transpose()?;
     let file = |path: &Option<std::path::PathBuf>| path.clone().map(Authorities::File);
-    let mut trust = Trust {
+    let given = Trust {
         users: file(&flags.client_ca_file),
         proxies: file(&flags.requestheader_client_ca_file),
         allowed_names: flat(&flags.requestheader_allowed_names),
@@ -168,7 +186,9 @@ async fn authentication(
             extra_prefixes: flat(&flags.requestheader_extra_headers_prefix),
         },
     };
-    if let (Some(reviewer), false) = (&reviewer, flags.authentication_skip_lookup)
+    let mut trust = given.clone();
+    let asked = reviewer.clone().filter(|_| !flags.authentication_skip_lookup && !given.is_complete());
+    if let Some(reviewer) = &asked
         && let Err(error) = lookup::complete(&mut trust, reviewer.as_ref(), brand).await
     {
         if !flags.authentication_tolerate_lookup_failure {
@@ -179,10 +199,13 @@ async fn authentication(
             "authorities of clients cannot be looked up: client certificates may count as anonymous"
         );
     }
-    let Trust { users, proxies, allowed_names, headers } = trust;
-    let clients = Clients::load(users, proxies, allowed_names).map_err(fault)?;
+    let clients = trust.clients().map_err(fault)?;
+    let clients = if asked.is_some() { clients.looked_up() } else { clients };
+    let headers = Arc::new(ArcSwap::from_pointee(trust.headers.clone()));
     let ttl = flags.authentication_token_webhook_cache_ttl.duration();
-    Ok((Authenticator::new(headers, reviewer, ttl), clients))
+    let authenticator = Authenticator::new(headers.clone(), reviewer, ttl);
+    let lookup = asked.map(|reviewer| (Lookup { given, reviewer, brand, headers }, trust));
+    Ok((authenticator, clients, lookup))
 }
 
 fn authorization(flags: &AuthorizationFlags, brand: &'static Brand) -> Result<Authorizer, ServeError> {

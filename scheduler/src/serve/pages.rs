@@ -28,7 +28,7 @@ pub struct Pages {
 }
 
 /// Paths that the page about the state lists.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/configz",
     "/debug/pprof/",
     "/flagz",
@@ -36,6 +36,7 @@ const PATHS: [&str; 10] = [
     "/livez",
     "/metrics",
     "/metrics/resources",
+    "/metrics/slis",
     "/readyz",
     "/statusz",
     "/debug/flags/v",

@@ -11,13 +11,17 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 
-use super::answer::{Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, unsniffed};
+use super::answer::{
+    Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, uncached, unsniffed,
+};
 use super::authentication::Authenticator;
 use super::authorization::Authorizer;
 use super::health::Checks;
 use super::pages::{self, Pages};
 use super::profile::{self, Profiler};
+use super::slis::Slis;
 use super::tls::Peer;
+use super::user::{ANONYMOUS, User};
 use crate::logging;
 use crate::metrics::Metrics;
 
@@ -37,6 +41,10 @@ pub struct Health {
     pub readyz: Checks,
 }
 
+/// Marks the answer to a request whose credentials were accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Authenticated;
+
 /// Answers requests.
 pub(crate) struct Router {
     /// Who asks.
@@ -45,6 +53,8 @@ pub(crate) struct Router {
     pub authorizer: Authorizer,
     /// Health.
     pub health: Health,
+    /// What health checks found.
+    pub slis: Slis,
     /// Metrics.
     pub metrics: Metrics,
     /// The other pages.
@@ -56,18 +66,31 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Answers a request that came over the connection of `peer`.
+    /// Answers a request that came over the connection of `peer`. The answer to somebody has the extension
+    /// [`Authenticated`].
     pub(super) async fn answer<B>(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Ok(user) = self.authenticator.authenticate(&peer, request.headers_mut()).await else {
-            return unauthorized();
+            return uncached(unauthorized());
         };
+        let mut answer = uncached(self.answer_to(&user, request).await);
+        if user.name != ANONYMOUS {
+            answer.extensions_mut().insert(Authenticated);
+        }
+        answer
+    }
+
+    async fn answer_to<B>(&self, user: &User, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let path = request.uri().path().to_owned();
         let verb = request.method().as_str().to_ascii_lowercase();
-        match self.authorizer.authorize(&user, &verb, &path).await {
+        match self.authorizer.authorize(user, &verb, &path).await {
             Ok(verdict) if verdict.is_allowed => {}
             Ok(verdict) => return forbidden(&user.name, &verb, &path, &verdict.reason),
             Err(fault) => {
@@ -87,14 +110,19 @@ impl Router {
 
     async fn page(&self, method: &Method, path: &str, query: &str) -> Answer {
         match path {
-            "/healthz" => self.health.healthz.answer("healthz", query),
-            "/livez" => self.health.livez.answer("livez", query),
-            "/readyz" => self.health.readyz.answer("readyz", query),
+            "/healthz" => self.health.healthz.answer("healthz", query, &self.slis),
+            "/livez" => self.health.livez.answer("livez", query, &self.slis),
+            "/readyz" => self.health.readyz.answer("readyz", query, &self.slis),
             "/metrics" if method == Method::DELETE => {
                 self.metrics.reset();
                 unsniffed(answer(StatusCode::OK, TEXT, "metrics reset\n"))
             }
             "/metrics" => answer(StatusCode::OK, METRICS, self.metrics.render()),
+            "/metrics/slis" if method == Method::DELETE => {
+                self.slis.reset();
+                unsniffed(answer(StatusCode::OK, TEXT, "metrics reset\n"))
+            }
+            "/metrics/slis" => answer(StatusCode::OK, METRICS, self.slis.render(self.pages.brand)),
             "/metrics/resources" => answer(StatusCode::OK, METRICS, self.pages.resources()),
             "/configz" => document(&self.pages.configuration()),
             "/flagz" => answer(StatusCode::OK, TEXT, self.pages.flags()),

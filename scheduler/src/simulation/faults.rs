@@ -80,12 +80,12 @@ pub(super) fn timing(random: &mut StdRng) -> Timing {
         [(15_000, 10_000, 2_000), (8_000, 5_000, 1_000), (6_000, 5_000, 1_000), (11_000, 10_000, 2_000)]
             [random.random_range(0..4)];
     let millis = std::time::Duration::from_millis;
-    Timing { lease_duration: millis(lease), renew_deadline: millis(renew), retry_period: millis(retry) }
+    Timing::new(millis(lease), millis(renew), millis(retry)).expect("each row fits together")
 }
 
 /// How the network of a run is.
 pub(super) fn manner(timing: Timing, random: &mut StdRng) -> Manner {
-    let gap = timing.lease_duration - timing.renew_deadline;
+    let gap = timing.lease_duration() - timing.renew_deadline();
     let gap = Moment::try_from(gap.as_millis()).expect("durations are short");
     let slice = [20, 20, 50][random.random_range(0..3)];
     let mut often = |most: u32| if random.random_bool(0.5) { random.random_range(0..most) } else { 0 };

@@ -88,7 +88,12 @@ async fn pages_show_flags_state_and_counters() {
     let client = Client::new(port);
     let flags = client.get("/flagz", None).await.body;
     assert!(flags.contains("\nv=4\n") && flags.contains("\nleader-elect=false\n"), "{flags}");
+    assert!(flags.contains("\norch-api-qps=50\n"), "{flags}");
     assert!(client.get("/statusz", None).await.body.contains("\nVersion: v1.36.2\n"));
+    let live = client.get("/livez", None).await;
+    assert_eq!(live.headers["cache-control"], "no-cache, private");
+    let slis = client.get("/metrics/slis", None).await.body;
+    assert!(slis.contains("\norch_healthcheck{name=\"ping\",type=\"livez\"} 1\n"), "{slis}");
     let metrics = client.get("/metrics", None).await.body;
     assert!(metrics.contains("\nprocess_start_time_seconds ") && !metrics.contains("process_open_fds"));
     assert_eq!(client.send("DELETE", "/metrics", &[], "").await.body, "metrics reset\n");

@@ -147,7 +147,7 @@ impl FakeApi {
         &self.shared.store
     }
 
-    /// The next `times` requests of `method` whose path contains `path` go wrong.
+    /// The next `times` requests of `method` whose path or query contains `path` go wrong.
     pub(crate) fn plant(&self, method: &'static str, path: &'static str, times: usize, fault: Fault) {
         self.shared.planted.lock().push(Planted { method, path, times, fault });
     }
@@ -238,7 +238,7 @@ where
 }
 
 async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, std::io::Error> {
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let (method, path) = (request.method().to_string(), request.uri().to_string());
     shared.log.lock().push(format!("{method} {}", request.uri()));
     if !shared.is_authorized(&request) {
         return Ok(shared.wire.refusal(&request, 401, "Unauthorized", "who are you"));

@@ -124,6 +124,20 @@ async fn lost_history_leads_to_a_new_list_that_tells_what_is_gone() {
 }
 
 #[tokio::test]
+async fn a_server_that_loses_each_lists_version_is_not_asked_for_lists_without_pause() {
+    let api = FakeApi::start().await;
+    api.store().put("pods", pod("a"));
+    api.plant("GET", "watch=true", 3, Fault::Status(410, 0));
+    let begin = std::time::Instant::now();
+    let mut mirror = Mirror::of(api.client());
+    mirror.until("the last list", |mirror| mirror.synced == 4).await;
+    // A lower bound holds on any machine: pauses of 100, 200 and 400 ms at least.
+    assert!(begin.elapsed() >= std::time::Duration::from_millis(700));
+    api.store().put("pods", pod("b"));
+    mirror.catch_up(&api).await;
+}
+
+#[tokio::test]
 async fn a_list_that_fails_is_tried_again() {
     let api = FakeApi::start().await;
     api.store().put("pods", pod("a"));

@@ -8,7 +8,8 @@ use crate::api::core::v1::{Node, Pod};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::testing::{FakeApi, Fault, pod};
 use crate::client::{
-    Client, Config, ContentType, DeleteOptions, Error, ListQuery, Object, PatchType, Reason, WatchEvent,
+    Bearer, Client, Config, ContentType, DeleteOptions, Error, ListQuery, Object, PatchType, Reason,
+    WatchEvent,
 };
 
 fn node(name: &str) -> Node {
@@ -141,6 +142,24 @@ async fn a_request_that_takes_too_long_times_out() {
     assert!(matches!(late, Error::Timeout { .. }) && late.is_outcome_unknown(), "{late}");
 }
 
+#[tokio::test]
+async fn the_time_of_a_program_for_credentials_is_not_the_servers() {
+    let api = FakeApi::start().await;
+    let two = api.peer().await;
+    api.store().put("nodes", json!({ "metadata": { "name": "n" } }));
+    let script = r#"sleep 1.5
+        echo '{"apiVersion":"client.authentication.x/v1","kind":"ExecCredential","status":{"token":"t"}}'"#;
+    let plugin = json!({
+        "apiVersion": "client.authentication.x/v1", "command": "sh", "args": ["-c", script],
+    });
+    let mut config = Config::new(vec![api.endpoint(), two.endpoint()]);
+    config.bearer = Bearer::Exec(serde_json::from_value(plugin).unwrap());
+    config.request_timeout = Duration::from_secs(1);
+    api.require_token("t");
+    Client::new(&config, FakeApi::brand()).unwrap().get::<Node>("", "n").await.unwrap();
+    assert_eq!((api.count("GET"), two.count("GET")), (1, 0), "no server is blamed");
+}
+
 fn of_all(apis: &[&FakeApi]) -> Client {
     let mut config = Config::new(apis.iter().map(|api| api.endpoint()).collect());
     config.qps = -1.0;
@@ -159,6 +178,50 @@ async fn a_dead_server_is_left_for_the_next_and_stays_left() {
     client.get::<Node>("", "n").await.unwrap();
     client.create("", &node("a")).await.unwrap();
     assert_eq!((two.count("GET"), two.count("POST")), (1, 1));
+}
+
+#[tokio::test]
+async fn streams_that_break_together_leave_their_server_once() {
+    let one = FakeApi::start().await;
+    let others = [one.peer().await, one.peer().await];
+    one.store().put("nodes", json!({ "metadata": { "name": "n" } }));
+    let client = of_all(&[&one, &others[0], &others[1]]);
+    for broken in [&one, &others[0]] {
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            streams.push(client.watch::<Node>(&ListQuery::default(), "1", 60).await.unwrap());
+        }
+        assert_eq!(broken.count("GET /api/v1/nodes?"), 3);
+        // Its streams break, and the server lives on: whoever returns to it is answered.
+        broken.store().break_watches();
+        for mut stream in streams {
+            while stream.next().await.is_ok() {}
+            client.leave_server_of(&stream);
+        }
+    }
+    client.get::<Node>("", "n").await.unwrap();
+    let gets = [&one, &others[0], &others[1]].map(|api| api.count("GET /api/v1/nodes/n"));
+    assert_eq!(gets, [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn requests_that_time_out_together_leave_their_server_once() {
+    let one = FakeApi::start().await;
+    let two = one.peer().await;
+    one.store().put("nodes", json!({ "metadata": { "name": "n" } }));
+    one.plant("POST", "/nodes", 2, Fault::Slow(Duration::from_secs(30)));
+    let mut config = Config::new(vec![one.endpoint(), two.endpoint()]);
+    config.request_timeout = Duration::from_millis(500);
+    let client = Client::new(&config, FakeApi::brand()).unwrap();
+    let late = ["a", "b"].map(|name| {
+        let client = client.clone();
+        async move { client.create("", &node(name)).await.unwrap_err() }
+    });
+    for error in futures::future::join_all(late).await {
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    }
+    client.get::<Node>("", "n").await.unwrap();
+    assert_eq!((one.count("GET"), two.count("GET")), (0, 1));
 }
 
 #[tokio::test]

@@ -61,6 +61,40 @@ fn plain_scalars_have_the_references_types() {
 }
 
 #[test]
+fn whole_numbers_are_written_without_a_fraction() {
+    for (text, expected) in [
+        ("1.0", "1"),
+        ("1e1", "10"),
+        ("-2.0", "-2"),
+        ("0.0", "0"),
+        ("2.5e-3", "0.0025"),
+        ("1e21", "1e+21"),
+        ("1.5e-7", "1.5e-7"),
+    ] {
+        let document = parse(&format!("a: {text}\n")).unwrap();
+        assert_eq!(document.root.member("a"), Some(&Node::Number(expected.into())), "{text}");
+    }
+    // JSON is taken as it stands, as in the reference.
+    assert_eq!(parse("{\"a\": 1.0}").unwrap().root.member("a"), Some(&Node::Number("1.0".into())));
+}
+
+#[test]
+fn merge_keys_bring_members() {
+    let document = parse("x: &x {a: 1, b: 1}\ny: &y {a: 2, c: 2}\nz:\n  <<: [*x, *y]\n  d: 3\n").unwrap();
+    assert_eq!(document.duplicates, [] as [&str; 0]);
+    let merged = document.root.member("z").unwrap();
+    let number = |name: &str| merged.member(name).cloned();
+    for (name, value) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3")] {
+        assert_eq!(number(name), Some(Node::Number(value.into())), "{name}");
+    }
+    assert_eq!(merged.member("<<"), None);
+    let twice = parse("x: &x {a: 1}\nz:\n  <<: *x\n  a: 2\n").unwrap();
+    assert_eq!(twice.duplicates, ["yaml: unmarshal errors:\n  line 4: key \"a\" already set in map"]);
+    assert!(error("z:\n  <<: 1\n").ends_with("map merge requires map or sequence of maps as the value"));
+    assert_eq!(parse("'<<': 1\n").unwrap().root.member("<<"), Some(&Node::Number("1".into())));
+}
+
+#[test]
 fn aliases_are_followed_and_bounded() {
     let document = parse("a: &x [1, 2]\nb: *x\n").unwrap();
     assert_eq!(document.root.member("a"), document.root.member("b"));

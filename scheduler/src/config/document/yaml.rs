@@ -1,4 +1,5 @@
-//! Reads YAML, with the reference's reading of plain scalars: `yes` and `on` are truth values, `~` is nothing.
+//! Reads YAML, with the reference's reading of plain scalars: `yes` and `on` are truth values, `~` is nothing, `1.0` is a
+//! whole number. The members that a merge key `<<` brings stand in its place, as if they had been written there.
 
 use std::collections::HashMap;
 
@@ -100,6 +101,13 @@ impl<'t> Loader<'t> {
                 return Ok(Node::Object(members));
             }
             let line = span.start.line();
+            if is_merge(&event) {
+                let (event, span) = self.next()?;
+                for (name, value) in merged(self.value(event, span, depth + 1)?)? {
+                    self.add(&mut members, name, value, line);
+                }
+                continue;
+            }
             let name = match self.value(event, span, depth + 1)? {
                 Node::Text(text) | Node::Number(text) => text,
                 Node::Bool(value) => value.to_string(),
@@ -108,14 +116,43 @@ impl<'t> Loader<'t> {
                     return Err(format!("error converting YAML to JSON: yaml: line {line}: invalid map key"));
                 }
             };
-            if members.iter().any(|(known, _)| *known == name) {
-                self.duplicates.push(format!("line {line}: key {name:?} already set in map"));
-            }
             let (event, span) = self.next()?;
             let value = self.value(event, span, depth + 1)?;
-            members.push((name, value));
+            self.add(&mut members, name, value, line);
         }
     }
+
+    fn add(&mut self, members: &mut Vec<(String, Node)>, name: String, value: Node, line: usize) {
+        if members.iter().any(|(known, _)| *known == name) {
+            self.duplicates.push(format!("line {line}: key {name:?} already set in map"));
+        }
+        members.push((name, value));
+    }
+}
+
+fn is_merge(key: &Event<'_>) -> bool {
+    matches!(key, Event::Scalar(text, ScalarStyle::Plain, _, _) if text == "<<")
+}
+
+/// The members that the value of a merge key brings: of an object, or of a list of objects, of which the first that has a
+/// member counts.
+fn merged(value: Node) -> Result<Vec<(String, Node)>, String> {
+    const FAULT: &str =
+        "error converting YAML to JSON: yaml: map merge requires map or sequence of maps as the value";
+    let objects = match value {
+        Node::List(objects) => objects,
+        object => vec![object],
+    };
+    let mut members: Vec<(String, Node)> = Vec::new();
+    for object in objects {
+        let Node::Object(more) = object else { return Err(FAULT.to_owned()) };
+        for (name, value) in more {
+            if members.iter().all(|(known, _)| *known != name) {
+                members.push((name, value));
+            }
+        }
+    }
+    Ok(members)
 }
 
 fn count(node: &Node) -> usize {
@@ -153,5 +190,12 @@ fn number(text: &str) -> Option<String> {
     let is_decimal =
         digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E'));
     let value = digits.parse::<f64>().ok().filter(|value| is_decimal && value.is_finite())?;
-    serde_json::Number::from_f64(value).map(|number| number.to_string())
+    // As the reference writes it into JSON: whole numbers without a fraction, very large and small ones with an exponent.
+    match value.abs() {
+        size if size != 0.0 && !(1e-6..1e21).contains(&size) => {
+            let text = format!("{value:e}");
+            Some(if text.contains("e-") { text } else { text.replace('e', "e+") })
+        }
+        _ => Some(value.to_string()),
+    }
 }

@@ -48,7 +48,7 @@ pub struct DeprecatedFlags {
     /// Requests to the server a second, on average [default: 50]. Ignored with --config
     #[arg(long = "{brand}-api-qps", value_name = "NUMBER", value_parser = float, allow_hyphen_values = true,
         help_heading = DEPRECATED)]
-    pub api_qps: Option<f64>,
+    pub api_qps: Option<f32>,
     /// Requests to the server at once beyond that [default: 100]. Ignored with --config
     #[arg(long = "{brand}-api-burst", value_name = "NUMBER", value_parser = integer32, allow_hyphen_values = true,
         help_heading = DEPRECATED)]

@@ -84,7 +84,8 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, FlagError> {
     let mut flags = Flags::from_arg_matches(&matches).map_err(|error| FlagError::Usage(error.to_string()))?;
     flags.forget_empty_paths();
     // The reference looks for `--help` before it counts arguments.
-    if !extra.is_empty() && !flags.configuration.help {
+    // Scripts give empty arguments where they have none.
+    if extra.iter().any(|text| !text.is_empty()) && !flags.configuration.help {
         let extra: Vec<String> = extra.into_iter().map(|text| quote(text)).collect();
         return Err(FlagError::Arguments(format!(
             "\"{}-scheduler\" does not take any arguments, got [{}]",
@@ -96,7 +97,8 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, FlagError> {
     Ok(CommandLine { brand, flags, shown })
 }
 
-/// Every flag with its value as text, in order of names.
+/// Every flag with its value as text, in order of names. Defaults of flags that a configuration file replaces come later
+/// than the command line, and stand in the help.
 fn shown(brand: &'static Brand, matches: &clap::ArgMatches) -> Vec<(String, String)> {
     let command = command(brand);
     let mut shown = Vec::new();
@@ -104,10 +106,20 @@ fn shown(brand: &'static Brand, matches: &clap::ArgMatches) -> Vec<(String, Stri
         let Some(name) = arg.get_long() else { continue };
         let values = matches.get_raw(arg.get_id().as_str()).unwrap_or_default();
         let values: Vec<_> = values.map(|value| value.to_string_lossy().into_owned()).collect();
-        shown.push((name.to_owned(), values.join(",")));
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let value = match later_default(&help) {
+            Some(default) if values.is_empty() => default.to_owned(),
+            _ => values.join(","),
+        };
+        shown.push((name.to_owned(), value));
     }
     shown.sort();
     shown
+}
+
+/// The default that a help text names.
+fn later_default(help: &str) -> Option<&str> {
+    help.split_once("[default: ")?.1.split(']').next()
 }
 
 /// An argument with hyphens for the underscores of a flag's name.

@@ -40,6 +40,35 @@ fn names_follow_the_brand() {
 }
 
 #[test]
+fn flags_are_shown_with_the_defaults_that_apply_later() {
+    let shown = |arguments: &[&str], name: &str| {
+        let shown = parsed(arguments).unwrap().shown;
+        shown.into_iter().find(|(known, _)| known == name).unwrap().1
+    };
+    for (name, default) in [
+        ("leader-elect", "true"),
+        ("leader-elect-lease-duration", "15s"),
+        ("leader-elect-renew-deadline", "10s"),
+        ("leader-elect-retry-period", "2s"),
+        ("leader-elect-resource-lock", "leases"),
+        ("leader-elect-resource-name", "orch-scheduler"),
+        ("leader-elect-resource-namespace", "orch-system"),
+        ("lock-object-name", "orch-scheduler"),
+        ("lock-object-namespace", "orch-system"),
+        ("profiling", "true"),
+        ("contention-profiling", "true"),
+        ("orch-api-qps", "50"),
+        ("orch-api-burst", "100"),
+        ("pod-max-in-unschedulable-pods-duration", "5m0s"),
+        ("config", ""),
+    ] {
+        assert_eq!(shown(&[], name), default, "{name}");
+    }
+    assert_eq!(shown(&["--leader-elect=false"], "leader-elect"), "false");
+    assert_eq!(shown(&["--brand=kubernetes"], "lock-object-name"), "kube-scheduler");
+}
+
+#[test]
 fn flags_are_written_as_in_the_reference() {
     assert_eq!(flags(&["--secure_port=5"]).serving.secure_port, 5, "underscores count as hyphens");
     assert_eq!(flags(&["--secure-port", "-1"]).serving.secure_port, -1, "a value may begin with a hyphen");
@@ -50,6 +79,8 @@ fn flags_are_written_as_in_the_reference() {
     assert_eq!(flags(&["--v=6"]).logs.verbosity, 6);
     let error = parsed(&["--leader-elect", "false"]).unwrap_err().to_string();
     assert_eq!(error, "\"orch-scheduler\" does not take any arguments, got [\"false\"]");
+    assert!(parsed(&["", "--secure-port=1", ""]).is_ok(), "empty arguments are none");
+    assert!(parsed(&["", "x"]).unwrap_err().to_string().ends_with("got [\"\" \"x\"]"));
     let values = |flags: &Flags| {
         let lists = &flags.metrics.disabled_metrics;
         lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>()

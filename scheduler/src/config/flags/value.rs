@@ -57,7 +57,7 @@ pub(super) fn integer32(text: &str) -> Result<i32, Reason> {
     i32::try_from(value).map_err(|error| Reason::new(error.to_string()))
 }
 
-pub(super) fn float(text: &str) -> Result<f64, Reason> {
+pub(super) fn float(text: &str) -> Result<f32, Reason> {
     parse_float(text)
 }
 

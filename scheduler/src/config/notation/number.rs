@@ -36,9 +36,12 @@ pub fn parse_unsigned(text: &str) -> Result<u32, Reason> {
     }
 }
 
-/// Parses a floating-point number.
-pub fn parse_float(text: &str) -> Result<f64, Reason> {
-    let value: f64 = text.parse().map_err(|_| invalid("ParseFloat", text, "invalid syntax"))?;
+/// Parses a floating-point number of 32 bits. `NaN` is none: a rate has to be comparable.
+pub fn parse_float(text: &str) -> Result<f32, Reason> {
+    let value: f32 = text.parse().map_err(|_| invalid("ParseFloat", text, "invalid syntax"))?;
+    if value.is_nan() {
+        return Err(invalid("ParseFloat", text, "not a number"));
+    }
     let names_infinity = text.to_ascii_lowercase().contains("inf");
     if value.is_infinite() && !names_infinity {
         return Err(invalid("ParseFloat", text, "value out of range"));

@@ -87,9 +87,12 @@ fn truth_and_fractions() {
     );
     assert_eq!(parse_float("1.5"), Ok(1.5));
     assert_eq!(parse_float("fast").unwrap_err().0, "strconv.ParseFloat: parsing \"fast\": invalid syntax");
-    assert_eq!(
-        parse_float("1e400").unwrap_err().0,
-        "strconv.ParseFloat: parsing \"1e400\": value out of range"
-    );
+    for (text, fault) in
+        [("1e40", "value out of range"), ("1e400", "value out of range"), ("NaN", "not a number")]
+    {
+        let expected = format!("strconv.ParseFloat: parsing \"{text}\": {fault}");
+        assert_eq!(parse_float(text).unwrap_err().0, expected);
+    }
+    assert_eq!(parse_float("inf"), Ok(f32::INFINITY));
     assert_eq!(quote("a\"b\\\n"), r#""a\"b\\\n""#);
 }

@@ -22,7 +22,7 @@ use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::client::{Bearer, Client, ContentType, ExecPlugin, ObjectKey};
 use crate::config::Features;
 use crate::config::flags::parse;
-use crate::election::{Elector, LeaseLock, Machine, Timing, WallTime};
+use crate::election::{Elector, LeaseLock, Machine, Timing};
 use crate::metrics::{Metrics, Policy};
 use crate::plan::Profile;
 use crate::queue::{QueueOptions, Rejectors};
@@ -31,6 +31,7 @@ use crate::run::{
     ProfileOptions, Stored,
 };
 use crate::stopwatch::testing::ticking;
+use crate::wall_time::WallTime;
 
 const FACTS: &str = include_str!("../../../tests/data/scheduler-metrics.txt");
 
@@ -351,14 +352,11 @@ async fn requests(metrics: &Metrics) -> String {
 
 /// A leader whose renewal failed once, and the text of the metrics of elections.
 async fn renewals(metrics: &Metrics, api: &FakeApi) -> String {
-    let timing = Timing {
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_millis(10),
-    };
+    let seconds = Duration::from_secs;
+    let timing = Timing::new(seconds(15), seconds(10), Duration::from_millis(10)).unwrap();
     let lock = LeaseLock::new(api.client(), ObjectKey::new("default", "lock"));
     let machine = Machine::new("me".to_owned(), timing);
-    let (elector, mut leadership) = Elector::new(lock, machine, Box::new(|_, _| ()));
+    let (elector, mut leadership) = Elector::new(lock, machine, Box::new(|_, _, _| ()));
     let stop = CancellationToken::new();
     let running = tokio::spawn(elector.run(stop.clone()));
     assert!(leadership.acquired().await);

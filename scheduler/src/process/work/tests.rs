@@ -21,7 +21,9 @@ fn started(api: &FakeApi, members: &str) -> Running {
     )
     .unwrap();
     let members = format!("clientConnection: {{orchconfig: \"{}\"}}\n{members}", file.display());
-    start(&configuration(&members), None, "host".to_owned()).unwrap()
+    let configuration = configuration(&members);
+    let election = election(&configuration.election).unwrap();
+    start(&configuration, None, "host".to_owned(), election).unwrap()
 }
 
 fn put_node(api: &FakeApi) {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::api::meta::v1::Time;
 use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use crate::client::{Backoff, Reason, chain};
-use crate::election::WallTime;
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
 use crate::plan::devices::{Binding, binding_failure, binding_state, has_conditions};
+use crate::wall_time::WallTime;
 
 use super::super::event::{Report, Severity, reference_by_name};
 use super::{Binder, Job, PodRef, Why, refused};
@@ -116,7 +116,7 @@ fn stamped(mut claim: ResourceClaim, write: &ClaimWrite) -> ResourceClaim {
     if let Some(allocation) = allocation.filter(|allocation| has_conditions(allocation))
         && write.allocation.is_some()
     {
-        let seconds = WallTime::now().0.div_euclid(1_000_000);
+        let seconds = WallTime::now().seconds();
         allocation.allocation_timestamp = Some(Time { seconds, nanos: 0 });
     }
     claim

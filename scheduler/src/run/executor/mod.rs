@@ -31,11 +31,11 @@ use std::time::Duration;
 
 use crate::api::core::v1::Pod;
 use crate::client::ObjectKey;
-use crate::election::WallTime;
 use crate::plan::decision::Admission;
 use crate::plugin::Plugin;
 use crate::queue::{At, NodeFacts, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
+use crate::wall_time::WallTime;
 
 use super::binding::{Job, PodRef};
 use super::extender::Extender;

@@ -122,7 +122,7 @@ async fn nothing_is_planned_without_leadership() {
     let (elector, leadership) = crate::election::Elector::new(
         crate::election::LeaseLock::new(api.client(), crate::client::ObjectKey::new("default", "lock")),
         crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
-        Box::new(|_, _| ()),
+        Box::new(|_, _, _| ()),
     );
     let engine = start(&api, leadership);
     eventually("all is known", || engine.is_synced()).await;
@@ -175,7 +175,7 @@ async fn a_standby_that_waits_follows_nothing_until_it_leads() {
     let (elector, leadership) = crate::election::Elector::new(
         crate::election::LeaseLock::new(api.client(), crate::client::ObjectKey::new("default", "lock")),
         crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
-        Box::new(|_, _| ()),
+        Box::new(|_, _, _| ()),
     );
     let engine = start_with(&api, leadership.clone(), true);
     let eager = start_with(&api, leadership, false);

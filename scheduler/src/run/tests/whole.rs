@@ -28,11 +28,8 @@ pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
         election: Some(ElectionOptions {
             lock: LockKind::Leases,
             key: ObjectKey::new("default", "scheduler"),
-            timing: Timing {
-                lease_duration: Duration::from_secs(3),
-                renew_deadline: Duration::from_secs(2),
-                retry_period: Duration::from_millis(200),
-            },
+            timing: Timing::new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(200))
+                .unwrap(),
         }),
         waits_for_leadership: false,
         observer: Arc::new(|_| ()),

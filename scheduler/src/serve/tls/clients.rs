@@ -66,6 +66,8 @@ pub(crate) struct Clients {
     proxies: Option<Trusted>,
     /// Common names of front proxies; empty for any.
     allowed_names: Vec<String>,
+    /// Whether the cluster may name authorities later.
+    is_looked_up: bool,
 }
 
 #[derive(Debug)]
@@ -100,7 +102,13 @@ impl Clients {
             MaterialError(format!("unable to load request-header CA provider: {error}"))
         };
         let proxies = proxies.map(Trusted::load).transpose().map_err(context)?;
-        Ok(Clients { users, proxies, allowed_names })
+        Ok(Clients { users, proxies, allowed_names, is_looked_up: false })
+    }
+
+    /// These clients, whose authorities the cluster may name later: they are asked for certificates in any case.
+    #[must_use]
+    pub(crate) fn looked_up(self) -> Clients {
+        Clients { is_looked_up: true, ..self }
     }
 
     /// Reads the files again. Those that cannot be used leave what was there. Returns whether all could be.
@@ -129,8 +137,8 @@ impl Clients {
     }
 
     /// The verifier for handshakes; `None` where no client is asked for a certificate.
-    pub(super) fn handshake(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        (self.users.is_some() || self.proxies.is_some()).then(|| Arc::new(KeyProof) as _)
+    pub(in crate::serve) fn handshake(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        (self.users.is_some() || self.proxies.is_some() || self.is_looked_up).then(|| Arc::new(KeyProof) as _)
     }
 
     /// Verifies the chain that a client presented, its own certificate first.

@@ -12,6 +12,7 @@ mod self_signed;
 mod settings;
 
 pub(crate) use clients::{Authorities, Certificate, Clients, Peer};
+pub(crate) use material::MaterialError;
 pub(crate) use resolver::Resolver;
 pub(crate) use self_signed::default_pair;
 pub(crate) use settings::{Tls, TlsOptions};

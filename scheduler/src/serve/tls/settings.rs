@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
@@ -31,7 +32,7 @@ pub(crate) struct TlsOptions {
 pub(crate) struct Tls {
     base: Arc<ServerConfig>,
     resolver: Arc<Resolver>,
-    clients: Arc<Clients>,
+    clients: Arc<ArcSwap<Clients>>,
 }
 
 impl TlsOptions {
@@ -83,7 +84,7 @@ impl Tls {
     ) -> Result<Tls, MaterialError> {
         let (versions, provider) = options.offer()?;
         let setup = |error: rustls::Error| MaterialError(format!("cannot set up TLS: {error}"));
-        let (resolver, clients) = (Arc::new(resolver), Arc::new(clients));
+        let resolver = Arc::new(resolver);
         let builder = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&versions)
             .map_err(setup)?;
@@ -96,7 +97,7 @@ impl Tls {
         base.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         base.ticketer = Ticketer::new().map_err(setup)?;
         base.send_tls13_tickets = 1;
-        Ok(Tls { base: Arc::new(base), resolver, clients })
+        Ok(Tls { base: Arc::new(base), resolver, clients: Arc::new(ArcSwap::from_pointee(clients)) })
     }
 
     /// The settings of a connection to the address `local`.
@@ -106,15 +107,29 @@ impl Tls {
         Arc::new(config)
     }
 
+    /// A pair of its own, and no clients.
+    #[cfg(test)]
+    pub(in crate::serve) fn for_test() -> Tls {
+        let default = super::default_pair(None, None, None, "test").expect("a pair in memory");
+        let resolver = Resolver::load(default, Vec::new()).expect("a pair in memory");
+        let clients = Clients::load(None, None, Vec::new()).expect("no files");
+        Tls::new(&TlsOptions::default(), resolver, clients).expect("the defaults")
+    }
+
     /// The authorities of clients.
-    pub(in crate::serve) fn clients(&self) -> &Clients {
-        &self.clients
+    pub(in crate::serve) fn clients(&self) -> Arc<Clients> {
+        self.clients.load_full()
+    }
+
+    /// Trusts `clients` and no longer those before.
+    pub(in crate::serve) fn replace_clients(&self, clients: Clients) {
+        self.clients.store(Arc::new(clients));
     }
 
     /// Reads all files again. Returns whether all could be.
     pub(in crate::serve) fn reload(&self) -> bool {
         let certificates = measured("serving_certificate", || self.resolver.reload());
-        measured("client_ca", || self.clients.reload()) && certificates
+        measured("client_ca", || self.clients().reload()) && certificates
     }
 
     /// Reads the files again whenever one of them has changed, and never ends. A file that cannot be read is tried again
@@ -135,7 +150,8 @@ impl Tls {
 
     /// When each file was last written; `None` for one that is not there.
     fn times(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
-        let files = self.resolver.files().chain(self.clients.files());
+        let clients = self.clients();
+        let files = self.resolver.files().chain(clients.files());
         let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
         files.map(|path| (path.clone(), time(path))).collect()
     }

@@ -139,7 +139,7 @@ async fn nothing_is_sent_without_leadership() {
     let (_elector, leadership) = crate::election::Elector::new(
         crate::election::LeaseLock::new(api.client(), crate::client::ObjectKey::new("s", "l")),
         crate::election::Machine::new("me".to_owned(), crate::election::Timing::DEFAULT),
-        Box::new(|_, _| ()),
+        Box::new(|_, _, _| ()),
     );
     let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()), Arc::new(|_| ()));
     assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::NotLeading));

@@ -17,9 +17,9 @@ use crate::api::core::v1::{Node, NodeStatus, Pod, PodSchedulingGate, PodSpec, Po
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::Quantity;
 use crate::client::ObjectKey;
-use crate::election::WallTime;
 use crate::queue::{QueueOptions, Uid};
 use crate::stopwatch::Stopwatch;
+use crate::wall_time::WallTime;
 
 use super::super::binding::{Job, Outcome};
 use super::super::event::Report;

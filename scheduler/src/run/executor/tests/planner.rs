@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
-use crate::election::WallTime;
 use crate::plan::costs::Costs;
 use crate::plan::decision::{
     Admission, ClaimName, ClaimWrite, Decision, Failure, Placement, PodName, Preemption, Refusal,
     UnusableClaim, VolumeWrites,
 };
 use crate::plan::profile::{ExtensionPoint, Plugin, PluginSet};
+use crate::wall_time::WallTime;
 
 use super::super::super::planning::Planning;
 use super::super::super::stored::Stored;

@@ -18,7 +18,7 @@ use super::planner::Slots;
 use super::{deleted, node, options, pod, with_priority};
 use crate::api::core::v1::Pod;
 use crate::client::ObjectKey;
-use crate::election::WallTime;
+use crate::wall_time::WallTime;
 
 const NODES: usize = 4;
 const SLOTS: u32 = 3;
