@@ -78,7 +78,7 @@ pub struct Engine {
 enum Running {
     Thread(thread::JoinHandle<usize>),
     /// Simulations have one thread.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     Task(tokio::task::JoinHandle<usize>),
 }
 
@@ -91,10 +91,10 @@ impl Engine {
         let stop = CancellationToken::new();
         let synced = Arc::<AtomicBool>::default();
         let runtime = Handle::current();
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         let is_simulated = options.client.is_simulated();
         let run = Loop::new(planning, options, runtime, stop.clone(), synced.clone());
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         if is_simulated {
             let running = Running::Task(tokio::spawn(run.run_as_task()));
             return Ok(Self { stop, synced, running });
@@ -126,7 +126,7 @@ impl Engine {
                 let joined = tokio::task::spawn_blocking(move || thread.join()).await;
                 joined.ok().and_then(Result::ok)
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             Running::Task(task) => task.await.ok(),
         };
         bindings.ok_or_else(|| "the scheduling thread panicked".to_owned())
@@ -216,7 +216,7 @@ impl<P: Planning> Loop<P> {
     }
 
     /// The same without a thread.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     async fn run_as_task(mut self) -> usize {
         let mut effects = Vec::new();
         while !self.stop.is_cancelled() {
