@@ -169,7 +169,9 @@ mod tests {
             entry(0, "scheduler", Change::Lease("s0_1".to_owned())),
         ];
         all.extend(entries);
-        judge(&Timeline { entries: all, ..Timeline::default() }, sent, Duration::from_secs(1))
+        let mut timeline = Timeline::default();
+        timeline.entries = all;
+        judge(&timeline, sent, Duration::from_secs(1))
     }
 
     fn binding(seconds: u64, name: &str, uid: &str) -> Entry {

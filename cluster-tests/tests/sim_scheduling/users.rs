@@ -10,6 +10,7 @@ use std::time::Duration;
 use openraft_rt::AsyncRuntime;
 use orch_cluster_tests::sim::dice::Dice;
 use orch_cluster_tests::sim::runtime::NodeRuntime;
+use orch_proto::brand::ORCH;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -108,7 +109,8 @@ impl Users {
         let account = json!({"metadata": {"name": "default"}});
         self.insist_on_namespace("/api/v1/namespaces/default/serviceaccounts", account).await;
         let class = json!({"metadata": {"name": "high"}, "value": 1000});
-        self.insist("POST", "/apis/scheduling.orch.io/v1/priorityclasses", class).await;
+        let classes = format!("/apis/{}/v1/priorityclasses", ORCH.group("scheduling"));
+        self.insist("POST", &classes, class).await;
         for index in 0..NODES {
             self.mend_node(&node_name(index)).await;
         }
@@ -201,7 +203,8 @@ impl Users {
             pod["spec"]["priorityClassName"] = json!("high");
         }
         if self.dice.percent(20) {
-            pod["spec"]["nodeSelector"] = json!({"zone": ["even", "odd"][self.dice.index(2)]});
+            let zone = ["even", "odd"][self.dice.index(2)];
+            pod["spec"]["nodeSelector"] = json!({"zone": zone});
         }
         if self.dice.percent(10) {
             pod["spec"]["schedulingGates"] = json!([{"name": "gate"}]);

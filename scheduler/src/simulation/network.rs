@@ -213,7 +213,9 @@ impl World {
     /// The process stops until `until`: half of the requests that it has just handed over leave the machine after that.
     pub(super) fn hold(&mut self, process: usize, until: Moment) {
         let is_fresh = |flight: &Flight| match flight {
-            Flight::Arrival(arrival) => arrival.from.process == process && arrival.sent == self.now,
+            Flight::Arrival(arrival) => {
+                arrival.from.process == process && arrival.sent + self.manner.slice >= self.now
+            }
             Flight::Return { .. } => false,
         };
         let fresh: Vec<_> =
