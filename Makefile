@@ -25,7 +25,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler oracle power bench bench-scheduler failover services microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover services microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -72,6 +72,10 @@ sim-plants: setup ## Plant every known bug in simulated clusters, and print whic
 sim-scheduler: setup ## Simulate scheduler processes on many seeds (SEEDS=1000), replay one (SEED=17), or plant a bug (PLANT=BindsByName)
 	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) test --release -p orch-scheduler --lib -- \
 		--nocapture simulation::tests::$(if $(PLANT),planted,no_seed)
+
+sim-scheduling: setup ## Simulate scheduler processes over simulated clusters (SEEDS=1000), replay a seed (SEED=17), or plant a bug (PLANT=trusts-lost)
+	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) $(CHECKED) test --release --test sim_scheduling -- \
+		--nocapture $(if $(PLANT),planted,schedulers_over)
 
 oracle: setup ## Compare the scheduler's plans with a slow oracle on random clusters (SEEDS=100000), or replay one (SEED=17)
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --test oracle

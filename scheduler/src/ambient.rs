@@ -1,19 +1,19 @@
 //! Randomness and the time of day, which the process takes from outside of its inputs.
 //!
-//! Owns the only two places where the parts that a simulation runs read them. A test may give its thread a source of its
-//! own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic
+//! Owns the only two places where the parts that a simulation runs read them. A simulation may give its thread a source
+//! of its own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic
 //! clock is Tokio's, which tests stop and move.
 
 use time::OffsetDateTime;
 
 /// The process's randomness.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "simulation")))]
 pub(crate) fn rng() -> rand::rngs::ThreadRng {
     rand::rng()
 }
 
 /// Microseconds since 1970.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "simulation")))]
 pub(crate) fn wall_micros() -> i64 {
     system_micros()
 }
@@ -23,10 +23,12 @@ fn system_micros() -> i64 {
     i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-pub(crate) use replaced::{replace_rng, replace_wall, rng, wall_micros};
+#[cfg(any(test, feature = "simulation"))]
+pub use replaced::{replace_rng, replace_wall};
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use replaced::{rng, wall_micros};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 mod replaced {
     use std::cell::{Cell, RefCell};
 
@@ -67,12 +69,12 @@ mod replaced {
     }
 
     /// From now on this thread draws from `seed`; `None`: from the system again.
-    pub(crate) fn replace_rng(seed: Option<u64>) {
+    pub fn replace_rng(seed: Option<u64>) {
         RNG.set(seed.map(StdRng::seed_from_u64));
     }
 
     /// From now on the time of day is `micros` on this thread; `None`: the system's again.
-    pub(crate) fn replace_wall(micros: Option<i64>) {
+    pub fn replace_wall(micros: Option<i64>) {
         WALL.set(micros);
     }
 }

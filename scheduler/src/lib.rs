@@ -6,7 +6,10 @@
 //! (flags and file). [`process`] puts them together.
 //! It links no part of `orch-api` or `orch-raft`: it is a client like any other.
 
+#[cfg(not(any(test, feature = "simulation")))]
 mod ambient;
+#[cfg(any(test, feature = "simulation"))]
+pub mod ambient;
 pub mod client;
 pub mod config;
 pub mod election;

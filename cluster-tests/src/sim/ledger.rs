@@ -8,9 +8,10 @@
 
 mod compare;
 mod disagreement;
+mod kept;
 mod replay;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orch_raft::transport::NodeId;
@@ -18,6 +19,7 @@ use orch_raft::{Change, Object, Revision, State};
 use parking_lot::Mutex;
 
 pub use self::disagreement::Disagreement;
+pub use self::kept::Kept;
 pub use self::replay::Replay;
 use super::history::{Call, Tag, Version};
 use super::trace::Hash64;
@@ -88,6 +90,9 @@ struct Inner {
     sums: BTreeMap<Revision, u64>,
     /// All objects at the end of a gap, as a member had them: later changes build on them.
     bases: BTreeMap<Revision, Model>,
+    /// Resources whose changes are kept whole.
+    keeps: BTreeSet<Arc<str>>,
+    kept: BTreeMap<Revision, Vec<Kept>>,
 }
 
 /// All objects at a revision: version by resource and path.

@@ -1,21 +1,25 @@
 //! The API in a member's process: the request pipeline, watches and controllers.
 //!
 //! Owns the counterpart of the parts that `orch_node` puts around a member once its cluster is known, without HTTP: the
-//! pipeline on the member's store, a seeded source of time and randomness, the controllers. Requests are parsed parts,
-//! answers are the pipeline's own; watches are the JSON frames that a socket would carry.
+//! pipeline on the member's store, a seeded source of time and randomness, the controllers. Requests of most clients are
+//! parsed parts, answers are the pipeline's own, and watches are the JSON frames that a socket would carry. Schedulers
+//! speak HTTP: their requests pass through the API's own stages below the listener.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
-use orch_api::authn::User;
-use orch_api::authn::{AnonymousAccess, Authenticator, TokenTable};
+use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
 use orch_api::gate::Gate;
+use orch_api::http::Api;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Answer, Features, Pipeline, Request};
@@ -27,6 +31,8 @@ use orch_proto::brand::ORCH;
 use orch_raft::member::ClusterIdentity;
 use orch_raft::transport::NodeId;
 use orch_schema::budget::Budget;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
 
 use super::dice::Dice;
 use super::world::{Handle, World};
@@ -36,7 +42,11 @@ const EVENT_TTL: Duration = Duration::from_secs(4);
 
 /// The API of one process. Clones share it.
 #[derive(Clone)]
-pub struct Server(Arc<Pipeline<Handle>>);
+pub struct Server {
+    pipeline: Arc<Pipeline<Handle>>,
+    /// Made for the first HTTP request: most runs have none.
+    http: Arc<OnceLock<Router>>,
+}
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -126,14 +136,26 @@ impl Server {
     /// The API of `cluster` on the store of `node`, in its `start`th process.
     pub fn new(world: &World, node: NodeId, start: u64, store: Handle, cluster: &ClusterIdentity) -> Self {
         let dice = world.dice(&format!("api {} {start}", node.0));
-        Server(Arc::new(Pipeline::new(
+        let pipeline = Arc::new(Pipeline::new(
             store,
             registry(),
             TokenKey::new(cluster.token_key),
             Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
             Features::default(),
             gate(),
-        )))
+        ));
+        Server { pipeline, http: Arc::default() }
+    }
+
+    /// Answers an HTTP request as the listener of a development node would, for a local administrator.
+    pub async fn http(&self, request: http::Request<Bytes>) -> http::Response<Body> {
+        let api = || Api::new(self.pipeline.clone(), CancellationToken::new()).router();
+        let mut router = self.http.get_or_init(api).clone();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let peer = Peer { address, certificate: None, local_admin: true, is_front_proxy: false };
+        let mut request = request.map(Body::from);
+        request.extensions_mut().insert(Arc::new(peer));
+        Box::pin(router.call(request)).await.unwrap_or_else(|never| match never {})
     }
 
     /// Runs the controllers while this member leads. Never completes.
@@ -145,7 +167,7 @@ impl Server {
         let selection = selection.parse().expect("names of loops");
         let options =
             controllers::Options { event_ttl: EVENT_TTL, selection, ..controllers::Options::default() };
-        controllers::run(self.0, options, futures::future::pending()).await;
+        controllers::run(self.pipeline, options, futures::future::pending()).await;
     }
 
     /// Handles any request except a watch.
@@ -160,7 +182,7 @@ impl Server {
         let body = Bytes::from(ask.body.clone());
         let request = Request {
             verb: ask.verb,
-            registry: &self.0.registry,
+            registry: &self.pipeline.registry,
             target: &target,
             resource: &resource,
             action,
@@ -172,7 +194,7 @@ impl Server {
             body: &body,
             budget: &Budget::default(),
         };
-        Box::pin(self.0.run(request)).await
+        Box::pin(self.pipeline.run(request)).await
     }
 
     /// Starts a watch of JSON frames.
@@ -186,7 +208,7 @@ impl Server {
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
-            registry: &self.0.registry,
+            registry: &self.pipeline.registry,
             target: &target,
             resource: &resource,
             action,
@@ -198,12 +220,12 @@ impl Server {
             body: &Bytes::new(),
             budget: &Budget::default(),
         };
-        let renderer = Renderer::new(&self.0.registry, &resource, JSON, IncludeObject::default());
-        Watch::start(self.0.clone(), request, renderer, futures::future::pending().boxed()).await
+        let renderer = Renderer::new(&self.pipeline.registry, &resource, JSON, IncludeObject::default());
+        Watch::start(self.pipeline.clone(), request, renderer, futures::future::pending().boxed()).await
     }
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
-        let mut served = self.0.registry.resources();
+        let mut served = self.pipeline.registry.resources();
         let found = served.find(|served| *served.storage == *ask.storage && served.conversion.is_none());
         found.cloned().ok_or(ApiError::UnknownPath)
     }

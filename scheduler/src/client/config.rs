@@ -174,8 +174,8 @@ pub struct Config {
     /// How long a request that is no watch may take in all.
     pub request_timeout: Duration,
     /// Carries the requests in the place of sockets.
-    #[cfg(test)]
-    pub(crate) simulated: Option<super::http::Simulated>,
+    #[cfg(any(test, feature = "simulation"))]
+    pub simulated: Option<super::http::Simulated>,
 }
 
 impl Config {
@@ -195,7 +195,7 @@ impl Config {
             qps: QPS_DEFAULT,
             burst: BURST_DEFAULT,
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             simulated: None,
         }
     }

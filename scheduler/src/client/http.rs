@@ -1,14 +1,15 @@
 //! The HTTP client below the transport, and the two ways in which a request has no answer.
 //!
 //! Owns the connections: their timeouts, their windows, the pings that notice a server that vanished. It chooses no
-//! address and sends nothing twice. A simulation takes its place in tests of the crate; a release knows no other.
+//! address and sends nothing twice. A simulation takes its place in tests of the crate, and under the feature
+//! `simulation`, which only tests of whole clusters ask for; a release has neither the branch nor the field.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "simulation")))]
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
@@ -33,16 +34,14 @@ const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
 /// The body of an answer.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "simulation")))]
 pub(super) type ResponseBody = Incoming;
-#[cfg(test)]
-pub(crate) use simulated::ResponseBody;
-#[cfg(test)]
-pub(crate) use simulated::{Network, Simulated};
+#[cfg(any(test, feature = "simulation"))]
+pub use simulated::{Network, ResponseBody, Simulated};
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The connection was not made, so that no request was sent.
     Connect(Box<dyn std::error::Error + Send + Sync>),
     /// The connection broke, and the request may have been read.
@@ -52,7 +51,7 @@ pub(crate) enum Failure {
 /// Sends single requests.
 pub(super) struct Http {
     client: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     simulated: Option<Simulated>,
 }
 
@@ -60,12 +59,12 @@ impl Http {
     pub(super) fn new(tls: rustls::ClientConfig, config: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
             client: client(tls, config)?,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             simulated: config.simulated.clone(),
         })
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn is_simulated(&self) -> bool {
         self.simulated.is_some()
     }
@@ -74,14 +73,14 @@ impl Http {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<ResponseBody>, Failure> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         if let Some(simulated) = &self.simulated {
             return simulated.request(request).await;
         }
         match self.client.request(request).await {
-            #[cfg(not(test))]
+            #[cfg(not(any(test, feature = "simulation")))]
             Ok(response) => Ok(response),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             Ok(response) => Ok(simulated::boxed(response)),
             Err(source) if source.is_connect() => Err(Failure::Connect(source.into())),
             Err(error) => Err(Failure::Lost(chain(&error))),
@@ -122,7 +121,7 @@ fn client(
 }
 
 /// The place of a simulation.
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 mod simulated {
     use std::fmt;
     use std::sync::Arc;
@@ -136,10 +135,11 @@ mod simulated {
 
     use super::Failure;
 
-    pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
+    /// The body of an answer.
+    pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
     /// Servers and the network to them.
-    pub(crate) trait Network: Send + Sync {
+    pub trait Network: Send + Sync {
         /// Sends a request with this body when it is called, and resolves to the answer's head.
         fn request(
             &self,
@@ -149,7 +149,7 @@ mod simulated {
 
     /// A network in a configuration.
     #[derive(Clone)]
-    pub(crate) struct Simulated(pub(crate) Arc<dyn Network>);
+    pub struct Simulated(pub Arc<dyn Network>);
 
     impl fmt::Debug for Simulated {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -41,8 +41,9 @@ mod tls;
 mod transport;
 mod watch;
 
-#[cfg(test)]
-pub(crate) use self::http::{Failure, Network, ResponseBody, Simulated};
+pub use self::http::Failure;
+#[cfg(any(test, feature = "simulation"))]
+pub use self::http::{Network, ResponseBody, Simulated};
 pub(crate) use backoff::Backoff;
 pub(crate) use codec::Codec;
 pub use codec::ContentType;

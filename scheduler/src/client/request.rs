@@ -245,7 +245,7 @@ impl Client {
     }
 
     /// Whether a simulation carries the requests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn is_simulated(&self) -> bool {
         self.transport.is_simulated()
     }

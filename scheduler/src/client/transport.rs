@@ -122,7 +122,7 @@ impl Transport {
         })
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn is_simulated(&self) -> bool {
         self.http.is_simulated()
     }

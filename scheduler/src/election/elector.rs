@@ -4,6 +4,8 @@
 //! every wait is cut at the time until which this contender may work. An attempt takes at most half of the renew
 //! deadline, so that two fit into it.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use rand::Rng;
@@ -86,21 +88,31 @@ impl Leadership {
     }
 
     /// Does `work` while this process leads. `None`: it leads no more, and the work was dropped where it stood.
+    ///
+    /// The clock is read before every step of the work. A timer alone would not do: a process that stood still finds tasks
+    /// that can go on before its timers tell that time has passed. So whatever the work waits for (the limit of requests a
+    /// second, credentials, a connection, a pause before the next attempt), nothing lies between the last look and the
+    /// bytes that it then hands over but the code of that one step.
     pub async fn while_held<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
-            let now = Instant::now();
-            if !self.holds(now) {
+            if !self.holds(Instant::now()) {
                 return None;
             }
             let Some(until) = self.until.as_ref().and_then(|until| *until.borrow()) else {
                 return Some(work.await);
             };
             // A renewal moves the end while the work goes on.
-            tokio::select! {
-                biased;
-                () = sleep_until(until) => {}
-                done = &mut work => return Some(done),
+            let mut end = std::pin::pin!(sleep_until(until));
+            let step = poll_fn(|context| match self.holds(Instant::now()) {
+                false => Poll::Ready(None),
+                true => match work.as_mut().poll(context) {
+                    Poll::Ready(done) => Poll::Ready(Some(done)),
+                    Poll::Pending => end.as_mut().poll(context).map(|()| None),
+                },
+            });
+            if let Some(done) = step.await {
+                return Some(done);
             }
         }
     }
@@ -306,5 +318,57 @@ fn report(verb: &str, error: &LockError) {
         LockError::Client(error) => {
             tracing::warn!(verb, error = crate::client::chain(error), "cannot use the lock")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// A process that stood still: a task can go on, time has passed, and no timer has told so yet.
+    #[tokio::test(start_paused = true)]
+    async fn work_that_can_go_on_after_a_standstill_is_dropped_where_it_stood() {
+        for (standstill, is_done) in [(Duration::from_secs(9), true), (Duration::from_secs(25), false)] {
+            let (_sender, until) = watch::channel(Some(Instant::now() + Duration::from_secs(10)));
+            let leadership = Leadership { until: Some(until) };
+            let (connected, sent) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
+            let work = {
+                let (connected, sent) = (connected.clone(), sent.clone());
+                async move {
+                    connected.notified().await;
+                    sent.store(true, Ordering::Relaxed);
+                }
+            };
+            let held = tokio::spawn(async move { leadership.while_held(work).await });
+            tokio::task::yield_now().await;
+            connected.notify_one();
+            advance(standstill).await;
+            assert_eq!(held.await.unwrap().is_some(), is_done);
+            assert_eq!(sent.load(Ordering::Relaxed), is_done);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_goes_on_while_the_lease_is_renewed_and_ends_with_it() {
+        let second = Duration::from_secs(1);
+        let (sender, until) = watch::channel(Some(Instant::now() + second));
+        let leadership = Leadership { until: Some(until) };
+        let renewing = tokio::spawn(async move {
+            for _ in 0..4 {
+                tokio::time::sleep(second / 2).await;
+                sender.send_replace(Some(Instant::now() + second));
+            }
+            sender
+        });
+        assert_eq!(leadership.while_held(tokio::time::sleep(2 * second)).await, Some(()));
+        assert_eq!(leadership.while_held(std::future::pending::<()>()).await, None);
+        assert!(!leadership.holds(Instant::now()));
+        drop(renewing.await.unwrap());
     }
 }

@@ -108,7 +108,7 @@ impl Engine {
         let stop = CancellationToken::new();
         let (synced, beat) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (sender, ended) = oneshot::channel();
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         let is_simulated = options.client.is_simulated();
         let shared = Shared { stop: stop.clone(), synced: synced.clone(), beat: beat.clone() };
         let run = Loop::new(planning, options, Handle::current(), shared);
@@ -118,7 +118,7 @@ impl Engine {
             let _ = sender.send(bindings);
         };
         // Simulations have one thread.
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         if is_simulated {
             tokio::spawn(async move { tell(run.run_as_task().await) });
             return Ok(engine);
@@ -250,7 +250,7 @@ impl<P: Planning> Loop<P> {
     }
 
     /// The same without a thread.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     async fn run_as_task(mut self) -> usize {
         let mut effects = Vec::new();
         while !self.shared.stop.is_cancelled() {

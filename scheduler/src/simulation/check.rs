@@ -24,6 +24,32 @@ pub(super) struct Sent {
     pub(super) node: String,
 }
 
+/// A binding that took effect.
+#[derive(Debug, Clone)]
+pub(super) struct Arrived {
+    pub(super) at: Moment,
+    pub(super) sent: Moment,
+    pub(super) by: Life,
+    pub(super) pod: String,
+    pub(super) uid: String,
+}
+
+impl Arrived {
+    /// It travelled for longer than the lease outlives its holder's deadline.
+    fn is_late(&self, world: &World) -> bool {
+        self.at - self.sent > world.manner.gap
+    }
+}
+
+/// What the lease's one assumption excused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Excused {
+    /// Bindings that travelled for too long.
+    pub(super) late: usize,
+    /// Nodes that got too much by them.
+    pub(super) overloads: usize,
+}
+
 /// An event that users can read.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
@@ -81,13 +107,16 @@ fn number(text: &str) -> u64 {
 }
 
 /// Checks everything that must hold at each moment.
-pub(super) fn check(world: &World) -> Result<(), String> {
-    let mut ledger = Ledger::default();
+pub(super) fn check(world: &World) -> Result<Excused, String> {
+    let late = world.arrived.iter().filter(|arrived| arrived.is_late(world));
+    let late: HashMap<String, Moment> = late.map(|arrived| (arrived.uid.clone(), arrived.at)).collect();
+    let mut ledger = Ledger { late, ..Ledger::default() };
     for entry in &world.store.history {
         ledger.take(entry)?;
     }
     leadership(world)?;
-    told(world, &ledger)
+    told(world, &ledger)?;
+    Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
 
 /// What the history adds up to.
@@ -98,6 +127,9 @@ struct Ledger {
     load: BTreeMap<String, Room>,
     // What each node offered from when on; `None` while it was away.
     offers: BTreeMap<String, Vec<(Moment, Option<Room>)>>,
+    // Pods whose binding travelled for too long, by UID, and when it arrived.
+    late: HashMap<String, Moment>,
+    overloads: usize,
 }
 
 impl Ledger {
@@ -149,11 +181,22 @@ impl Ledger {
         let load = self.load[node];
         match self.offered(node, at) {
             Some(offer) if load.fits(offer) => Ok(()),
+            _ if self.has_late(node, at) => {
+                self.overloads += 1;
+                Ok(())
+            }
             Some(offer) => Err(format!(
                 "at {at} node {node} offers {offer:?} and has {load:?}, with pod {name} that was bound now"
             )),
             None => Err(format!("at {at} pod {name} is bound to {node}, which is gone for long")),
         }
+    }
+
+    /// A binding to `node` has come too late, within the age of a view before `at`.
+    fn has_late(&self, node: &str, at: Moment) -> bool {
+        let on_node =
+            self.late.iter().filter(|(uid, _)| self.bound.get(*uid).is_some_and(|bound| bound == node));
+        on_node.into_iter().any(|(_, since)| *since <= at && at - since < VIEW_AGE_MAX)
     }
 
     /// The most that `node` offered within the age of a view before `at`.
@@ -170,7 +213,8 @@ fn takes_room(pod: &Pod) -> bool {
     !node_of(pod).is_empty() && !is_finished(pod)
 }
 
-/// A process sends bindings only while the lease names it: its time ends before another may write itself in.
+/// A process sends bindings only while the lease names it: its time ends before another may write itself in. They arrive
+/// before that, too, unless they travelled for too long.
 fn leadership(world: &World) -> Result<(), String> {
     let mut holders = Vec::new();
     for entry in &world.store.history {
@@ -179,15 +223,27 @@ fn leadership(world: &World) -> Result<(), String> {
             holders.push((entry.at, spec.holder_identity.unwrap_or_default()));
         }
     }
+    let holder = |at: &Moment| {
+        let known = holders.partition_point(|(from, _)| from <= at);
+        known.checked_sub(1).map_or("", |last| holders[last].1.as_str())
+    };
     for sent in &world.sent {
         let Sent { at, by, pod, node } = sent;
         if node == ELSEWHERE {
             return Err(format!("at {at} {by:?} binds {pod} to {node}, where no pod may go"));
         }
-        let known = holders.partition_point(|(from, _)| from <= at);
-        let holder = known.checked_sub(1).map_or("", |last| holders[last].1.as_str());
+        let holder = holder(at);
         if world.holders.get(holder) != Some(by) {
             return Err(format!("at {at} {by:?} binds {pod} to {node}, while the lease names `{holder}`"));
+        }
+    }
+    for arrived in world.arrived.iter().filter(|arrived| !arrived.is_late(world)) {
+        let Arrived { at, by, pod, .. } = arrived;
+        let holder = holder(at);
+        if world.holders.get(holder) != Some(by) {
+            return Err(format!(
+                "at {at} a binding of {pod} by {by:?} arrives, while the lease names `{holder}`"
+            ));
         }
     }
     Ok(())

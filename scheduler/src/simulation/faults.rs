@@ -7,7 +7,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::network::Manner;
+use super::network::{LastRenewal, Manner};
 use super::watches::WatchFault;
 use crate::election::Timing;
 
@@ -28,9 +28,13 @@ pub(super) enum Fault {
     Watch(WatchFault),
     /// The API forgets its history.
     Compact,
+    /// The process renews once more, learns of it late, and reaches nothing else.
+    LastRenewal(LastRenewal),
+    /// The watches of all others stall, and the process is told to end meanwhile.
+    Handover(Moment),
 }
 
-const KINDS: usize = 9;
+const KINDS: usize = 11;
 
 /// The schedule of one run.
 pub(super) struct Faults {
@@ -69,7 +73,12 @@ impl Faults {
             5 => Fault::Watch(WatchFault::Breaks),
             6 => Fault::Watch(WatchFault::Expires),
             7 => Fault::Watch(WatchFault::Stalls(random.random_range(500..12_000))),
-            _ => Fault::Compact,
+            8 => Fault::Compact,
+            9 => Fault::LastRenewal(LastRenewal {
+                delay: random.random_range(300..4_800),
+                silence: random.random_range(5_000..20_000),
+            }),
+            _ => Fault::Handover(random.random_range(4_000..12_000)),
         })
     }
 }
@@ -93,6 +102,7 @@ pub(super) fn manner(timing: Timing, random: &mut StdRng) -> Manner {
     let (refused, unconnected) = (often(100), often(60));
     Manner {
         slice,
+        gap,
         transit_max: gap - 2 * slice,
         answer_max: random.random_range(500..15_000),
         lag_max: [slice, 500, 2_000, 5_000][random.random_range(0..4)],

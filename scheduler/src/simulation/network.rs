@@ -7,7 +7,9 @@
 //!
 //! Owns what is under way. A request that was sent arrives although its sender crashed meanwhile. Its transit is shorter
 //! than the time between the end of a leadership and the next one's begin ([`Manner::transit_max`]): no lease can protect
-//! from a request that arrives later, and the product does not claim it. Answers may take any time.
+//! from a request that arrives later, and the product does not claim it. Answers may take any time. One exception is made,
+//! and counted: a process that is stopped may have handed a request over, and the system sends its bytes only when the
+//! process goes on ([`World::hold`]). Such a request has travelled for too long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::Moment;
-use super::api::Store;
-use super::check::{Sent, Told};
+use super::api::{Store, uid_of};
+use super::check::{Arrived, Sent, Told};
 use super::server::{Asked, Reply, refusal};
 use super::watches::Watches;
 use crate::client::{Failure, Network, ResponseBody};
@@ -41,6 +43,8 @@ pub(super) struct Life {
 #[derive(Debug, Clone)]
 pub(super) struct Manner {
     pub(super) slice: Moment,
+    /// How long the lease outlives its holder's deadline.
+    pub(super) gap: Moment,
     pub(super) transit_max: Moment,
     pub(super) answer_max: Moment,
     pub(super) lag_max: Moment,
@@ -73,9 +77,26 @@ enum Fate {
 type Answer = Result<Response<ResponseBody>, Failure>;
 
 enum Flight {
-    Arrival { from: Life, server: usize, asked: Box<Asked>, fate: Fate, answer: oneshot::Sender<Answer> },
+    Arrival(Arrival),
     // Without a server: noticed on the process's own side, cut off or not.
     Return { from: Life, server: Option<usize>, outcome: Box<Answer>, answer: oneshot::Sender<Answer> },
+}
+
+/// A request under way.
+struct Arrival {
+    from: Life,
+    server: usize,
+    sent: Moment,
+    asked: Box<Asked>,
+    fate: Fate,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A process whose next renewal arrives, whose answer to it comes late, and that reaches nothing else for a while.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastRenewal {
+    pub(super) delay: Moment,
+    pub(super) silence: Moment,
 }
 
 /// Store, network and what was seen of both.
@@ -86,12 +107,16 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) watches: Watches,
     pub(super) sent: Vec<Sent>,
+    pub(super) arrived: Vec<Arrived>,
     pub(super) told: Vec<Told>,
     /// Who wrote each name into the lease.
     pub(super) holders: BTreeMap<String, Life>,
     pub(super) trace: Vec<String>,
     // Until when a process reaches a server no more.
     pub(super) cuts: BTreeMap<(usize, usize), Moment>,
+    // Until when requests of a process are lost, although its answers are not.
+    silent: BTreeMap<usize, Moment>,
+    pub(super) last_renewals: BTreeMap<usize, LastRenewal>,
     flights: BTreeMap<(Moment, u64), Flight>,
     serial: u64,
 }
@@ -105,10 +130,13 @@ impl World {
             store: Store::default(),
             watches: Watches::default(),
             sent: Vec::new(),
+            arrived: Vec::new(),
             told: Vec::new(),
             holders: BTreeMap::new(),
             trace: Vec::new(),
             cuts: BTreeMap::new(),
+            silent: BTreeMap::new(),
+            last_renewals: BTreeMap::new(),
             flights: BTreeMap::new(),
             serial: 0,
         }
@@ -177,8 +205,29 @@ impl World {
             self.sent.push(Sent { at: self.now, by: from, pod, node });
         }
         let delay = self.delay(self.manner.transit_max.saturating_sub(2 * self.manner.slice));
-        self.fly(delay, Flight::Arrival { from, server, asked, fate, answer });
+        let sent = self.now;
+        self.fly(delay, Flight::Arrival(Arrival { from, server, sent, asked, fate, answer }));
         receiver
+    }
+
+    /// The process stops until `until`: half of the requests that it has just handed over leave the machine after that.
+    pub(super) fn hold(&mut self, process: usize, until: Moment) {
+        let is_fresh = |flight: &Flight| match flight {
+            Flight::Arrival(arrival) => {
+                arrival.from.process == process && arrival.sent + self.manner.slice >= self.now
+            }
+            Flight::Return { .. } => false,
+        };
+        let fresh: Vec<_> =
+            self.flights.iter().filter(|(_, flight)| is_fresh(flight)).map(|(key, _)| *key).collect();
+        for key in fresh {
+            if self.random.random_bool(0.5)
+                && let Some(flight) = self.flights.remove(&key)
+            {
+                let delay = until - self.now + self.delay(0);
+                self.fly(delay, flight);
+            }
+        }
     }
 
     /// Delivers what is due.
@@ -187,9 +236,7 @@ impl World {
             && entry.key().0 <= self.now
         {
             match entry.remove() {
-                Flight::Arrival { from, server, asked, fate, answer } => {
-                    self.arrive(from, server, &asked, fate, answer);
-                }
+                Flight::Arrival(arrival) => self.arrive(arrival),
                 Flight::Return { from, server, outcome, answer } => {
                     let cut = server.and_then(|server| Some((server, self.cut(from.process, server)?)));
                     match cut {
@@ -219,14 +266,14 @@ impl World {
         }
     }
 
-    fn arrive(
-        &mut self,
-        from: Life,
-        server: usize,
-        asked: &Asked,
-        fate: Fate,
-        answer: oneshot::Sender<Answer>,
-    ) {
+    fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { from, server, sent, asked, fate, answer } = arrival;
+        let silent_until = self.silent.get(&from.process).copied().filter(|until| *until > self.now);
+        if let Some(until) = silent_until {
+            let outcome = Box::new(Err(Failure::Lost("the request was lost".to_owned())));
+            let wait = self.random.random_range(0..=until - self.now);
+            return self.fly(wait, Flight::Return { from, server: None, outcome, answer });
+        }
         let is_cut = self.cut(from.process, server).is_some();
         if is_cut || fate == Fate::LostBefore {
             return self.break_later(from, server, answer);
@@ -235,9 +282,15 @@ impl World {
             Fate::Refused(code, retry_after) => {
                 Reply::Whole(refusal(&(code, "", "planted".to_owned()), retry_after))
             }
-            _ => self.store.serve(self.now, asked),
+            _ => self.store.serve(self.now, &asked),
         };
-        self.see(from, asked, fate, &reply);
+        let is_done = matches!(&reply, Reply::Whole(response) if response.status() == 200);
+        self.see(from, &asked, fate, &reply);
+        if is_done && asked.is_binding() {
+            let (pod, _) = asked.binding();
+            let uid = self.store.pod(&pod).map(|pod| uid_of(pod).to_owned()).unwrap_or_default();
+            self.arrived.push(Arrived { at: self.now, sent, by: from, pod, uid });
+        }
         let outcome = match (fate, reply) {
             (Fate::LostAfter, _) => Err(Failure::Lost("the answer was lost".to_owned())),
             (_, Reply::Whole(response)) => Ok(response),
@@ -246,6 +299,13 @@ impl World {
                 Ok(watches.open(*now, from, server, request, random, manner))
             }
         };
+        let is_renewal = is_done && asked.is_lease() && asked.method == "PUT";
+        if is_renewal && let Some(last) = self.last_renewals.remove(&from.process) {
+            self.note(&format!("{from:?} reaches nothing after this renewal: {last:?}"));
+            self.silent.insert(from.process, self.now + last.silence);
+            return self
+                .fly(last.delay, Flight::Return { from, server: None, outcome: Box::new(outcome), answer });
+        }
         let delay = self.delay(self.manner.answer_max);
         let flight = Flight::Return { from, server: Some(server), outcome: Box::new(outcome), answer };
         self.fly(delay, flight);
@@ -276,6 +336,8 @@ impl World {
     pub(super) fn calm(&mut self) {
         self.manner.calm();
         self.cuts.clear();
+        self.silent.clear();
+        self.last_renewals.clear();
         self.watches.calm();
         let late: Vec<_> = self.flights.keys().copied().filter(|(at, _)| *at > self.now + 5_000).collect();
         for key in late {

@@ -11,11 +11,13 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
+use super::check::Excused;
 use super::faults::{Fault, Faults, manner, timing};
 use super::network::{Life, World};
 use super::plant::{Plant, plant};
 use super::process::Scheduler;
 use super::users::Users;
+use super::watches::WatchFault;
 use super::{Moment, check, settled};
 use crate::ambient;
 use crate::election::Timing;
@@ -34,6 +36,7 @@ pub(super) struct Report {
     pub(super) trace: Vec<String>,
     pub(super) bound: usize,
     pub(super) leaders: usize,
+    pub(super) excused: Excused,
 }
 
 enum Slot {
@@ -50,6 +53,8 @@ struct Run {
     slots: Vec<Slot>,
     lives: u64,
     slice: Moment,
+    // Processes that are told to end, and when.
+    terminations: Vec<(usize, Moment)>,
 }
 
 /// Does the run of `seed`, with a planted bug or without.
@@ -57,14 +62,16 @@ pub(super) fn run(seed: u64, planted: Option<Plant>) -> Report {
     plant(planted);
     ambient::replace_rng(Some(seed));
     let mut run = Run::new(seed);
-    let problem = run.whole().err();
+    let outcome = run.whole();
     drop(std::mem::take(&mut run.slots));
     ambient::replace_rng(None);
     ambient::replace_wall(None);
     plant(None);
     let mut world = run.world.lock();
     let bound = world.sent.len();
-    Report { problem, trace: std::mem::take(&mut world.trace), bound, leaders: world.holders.len() }
+    let (leaders, trace) = (world.holders.len(), std::mem::take(&mut world.trace));
+    let excused = *outcome.as_ref().unwrap_or(&Excused::default());
+    Report { problem: outcome.err(), trace, bound, leaders, excused }
 }
 
 impl Run {
@@ -80,10 +87,20 @@ impl Run {
         users.found(&mut world.store);
         world.trace.push(format!("seed {seed}: {:?} {timing:?}", world.manner));
         let slots = (0..processes).map(|_| Slot::Down(random.random_range(0..2_000))).collect();
-        Self { world: Arc::new(Mutex::new(world)), random, timing, users, faults, slots, lives: 0, slice }
+        Self {
+            world: Arc::new(Mutex::new(world)),
+            random,
+            timing,
+            users,
+            faults,
+            slots,
+            lives: 0,
+            slice,
+            terminations: Vec::new(),
+        }
     }
 
-    fn whole(&mut self) -> Result<(), String> {
+    fn whole(&mut self) -> Result<Excused, String> {
         let faults_end = self.random.random_range(40_000..90_000);
         while self.slice(Phase::Faults)? < faults_end {}
         self.calm();
@@ -91,11 +108,12 @@ impl Run {
         while self.slice(Phase::Calm)? < end {}
         let leaders = self.leaders().len();
         let world = self.world.lock();
-        check::check(&world)?;
+        let excused = check::check(&world)?;
         if leaders != 1 {
             return Err(format!("{leaders} processes lead in the end"));
         }
-        settled::check(&world)
+        settled::check(&world)?;
+        Ok(excused)
     }
 
     /// One slice of time. Returns the moment of its end.
@@ -115,6 +133,13 @@ impl Run {
             && let Some(fault) = self.faults.draw(self.slice, &mut self.random)
         {
             self.strike(fault, now);
+        }
+        for (index, at) in std::mem::take(&mut self.terminations) {
+            match &self.slots[index] {
+                _ if at > now => self.terminations.push((index, at)),
+                Slot::Runs(scheduler) => scheduler.terminate(),
+                Slot::Down(_) => {}
+            }
         }
         let micros = i64::try_from(now * 1_000).expect("runs are short");
         ambient::replace_wall(Some(WALL + micros));
@@ -182,6 +207,7 @@ impl Run {
             Fault::Stop(time) => {
                 if let Slot::Runs(scheduler) = &mut self.slots[index] {
                     scheduler.stopped_until = now + time;
+                    self.world.lock().hold(index, now + time);
                 }
             }
             Fault::Cut(server, time) => {
@@ -196,6 +222,16 @@ impl Run {
             Fault::Watch(fault) => {
                 let mut world = self.world.lock();
                 world.watches.strike(now, index, fault, &mut self.random);
+            }
+            Fault::LastRenewal(last) => {
+                self.world.lock().last_renewals.insert(index, last);
+            }
+            Fault::Handover(time) => {
+                let mut world = self.world.lock();
+                for other in (0..self.slots.len()).filter(|other| *other != index) {
+                    world.watches.strike(now, other, WatchFault::Stalls(time), &mut self.random);
+                }
+                self.terminations.push((index, now + time / 2));
             }
             Fault::Compact => {
                 let mut world = self.world.lock();

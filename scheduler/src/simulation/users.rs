@@ -30,6 +30,10 @@ const NAMES: usize = 36;
 const NODE_CPU: u64 = 4_000;
 const NODE_PODS: u64 = 6;
 
+/// Pods that end in the calm, and how long after its begin: nothing else can wake then what waits for their room.
+const LAST_WAVE: usize = 3;
+const LAST_WAVE_AFTER: Moment = 25_000;
+
 /// Users of one run.
 #[derive(Default)]
 pub(super) struct Users {
@@ -37,6 +41,8 @@ pub(super) struct Users {
     removals: BTreeMap<String, Moment>,
     // Nodes that are away or smaller, and when they are whole again.
     broken: BTreeMap<String, Moment>,
+    // When some pods end after which nothing happens any more; `None` before the calm.
+    last_wave: Option<Moment>,
 }
 
 impl Users {
@@ -62,17 +68,28 @@ impl Users {
             7 => take_away(now, store, random),
             8 => touch(now, store, random),
             9 if random.random_bool(0.3) => self.break_node(now, store, random),
+            10 => replace_pod(now, store, random),
             _ => {}
         }
     }
 
-    /// Nothing new happens: nodes are whole, and what is ending comes to its end.
+    /// Nothing new happens but that some pods end late: nodes are whole, and what is ending comes to its end.
     pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
         self.end_pods(now, store, random);
         for until in self.broken.values_mut() {
             *until = now;
         }
         self.mend_nodes(now, store);
+        let wave = *self.last_wave.get_or_insert(now + LAST_WAVE_AFTER);
+        if now >= wave {
+            self.last_wave = Some(Moment::MAX);
+            for _ in 0..LAST_WAVE {
+                let Some(name) = any(store, random, |pod| !node_of(pod).is_empty() && !is_ending(pod)) else {
+                    return;
+                };
+                store.delete_pod(now, &name, &DeleteOptions::default()).expect("the pod is there");
+            }
+        }
     }
 
     /// Marked and finished pods go after a while; so do those whose node is away.
@@ -161,11 +178,21 @@ fn node(name: &str, cpu: u64, pods: u64) -> Node {
     }
 }
 
+/// A pod without a node goes at once, and another of its name comes.
+fn replace_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
+    let Some(name) = any(store, random, |pod| node_of(pod).is_empty()) else { return };
+    store.remove_pod(now, &name);
+    make_pod(name, now, store, random);
+}
+
 fn create_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
     let name = format!("p{}", random.random_range(0..NAMES));
-    if store.pods.contains_key(&name) {
-        return;
+    if !store.pods.contains_key(&name) {
+        make_pod(name, now, store, random);
     }
+}
+
+fn make_pod(name: String, now: Moment, store: &mut Store, random: &mut StdRng) {
     let cpu = [500, 1_000, 1_000, 2_000, 3_500][random.random_range(0..5)];
     let requests = [("cpu".to_owned(), quantity(format!("{cpu}m")))].into();
     let container = Container {

@@ -24,6 +24,13 @@ impl Inner {
         resources.dedup();
         for resource in resources {
             let collection = state.collection(&resource);
+            if self.keeps.contains(&resource) {
+                collection
+                    .changes_after(from)
+                    .into_iter()
+                    .flatten()
+                    .for_each(|change| self.keep(&resource, change));
+            }
             let changes = collection.changes_after(from).into_iter().flatten();
             let shown: BTreeMap<Revision, Noted> =
                 changes.map(|change| (change.revision, Noted::of(&resource, change))).collect();

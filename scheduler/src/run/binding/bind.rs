@@ -72,6 +72,11 @@ pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<Outcome
     }
 }
 
+/// Nobody waits for the answer any more: the binding may have happened.
+fn lease_ended(what: &str) -> Error {
+    Error::Lost { what: what.to_owned(), problem: "the lease ended before the answer came".to_owned() }
+}
+
 impl Binder {
     pub(super) async fn bind(&self, job: &Job) -> Outcome {
         let mut backoff = Backoff::new(PAUSE_FIRST, PAUSE_LAST);
@@ -81,13 +86,17 @@ impl Binder {
             }
             let answer = match &job.binder {
                 None => self.post(job).await,
-                Some(extender) => match extender.bind(&job.pod, &job.node).await {
-                    Ok(()) => Ok(()),
-                    Err(error) if error.is_outcome_unknown() => {
-                        Err(Error::Lost { what: "extender binding".to_owned(), problem: error.to_string() })
+                Some(extender) => {
+                    match self.leadership.while_held(extender.bind(&job.pod, &job.node)).await {
+                        None => Err(lease_ended("extender binding")),
+                        Some(Ok(())) => Ok(()),
+                        Some(Err(error)) if error.is_outcome_unknown() => Err(Error::Lost {
+                            what: "extender binding".to_owned(),
+                            problem: error.to_string(),
+                        }),
+                        Some(Err(error)) => return Outcome::NotBound(Why::Refused(error.to_string())),
                     }
-                    Err(error) => return Outcome::NotBound(Why::Refused(error.to_string())),
-                },
+                }
             };
             if let Known::Outcome(outcome) = after_binding(&answer) {
                 return outcome;
@@ -126,10 +135,7 @@ impl Binder {
             return sending.await;
         }
         // The client sends a request again that had no effect, after pauses that may outlast the lease.
-        self.leadership.while_held(sending).await.unwrap_or_else(|| {
-            let problem = "the lease ended before the answer came".to_owned();
-            Err(Error::Lost { what: "binding".to_owned(), problem })
-        })
+        self.leadership.while_held(sending).await.unwrap_or_else(|| Err(lease_ended("binding")))
     }
 
     /// Reads the pod until it answers. `None`: it has no node. Asks on even without leadership: the answer decides
