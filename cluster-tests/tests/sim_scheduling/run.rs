@@ -95,7 +95,7 @@ impl Run {
         let is_json = dice.percent(30) || plant == Some(Plant::TakesOverEarly);
         let content_type = if is_json { ContentType::Json } else { ContentType::Protobuf };
         let fleet = Fleet::new(links.clone(), timings, slice, content_type);
-        let gap = timing.lease_duration - timing.renew_deadline;
+        let gap = timing.lease_duration() - timing.renew_deadline();
         world.trace().event(format_args!("{timing:?} {manner:?} slice {slice:?} {content_type:?}"));
         Self { world: world.clone(), dice, gap, fleet, users: Users::new(&links, plant) }
     }
