@@ -11,7 +11,7 @@ use orch_raft::Revision;
 use serde_json::Value;
 
 /// The resources that are followed.
-pub(crate) const FOLLOWED: [&str; 3] = ["pods", "nodes", "leases"];
+pub(crate) const FOLLOWED: [&str; 3] = ["pods", "nodes", "leases.coordination"];
 
 /// What a pod takes, or a node offers: thousandths of CPU, and pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
