@@ -113,7 +113,7 @@ impl Fleet {
             for outgoing in requests {
                 drop(spawn_detached(self.links.clone().carry(Origin::Scheduler(index), outgoing)));
             }
-            if scheduler.readiness.leads() {
+            if scheduler.leads() {
                 self.note_leader(index, &life, now);
             } else {
                 self.slots.lock()[index].led = None;
@@ -220,6 +220,11 @@ impl Scheduler {
         self.clock = now;
         let until = self.origin + (now - self.began);
         self.runtime.block_on(async { sleep_until(until).await });
+    }
+
+    /// Whether it leads, by its own clock: outside of its runtime the time would be the machine's.
+    fn leads(&self) -> bool {
+        self.runtime.block_on(async { self.readiness.leads() })
     }
 
     /// Time has passed in which the process did not run.

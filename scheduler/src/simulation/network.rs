@@ -93,7 +93,7 @@ struct Arrival {
 }
 
 /// A process whose next renewal arrives, whose answer to it comes late, and that reaches nothing else for a while.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastRenewal {
     pub(super) delay: Moment,
     pub(super) silence: Moment,
