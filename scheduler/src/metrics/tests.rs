@@ -27,7 +27,20 @@ fn types(text: &str) -> BTreeMap<&str, &str> {
 
 #[test]
 fn names_and_types_are_the_references() {
-    let text = Metrics::new(policy(&[]), &Features::parse(&[]).unwrap(), &KUBERNETES).render();
+    let metrics = Metrics::new(policy(&[]), &Features::parse(&[]).unwrap(), &KUBERNETES);
+    assert!(!metrics.render().contains("rest_client_request"), "no request was made");
+    metrics.count_into(|| {
+        ::metrics::counter!("rest_client_requests_total").increment(1);
+        for name in [
+            "rest_client_rate_limiter_duration_seconds",
+            "rest_client_request_duration_seconds",
+            "rest_client_request_size_bytes",
+            "rest_client_response_size_bytes",
+        ] {
+            ::metrics::histogram!(name).record(0.0);
+        }
+    });
+    let text = metrics.render();
     let (served, facts) = (types(&text), FACTS.lines().filter_map(|line| line.split_once(' ')));
     let mut compared = 0;
     for (name, kind) in facts {
