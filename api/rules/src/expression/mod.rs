@@ -5,6 +5,7 @@
 //! checked. Invariant: an expression that compiled names only known variables, members and functions, and its
 //! evaluation ends after a number of steps that is known before it starts.
 
+mod cost;
 mod nesting;
 mod shape;
 mod value;
@@ -14,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 use cel::{Context, Env, ExecutionError, Program, Value};
 
+pub use self::cost::{DeviceBounds, Pattern, PatternError, device_selector_steps};
 pub use self::nesting::nesting;
 pub use self::shape::{Functions, Scope, Shape};
 pub use self::value::Variable;
@@ -25,6 +27,10 @@ const EXPRESSION_BYTES_MAX: usize = 8 << 10;
 const NESTING_MAX: usize = 100;
 /// Steps of an evaluation: well under a tenth of a second, in the thread of the request.
 const STEPS_MAX: u64 = 1_000_000;
+/// Bytes of a device selector. This and the next are the reference's bounds.
+pub const DEVICE_SELECTOR_BYTES_MAX: usize = 10 << 10;
+/// Steps of one evaluation of a device selector: at most a tenth of a second.
+pub const DEVICE_SELECTOR_STEPS_MAX: u64 = 1_000_000;
 
 /// The library's standard functions, and those over strings, lists and numbers that the reference adds.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
@@ -195,13 +201,28 @@ impl Expression {
     }
 }
 
-/// Checks an expression that another program evaluates, with `functions` beside the standard ones. Returns what is known
-/// of its value. The caller bounds the length.
+/// What is known of a device selector before it is evaluated, which another program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSelector {
+    /// The type of its value.
+    pub shape: Shape,
+    /// A bound of the steps of an evaluation, for any device that the API takes.
+    pub steps: u64,
+}
+
+/// Checks a device selector, with `functions` beside the standard ones. The caller bounds the length.
 ///
 /// # Errors
 /// It does not parse, names something unknown, or applies an operator to values that it does not take.
-pub fn check(source: &str, scope: &Scope, functions: &Functions) -> Result<Shape, CompileError> {
-    shape::check_foreign(parse(source)?.expression(), scope, functions).map_err(failed)
+pub fn check_device_selector(
+    source: &str,
+    scope: &Scope,
+    functions: &Functions,
+) -> Result<DeviceSelector, CompileError> {
+    let program = parse(source)?;
+    let shape = shape::check_foreign(program.expression(), scope, functions).map_err(failed)?;
+    let steps = device_selector_steps(program.expression(), DeviceBounds::API, &|_| None);
+    Ok(DeviceSelector { shape, steps })
 }
 
 fn parse(source: &str) -> Result<Program, CompileError> {

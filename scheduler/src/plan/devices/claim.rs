@@ -153,7 +153,7 @@ fn read(request: &api::DeviceRequest, selectors: &mut Selectors) -> Request {
 
 /// The selectors; `None` stands for one of a kind that is not known here.
 fn compiled(selectors: &[api::DeviceSelector], known: &mut Selectors) -> Vec<Option<Arc<Selector>>> {
-    selectors.iter().map(|one| one.cel.as_ref().map(|cel| known.compiled(&cel.expression))).collect()
+    selectors.iter().map(|one| one.cel.as_ref().map(|cel| known.selector(&cel.expression))).collect()
 }
 
 /// A class of devices.

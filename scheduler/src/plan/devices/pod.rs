@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claim::{Claim, RequestKind, names};
-use super::search::{self, Matches, World};
+use super::search::{self, Attempt, World};
 use super::unmade::{Allocatable, Extended, Unmade};
 use super::{Binding, Devices, Failure, NodeOf, PodClaims, binding_state, result};
 use crate::api::resource::v1::AllocationResult;
@@ -38,11 +38,9 @@ pub struct PodDevices<'a> {
     /// Claims that some node could not use.
     unavailable: BTreeSet<usize>,
     pod_uid: String,
-    matches: Matches,
+    attempt: Attempt,
     /// Allocations whose binding had to end by now were made before this time, in seconds since 1970.
     timed_out_before: i64,
-    /// Devices that the search on one node may look at.
-    steps_max: usize,
 }
 
 /// What the plugin says before nodes are looked at.
@@ -128,9 +126,8 @@ impl Devices {
             extended,
             unavailable: BTreeSet::new(),
             pod_uid: pod.uid.clone(),
-            matches: Matches::new(),
+            attempt: Attempt::new(limits.filter_timeout_ms),
             timed_out_before: limits.timed_out_before,
-            steps_max: search::steps_max(limits.filter_timeout_ms),
         }))
     }
 
@@ -209,14 +206,9 @@ impl PodDevices<'_> {
             return Ok(Some(NodeAllocation::default()));
         }
         let devices = self.devices;
-        let world = World {
-            node,
-            classes: &devices.classes,
-            allocated: &devices.allocated,
-            steps_max: self.steps_max,
-        };
-        let pools = devices.pools.of_node(node);
-        let Some(solution) = search::search(world, pools, &claims, &mut self.matches)? else {
+        let world =
+            World { node, classes: &devices.classes, allocated: &devices.allocated, pools: &devices.pools };
+        let Some(solution) = search::search(world, &claims, &mut self.attempt)? else {
             return Ok(None);
         };
         let new = unmade.map(|unmade| unmade.new.clone());

@@ -3,14 +3,15 @@
 use orch_schema::value::Value;
 
 use super::{Stored, validate_list};
-use crate::expression::{self, Functions, Scope, Shape};
+use crate::expression::{
+    DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, Functions, Scope, Shape,
+    check_device_selector,
+};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Most selectors of a request or class.
 const SELECTORS_MAX: usize = 32;
-/// Longest expression, in bytes.
-const EXPRESSION_BYTES_MAX: usize = 10 << 10;
 
 const DEVICE: Shape = Shape::Object(&[
     ("driver", Shape::Text),
@@ -105,12 +106,17 @@ pub(super) fn validate_selectors(selectors: &[Value], stored: Stored, path: &Pat
 }
 
 fn validate_expression(source: &str, path: Path) -> Option<FieldError> {
-    if source.len() > EXPRESSION_BYTES_MAX {
-        return Some(FieldError::too_long(path, EXPRESSION_BYTES_MAX));
+    if source.len() > DEVICE_SELECTOR_BYTES_MAX {
+        return Some(FieldError::too_long(path, DEVICE_SELECTOR_BYTES_MAX));
     }
-    let refused = match expression::check(source, SCOPE, FUNCTIONS) {
-        Ok(Shape::Bool | Shape::Any) => return None,
-        Ok(other) => format!("must evaluate to bool or the unknown type, not {}", other.name()),
+    let refused = match check_device_selector(source, SCOPE, FUNCTIONS) {
+        Ok(DeviceSelector { shape: Shape::Bool | Shape::Any, steps }) => {
+            let is_too_complex = steps > DEVICE_SELECTOR_STEPS_MAX;
+            return is_too_complex.then(|| FieldError::forbidden(path, "too complex, exceeds cost limit"));
+        }
+        Ok(DeviceSelector { shape: other, .. }) => {
+            format!("must evaluate to bool or the unknown type, not {}", other.name())
+        }
         Err(error) => error.to_string(),
     };
     Some(FieldError::invalid_str(path, source, &refused))
@@ -141,8 +147,22 @@ mod tests {
                 (told, expected) => panic!("{source}: {told:?}, expected {expected:?}"),
             }
         }
-        let long = "x".repeat(EXPRESSION_BYTES_MAX + 1);
+        let long = "x".repeat(DEVICE_SELECTOR_BYTES_MAX + 1);
         let told = validate_expression(&long, Path::new("e")).unwrap();
         assert_eq!(told.message, "Too long: may not be more than 10240 bytes");
+    }
+    #[test]
+    fn selectors_that_cost_too_much_are_forbidden() {
+        let hundred = format!("[{}]", vec!["1"; 100].join(","));
+        let text = "x".repeat(200);
+        let grown = format!("'x'{}", format!(".replace('x','{text}')").repeat(4));
+        for source in [
+            format!("{hundred}.all(a, {hundred}.all(b, {hundred}.all(c, a + b + c > 0)))"),
+            format!("{grown}.size() > 0"),
+            format!("{hundred}.all(a, {hundred}.all(b, device.driver.matches('a' + device.driver)))"),
+        ] {
+            let told = validate_expression(&source, Path::new("e")).map(|error| error.to_string());
+            assert_eq!(told.as_deref(), Some("e: Forbidden: too complex, exceeds cost limit"), "{source}");
+        }
     }
 }

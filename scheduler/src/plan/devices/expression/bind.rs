@@ -2,7 +2,7 @@
 //!
 //! A macro: it becomes a loop over nothing whose accumulator is the variable, as the language's own extension does it.
 
-use cel::common::ast::{ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue};
+use cel::common::ast::{ComprehensionExpr, Expr, ListExpr, LiteralValue};
 use cel::parser::Macro;
 use cel::{DeclarationError, Env};
 
@@ -38,13 +38,4 @@ pub(super) fn extension(env: &mut Env) -> Result<(), DeclarationError> {
             result,
         })))))
     }))
-}
-
-/// Whether a loop was made by the macro.
-pub(super) fn is_binding(comprehension: &ComprehensionExpr) -> bool {
-    comprehension.iter_var == UNUSED && is_empty_list(&comprehension.iter_range)
-}
-
-fn is_empty_list(expression: &IdedExpr) -> bool {
-    matches!(&expression.expr, Expr::List(list) if list.elements.is_empty())
 }

@@ -10,7 +10,7 @@ use cel::ExecutionError;
 use cel::common::traits::{Container, Indexer, Iterable, Iterator, Sizer};
 use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelString, MAP_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
-use cel::context::VariableResolver;
+use orch_rules::expression::DeviceBounds;
 use orch_schema::quantity::Quantity;
 use semver::Version;
 
@@ -18,9 +18,15 @@ use super::quantity::CelQuantity;
 use super::version::CelVersion;
 use crate::api::resource::v1::{Device, DeviceAttribute};
 
+/// Bytes of texts below which devices count as alike.
+const TEXT_BYTES_LEAST: u64 = 64;
+
 /// The value `device`.
 #[derive(Debug)]
-pub(in crate::plan::devices) struct DeviceObject(CelMap<'static>);
+pub(in crate::plan::devices) struct DeviceObject {
+    value: CelMap<'static>,
+    bounds: DeviceBounds,
+}
 
 impl DeviceObject {
     /// The value for a device of `driver`.
@@ -45,13 +51,36 @@ impl DeviceObject {
         ];
         let members: HashMap<CelMapKey<'static>, Box<dyn Val>> =
             members.into_iter().map(|(name, value)| (CelMapKey::from(name.to_owned()), value)).collect();
-        DeviceObject(CelMap::from(members))
+        DeviceObject { value: CelMap::from(members), bounds: bounds(driver, device) }
+    }
+
+    /// What the variable stands for.
+    pub(super) fn value(&self) -> &CelMap<'static> {
+        &self.value
+    }
+
+    /// How large the device is, rounded up, so that few different bounds are met.
+    pub(super) fn bounds(&self) -> DeviceBounds {
+        self.bounds
     }
 }
 
-impl VariableResolver for DeviceObject {
-    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        (variable == "device").then_some(CowVal::Borrowed(&self.0))
+fn bounds(driver: &str, device: &Device) -> DeviceBounds {
+    let length = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    let mut list = 0;
+    let mut text = driver.len();
+    for (name, one) in &device.attributes {
+        let texts = one.string.iter().chain(&one.version).chain(&one.strings).chain(&one.versions);
+        text = texts.map(String::len).chain([text, name.len()]).max().unwrap_or(text);
+        let lists = [one.ints.len(), one.bools.len(), one.strings.len(), one.versions.len()];
+        list = lists.into_iter().max().unwrap_or(0).max(list);
+    }
+    let entries = device.attributes.len().saturating_add(device.capacity.len());
+    let text = device.capacity.keys().map(String::len).max().unwrap_or(0).max(text);
+    DeviceBounds {
+        entries: length(entries).next_power_of_two(),
+        list: if list == 0 { 0 } else { length(list).next_power_of_two() },
+        text: length(text).next_power_of_two().max(TEXT_BYTES_LEAST),
     }
 }
 

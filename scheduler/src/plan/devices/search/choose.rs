@@ -9,37 +9,34 @@ use super::super::allocated::Allocated;
 use super::super::capacity::{self, Consumed};
 use super::super::claim::{Alternative, Claim, Mode, Request};
 use super::super::constraint::Added;
-use super::super::slice::{CounterId, Device, DeviceId, PoolView};
+use super::super::slice::{CounterId, Device, PoolView};
 use super::{Candidate, Picked, Search, Step};
 use crate::api::resource::v1::{DeviceTaint, DeviceToleration};
 
 impl<'a> Search<'a> {
     /// Whether the device cannot be chosen because of claims that hold it.
-    pub(super) fn is_taken(&self, claim: usize, alternative: &Alternative, device: &Device) -> bool {
-        let by = self.taken.get(&device.id);
+    pub(super) fn is_taken(&self, claim: usize, alternative: &Alternative, candidate: usize) -> bool {
+        let by = &self.taken[candidate].claims;
         if alternative.admin_access {
-            return by.is_some_and(|claims| claims.contains(&claim));
+            return by.contains(&claim);
         }
-        self.world.allocated.is_held(&device.id) || by.is_some_and(|claims| !claims.is_empty())
+        self.candidates[candidate].is_held || !by.is_empty()
     }
 
     /// Chooses the device if nothing speaks against it. Returns which constraints took it in.
-    pub(super) fn choose(
-        &mut self,
-        step: Step,
-        candidate: &Candidate,
-    ) -> Result<Option<Vec<Added>>, Failure> {
+    pub(super) fn choose(&mut self, step: Step, candidate: usize) -> Result<Option<Vec<Added>>, Failure> {
         let claim: &'a Claim = self.claims[step.claim];
         let request = &claim.requests[step.request];
         let alternative = &request.alternatives[step.alternative];
-        let device = &candidate.device;
-        if self.is_taken(step.claim, alternative, device)
+        let device = self.candidates[candidate].device.clone();
+        let device = &device;
+        if self.is_taken(step.claim, alternative, candidate)
             || is_repelled(&device.api.taints, &alternative.tolerations)
         {
             return Ok(None);
         }
         let Some(consumed) = capacity::consumption(device, &alternative.capacity) else { return Ok(None) };
-        let used = |name: &str| self.used(&device.id, name);
+        let used = |name: &str| self.used(candidate, name);
         if !capacity::has_room(device, &consumed, used) || !self.has_counters(candidate) {
             return Ok(None);
         }
@@ -54,14 +51,14 @@ impl<'a> Search<'a> {
             }
             return Ok(None);
         };
-        if self.takes_counters(device) {
+        if self.takes_counters(candidate) {
             self.count(candidate, Quantity::plus);
         }
         let consumed = if device.is_shared() {
-            self.shares.entry(device.id.clone()).or_default().push(consumed.clone());
+            self.taken[candidate].shares.push(consumed.clone());
             consumed
         } else {
-            self.taken.entry(device.id.clone()).or_default().insert(step.claim);
+            self.taken[candidate].claims.push(step.claim);
             Consumed::new()
         };
         let (request, alternative) = (step.request, step.alternative);
@@ -74,22 +71,21 @@ impl<'a> Search<'a> {
         Ok(Some(added))
     }
 
-    pub(super) fn take_back(&mut self, step: Step, candidate: &Candidate, added: &[Added]) {
-        let device = &candidate.device;
+    pub(super) fn take_back(&mut self, step: Step, candidate: usize, added: &[Added]) {
         for (constraint, added) in self.constraints[step.claim].iter_mut().zip(added) {
             if *added == Added::Yes {
                 constraint.take_back();
             }
         }
-        if device.is_shared() {
-            if let Some(shares) = self.shares.get_mut(&device.id) {
-                shares.pop();
-            }
-        } else if let Some(claims) = self.taken.get_mut(&device.id) {
-            claims.remove(&step.claim);
+        // What was chosen last is taken back first.
+        let taken = &mut self.taken[candidate];
+        if self.candidates[candidate].device.is_shared() {
+            taken.shares.pop();
+        } else {
+            taken.claims.pop();
         }
         // Counters were taken if, without this device, it is as unused as it was then.
-        if self.takes_counters(device) {
+        if self.takes_counters(candidate) {
             self.count(candidate, Quantity::minus);
         }
         self.solution.devices[step.claim].pop();
@@ -120,37 +116,40 @@ impl<'a> Search<'a> {
     }
 
     /// What is consumed of a capacity of a shared device, here and by other claims.
-    fn used(&self, id: &DeviceId, capacity: &str) -> Quantity {
-        let here = self.shares.get(id).into_iter().flatten().filter_map(|consumed| consumed.get(capacity));
-        here.fold(self.world.allocated.consumed(id, capacity), |sum, one| sum.plus(one.value))
+    fn used(&self, candidate: usize, capacity: &str) -> Quantity {
+        let here = self.taken[candidate].shares.iter().filter_map(|consumed| consumed.get(capacity));
+        let elsewhere = self.world.allocated.consumed(&self.candidates[candidate].device.id, capacity);
+        here.fold(elsewhere, |sum, one| sum.plus(one.value))
     }
 
     /// Whether choosing the device takes what it consumes of counters: a shared one that is in use has taken it already.
-    fn takes_counters(&self, device: &Device) -> bool {
-        let is_in_use = self.world.allocated.is_shared(&device.id)
-            || self.shares.get(&device.id).is_some_and(|shares| !shares.is_empty());
-        !(device.consumes.is_empty() || device.is_shared() && is_in_use)
+    fn takes_counters(&self, candidate: usize) -> bool {
+        let device = &self.candidates[candidate].device;
+        let is_in_use =
+            || !self.taken[candidate].shares.is_empty() || self.world.allocated.is_shared(&device.id);
+        !(device.consumes.is_empty() || device.is_shared() && is_in_use())
     }
 
-    fn has_counters(&mut self, candidate: &Candidate) -> bool {
-        if !self.takes_counters(&candidate.device) {
+    fn has_counters(&mut self, candidate: usize) -> bool {
+        if !self.takes_counters(candidate) {
             return true;
         }
-        let pool = candidate.pool;
+        let pool = self.candidates[candidate].pool;
         if !self.available.contains_key(&pool) {
             let available = available(&self.pools[pool], self.world.allocated);
             self.available.insert(pool, available);
         }
         let available = &self.available[&pool];
-        candidate.device.consumes.iter().all(|one| {
+        self.candidates[candidate].device.consumes.iter().all(|one| {
             let taken = self.counters.get(&(pool, one.counter.clone())).copied().unwrap_or_default();
             available.get(&one.counter).is_some_and(|left| taken.plus(one.amount) <= *left)
         })
     }
 
-    fn count(&mut self, candidate: &Candidate, change: impl Fn(Quantity, Quantity) -> Quantity) {
-        for one in &candidate.device.consumes {
-            let taken = self.counters.entry((candidate.pool, one.counter.clone())).or_default();
+    fn count(&mut self, candidate: usize, change: impl Fn(Quantity, Quantity) -> Quantity) {
+        let Candidate { pool, device, .. } = &self.candidates[candidate];
+        for one in &device.consumes {
+            let taken = self.counters.entry((*pool, one.counter.clone())).or_default();
             *taken = change(*taken, one.amount);
         }
     }

@@ -2,32 +2,48 @@
 //! and devices, with a way back out of every choice.
 //!
 //! The first solution counts, as in the reference. Within a request devices are only taken in their order, so that no set
-//! is tried twice. Bounded: a claim has [`RESULTS_MAX`] devices at most, and a search gives up after a number of devices
-//! were looked at ([`steps_max`]).
+//! is tried twice. Bounded: a claim has [`RESULTS_MAX`] devices at most, and each turn of a search takes from the
+//! [`Budget`] of the attempt, without which it gives up. It recurses once for each claim, request and device: no deeper
+//! than [`DEPTH_MAX`]. Devices are numbers here, their places among the candidates.
 
+mod budget;
 mod choose;
 mod select;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use orch_schema::quantity::Quantity;
 
+use self::budget::{Budget, Exhausted, Weight};
 use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};
 use super::constraint::Constraint;
-use super::slice::{CounterId, Device, DeviceId, PoolState, PoolView};
+use super::slice::{CounterId, Device, PoolState, PoolView, Pools};
 use super::{Failure, NodeOf};
 
 /// Devices of one claim: the API's bound.
 pub(super) const RESULTS_MAX: usize = 32;
-/// Devices that a search may look at for each millisecond of `filterTimeout`: the time is counted in steps, so that equal
-/// clusters give equal answers on any machine. A step takes well under two hundredths of a millisecond.
-const STEPS_PER_MILLISECOND: u64 = 50;
+/// Claims, requests and devices of one search together, each of which takes some hundred bytes of stack. Pods have ten.
+const DEPTH_MAX: usize = 1024;
 
-/// Which selectors select which devices, by their addresses: the same for all nodes that one pod is tried on.
+/// Which selectors select which devices, by their addresses.
 pub(super) type Matches = HashMap<(usize, usize), bool>;
+
+/// What the searches of one attempt share: the nodes that one pod is tried on.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    matches: Matches,
+    budget: Budget,
+}
+
+impl Attempt {
+    /// An attempt whose searches may take `filter_timeout_ms` on each node; 0 is no limit.
+    pub(super) fn new(filter_timeout_ms: u64) -> Attempt {
+        Attempt { matches: HashMap::new(), budget: Budget::new(filter_timeout_ms) }
+    }
+}
 
 /// What a search looks at.
 #[derive(Clone, Copy)]
@@ -35,16 +51,7 @@ pub(super) struct World<'a> {
     pub(super) node: NodeOf<'a>,
     pub(super) classes: &'a BTreeMap<String, Class>,
     pub(super) allocated: &'a Allocated,
-    /// Devices that the search may look at.
-    pub(super) steps_max: usize,
-}
-
-/// The steps of a search that may take `filter_timeout_ms`; 0 is no limit.
-pub(in crate::plan) fn steps_max(filter_timeout_ms: u64) -> usize {
-    match filter_timeout_ms {
-        0 => usize::MAX,
-        timeout => usize::try_from(timeout.saturating_mul(STEPS_PER_MILLISECOND)).unwrap_or(usize::MAX),
-    }
+    pub(super) pools: &'a Pools,
 }
 
 /// A device that was chosen.
@@ -77,31 +84,45 @@ enum Found {
 struct Candidate {
     pool: usize,
     device: Arc<Device>,
+    weight: Weight,
+    /// Whether the node may use it.
+    is_usable: bool,
+    /// Whether a claim of the cluster holds it.
+    is_held: bool,
+}
+
+/// What this search chose a candidate for.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    /// The claims that hold it alone.
+    claims: Vec<usize>,
+    /// What is consumed of it, if it is shared.
+    shares: Vec<Consumed>,
 }
 
 /// How many devices an alternative takes, and which if that is all.
 #[derive(Debug, Default)]
 struct Wanted {
     count: usize,
-    all: Option<Vec<Candidate>>,
+    all: Option<Vec<usize>>,
+    /// For each candidate whether it is selected, once that is known. Empty until one is looked at.
+    selected: Vec<Option<bool>>,
 }
 
 struct Search<'a> {
     world: World<'a>,
-    matches: &'a mut Matches,
+    attempt: &'a mut Attempt,
     claims: &'a [&'a Claim],
     pools: Vec<PoolView>,
     candidates: Vec<Candidate>,
     wanted: Vec<Vec<Vec<Wanted>>>,
     constraints: Vec<Vec<Constraint<'a>>>,
-    /// Devices that are chosen, with the claims that they are chosen for.
-    taken: BTreeMap<DeviceId, BTreeSet<usize>>,
-    shares: BTreeMap<DeviceId, Vec<Consumed>>,
+    /// By candidate.
+    taken: Vec<Taken>,
     /// By pool: what is left of counters but for what this search takes.
     available: HashMap<usize, BTreeMap<CounterId, Quantity>>,
     counters: BTreeMap<(usize, CounterId), Quantity>,
     solution: Solution,
-    steps: usize,
 }
 
 /// A place in the search: the claim, its request, the alternative, and the number of devices of it that are chosen.
@@ -116,31 +137,27 @@ struct Step {
 /// Finds devices for `claims`; `None` if there are none.
 pub(super) fn search<'a>(
     world: World<'a>,
-    pools: Vec<PoolView>,
     claims: &'a [&'a Claim],
-    matches: &'a mut Matches,
+    attempt: &'a mut Attempt,
 ) -> Result<Option<Solution>, Failure> {
-    let usable = pools.iter().enumerate().filter(|(_, pool)| pool.state == PoolState::Complete);
-    let candidates = usable.flat_map(|(number, pool)| {
-        let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
-        devices.map(move |device| Candidate { pool: number, device: device.clone() })
-    });
-    let candidates: Vec<Candidate> = candidates.collect();
+    attempt.budget.begin();
+    attempt.budget.take(1).map_err(|Exhausted| timed_out(world.node))?;
+    let pools = world.pools.of_node(world.node);
+    let candidates = candidates(world, &pools);
     let mut search = Search {
         world,
-        matches,
+        attempt,
         claims,
+        taken: vec![Taken::default(); candidates.len()],
         candidates,
         wanted: Vec::new(),
         constraints: Vec::new(),
-        taken: BTreeMap::new(),
-        shares: BTreeMap::new(),
         available: HashMap::new(),
         counters: BTreeMap::new(),
         solution: Solution::default(),
-        steps: 0,
         pools,
     };
+    search.take_steps_of(search.candidates.len())?;
     search.prepare()?;
     if search.of_claim(0)? == Found::Yes {
         return Ok(Some(search.solution));
@@ -151,8 +168,40 @@ pub(super) fn search<'a>(
     Ok(None)
 }
 
+/// The devices of complete pools, in the order in which they are tried.
+fn candidates(world: World<'_>, pools: &[PoolView]) -> Vec<Candidate> {
+    let usable = pools.iter().enumerate().filter(|(_, pool)| pool.state == PoolState::Complete);
+    let candidates = usable.flat_map(|(number, pool)| {
+        let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
+        devices.map(move |device| Candidate {
+            pool: number,
+            device: device.clone(),
+            weight: Weight::new(device),
+            is_usable: device.access.includes(world.node),
+            is_held: world.allocated.is_held(&device.id),
+        })
+    });
+    candidates.collect()
+}
+
+/// Timeouts are an error, so that the pod is tried again after a while and not only after a change of the cluster.
+fn timed_out(node: NodeOf<'_>) -> Failure {
+    Failure::Fatal(format!("node {}: timed out trying to allocate devices", node.name))
+}
+
 impl<'a> Search<'a> {
+    /// Takes steps from the budget, before what they are for.
+    fn take_steps(&mut self, steps: u64) -> Result<(), Failure> {
+        self.attempt.budget.take(steps).map_err(|Exhausted| timed_out(self.world.node))
+    }
+
+    /// A step for each of so many things.
+    fn take_steps_of(&mut self, things: usize) -> Result<(), Failure> {
+        self.take_steps(u64::try_from(things).unwrap_or(u64::MAX))
+    }
+
     fn of_claim(&mut self, claim: usize) -> Result<Found, Failure> {
+        self.take_steps(1)?;
         if claim == self.claims.len() {
             return Ok(Found::Yes);
         }
@@ -181,6 +230,7 @@ impl<'a> Search<'a> {
 
     /// Chooses the next device of an alternative among the candidates from `start` on.
     fn of_device(&mut self, step: Step, start: usize) -> Result<Found, Failure> {
+        self.take_steps(1)?;
         let wanted = &self.wanted[step.claim][step.request][step.alternative];
         let (count, all) = (wanted.count, wanted.all.as_ref());
         if all.is_some_and(Vec::is_empty) {
@@ -193,24 +243,17 @@ impl<'a> Search<'a> {
             return Ok(Found::TooMany);
         }
         if let Some(all) = all {
-            let candidate = all[step.device].clone();
-            return self.with_device(step, &candidate, 0);
+            let candidate = all[step.device];
+            return self.with_device(step, candidate, 0);
         }
         let claim: &Claim = self.claims[step.claim];
         let alternative = &claim.requests[step.request].alternatives[step.alternative];
         for at in start..self.candidates.len() {
-            self.steps += 1;
-            if self.steps > self.world.steps_max {
-                let node = self.world.node.name;
-                return Err(Failure::Fatal(format!("node {node}: timed out trying to allocate devices")));
-            }
-            let candidate = self.candidates[at].clone();
-            if self.is_taken(step.claim, alternative, &candidate.device)
-                || !self.is_selected(step.claim, alternative, &candidate.device)?
-            {
+            self.take_steps(1)?;
+            if self.is_taken(step.claim, alternative, at) || !self.is_selected(step, at)? {
                 continue;
             }
-            match self.with_device(step, &candidate, at + 1)? {
+            match self.with_device(step, at, at + 1)? {
                 Found::No => {}
                 found => return Ok(found),
             }
@@ -218,8 +261,10 @@ impl<'a> Search<'a> {
         Ok(Found::No)
     }
 
-    /// Chooses `candidate`, goes on, and takes it back if that leads nowhere.
-    fn with_device(&mut self, step: Step, candidate: &Candidate, next: usize) -> Result<Found, Failure> {
+    /// Chooses the candidate, goes on, and takes it back if that leads nowhere.
+    fn with_device(&mut self, step: Step, candidate: usize, next: usize) -> Result<Found, Failure> {
+        let steps = self.candidates[candidate].weight.steps(self.constraints[step.claim].len());
+        self.take_steps(steps)?;
         let Some(added) = self.choose(step, candidate)? else { return Ok(Found::No) };
         let found = self.of_device(Step { device: step.device + 1, ..step }, next)?;
         if found != Found::Yes {

@@ -2,31 +2,46 @@
 
 use std::sync::Arc;
 
+use orch_rules::expression::DEVICE_SELECTOR_STEPS_MAX;
+
 use super::super::Failure;
 use super::super::capacity;
-use super::super::claim::{Alternative, Class, Mode, Request};
+use super::super::claim::{Alternative, Claim, Class, Mode, Request};
 use super::super::constraint::Constraint;
 use super::super::expression::Selector;
 use super::super::slice::{Device, PoolState};
-use super::{Matches, RESULTS_MAX, Search, Wanted};
+use super::{DEPTH_MAX, Matches, RESULTS_MAX, Search, Step, Wanted};
+
+/// Candidates for which it is written in one step that nothing is known of them.
+const CANDIDATES_PER_STEP: usize = 64;
 
 impl Search<'_> {
     /// Reads what each claim wants, and refuses what can never be had.
     pub(super) fn prepare(&mut self) -> Result<(), Failure> {
+        let mut depth = 0_usize;
         for (at, claim) in self.claims.iter().enumerate() {
             let mut of_claim = Vec::new();
-            let mut least = 0_usize;
+            let (mut least, mut most) = (0_usize, 0_usize);
             for request in &claim.requests {
                 let mut of_request = Vec::new();
                 for alternative in &request.alternatives {
+                    self.take_steps(1)?;
                     of_request.push(self.wanted(at, request, alternative)?);
                 }
                 least = least.saturating_add(of_request.iter().map(|one| one.count).min().unwrap_or(0));
+                most = most.saturating_add(of_request.iter().map(|one| one.count).max().unwrap_or(0));
                 of_claim.push(of_request);
             }
             if least > RESULTS_MAX {
                 return Err(Failure::Fatal(format!(
                     "claim {}: number of requested devices {least} exceeds the claim limit of {RESULTS_MAX}",
+                    claim.key()
+                )));
+            }
+            depth = depth.saturating_add(1 + claim.requests.len()).saturating_add(most.min(RESULTS_MAX));
+            if depth > DEPTH_MAX {
+                return Err(Failure::Fatal(format!(
+                    "claim {}: the claims of the pod have too many requests and devices",
                     claim.key()
                 )));
             }
@@ -60,7 +75,7 @@ impl Search<'_> {
         }
         match &alternative.mode {
             Mode::Count(count) => {
-                Ok(Wanted { count: usize::try_from(*count).unwrap_or(usize::MAX), all: None })
+                Ok(Wanted { count: usize::try_from(*count).unwrap_or(usize::MAX), ..Wanted::default() })
             }
             Mode::Unknown(mode) => Err(Failure::Fatal(format!("{}: unsupported count mode {mode}", place()))),
             Mode::All => {
@@ -73,52 +88,114 @@ impl Search<'_> {
                     )));
                 }
                 let mut all = Vec::new();
-                for candidate in self.candidates.clone() {
-                    let device = &candidate.device;
-                    let fits = || capacity::consumption(device, &alternative.capacity).is_some();
-                    if self.is_selected(claim, alternative, device)? && fits() {
-                        all.push(candidate);
+                for at in 0..self.candidates.len() {
+                    let steps = self.candidates[at].weight.steps(0);
+                    self.take_steps(steps)?;
+                    let fits = |device| capacity::consumption(device, &alternative.capacity).is_some();
+                    if self.selects(claim, alternative, at)? && fits(&*self.candidates[at].device) {
+                        all.push(at);
                     }
                 }
-                Ok(Wanted { count: all.len(), all: Some(all) })
+                Ok(Wanted { count: all.len(), all: Some(all), selected: Vec::new() })
             }
         }
     }
 
-    /// Whether class and alternative select the device, and the node may use it. A slice may hold devices of several nodes:
-    /// a selector that fails on one of them is wrong on every node, so that selectors come first.
-    pub(super) fn is_selected(
+    /// Whether the alternative of `step` selects the candidate, which is found out once.
+    pub(super) fn is_selected(&mut self, step: Step, candidate: usize) -> Result<bool, Failure> {
+        let len = self.candidates.len();
+        if self.wanted[step.claim][step.request][step.alternative].selected.is_empty() {
+            self.take_steps_of(len / CANDIDATES_PER_STEP)?;
+        }
+        let selected = &mut self.wanted[step.claim][step.request][step.alternative].selected;
+        selected.resize(len, None);
+        if let Some(selects) = selected[candidate] {
+            return Ok(selects);
+        }
+        let claim: &Claim = self.claims[step.claim];
+        let alternative = &claim.requests[step.request].alternatives[step.alternative];
+        let selects = self.selects(step.claim, alternative, candidate)?;
+        self.wanted[step.claim][step.request][step.alternative].selected[candidate] = Some(selects);
+        Ok(selects)
+    }
+
+    /// Whether class and alternative select the candidate, and the node may use it. A slice may hold devices of several
+    /// nodes: a selector that fails on one of them is wrong on every node, so that selectors come first.
+    fn selects(
         &mut self,
         claim: usize,
         alternative: &Alternative,
-        device: &Arc<Device>,
+        candidate: usize,
     ) -> Result<bool, Failure> {
         let world = self.world;
+        let device = self.candidates[candidate].device.clone();
         let Some(class) = world.classes.get(&alternative.class) else { return Ok(false) };
-        if !class.selects(device, self.matches)? {
-            return Ok(false);
+        for (number, selector) in class.selectors.iter().enumerate() {
+            let place = || format!("class {}: selector #{number}", class.name);
+            if !self.does_select(selector.as_ref(), &device, place)? {
+                return Ok(false);
+            }
         }
         let claim = self.claims[claim];
         for (number, selector) in alternative.selectors.iter().enumerate() {
             let place = || format!("claim {}: selector #{number}", claim.key());
-            if !does_select(selector.as_ref(), device, self.matches, place)? {
+            if !self.does_select(selector.as_ref(), &device, place)? {
                 return Ok(false);
             }
         }
-        Ok(device.access.includes(world.node))
+        Ok(self.candidates[candidate].is_usable)
+    }
+
+    fn does_select(
+        &mut self,
+        selector: Option<&Arc<Selector>>,
+        device: &Arc<Device>,
+        place: impl Fn() -> String,
+    ) -> Result<bool, Failure> {
+        let selector = selector.ok_or_else(|| missing(&place()))?;
+        self.take_steps(1)?;
+        let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
+        if let Some(matches) = self.attempt.matches.get(&key) {
+            return Ok(*matches);
+        }
+        let (compiled, steps) = selector.compiled();
+        self.take_steps(steps)?;
+        // What may cost more than one evaluation is refused by the evaluation itself, and takes no steps.
+        let steps = compiled.steps(&device.object);
+        if steps <= DEVICE_SELECTOR_STEPS_MAX {
+            self.take_steps(steps)?;
+        }
+        let matches = compiled
+            .matches(&device.object)
+            .map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
+        self.attempt.matches.insert(key, matches);
+        Ok(matches)
     }
 }
 
 impl Class {
-    /// Whether all selectors of the class select the device.
+    /// Whether all selectors of the class select the device. They take no steps: administrators write classes, and each
+    /// evaluation has its own bound.
     pub(in super::super) fn selects(
         &self,
         device: &Arc<Device>,
-        matches: &mut Matches,
+        known: &mut Matches,
     ) -> Result<bool, Failure> {
         for (number, selector) in self.selectors.iter().enumerate() {
             let place = || format!("class {}: selector #{number}", self.name);
-            if !does_select(selector.as_ref(), device, matches, place)? {
+            let selector = selector.as_ref().ok_or_else(|| missing(&place()))?;
+            let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
+            let matches = match known.get(&key) {
+                Some(matches) => *matches,
+                None => {
+                    let (compiled, _) = selector.compiled();
+                    let matches = compiled.matches(&device.object);
+                    let matches = matches.map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
+                    known.insert(key, matches);
+                    matches
+                }
+            };
+            if !matches {
                 return Ok(false);
             }
         }
@@ -126,22 +203,6 @@ impl Class {
     }
 }
 
-fn does_select(
-    selector: Option<&Arc<Selector>>,
-    device: &Arc<Device>,
-    known: &mut Matches,
-    place: impl Fn() -> String,
-) -> Result<bool, Failure> {
-    let Some(selector) = selector else {
-        let place = place();
-        return Err(Failure::Fatal(format!("{place}: CEL expression empty (unsupported selector type?)")));
-    };
-    let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
-    if let Some(matches) = known.get(&key) {
-        return Ok(*matches);
-    }
-    let matches =
-        selector.matches(&device.object).map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
-    known.insert(key, matches);
-    Ok(matches)
+fn missing(place: &str) -> Failure {
+    Failure::Fatal(format!("{place}: CEL expression empty (unsupported selector type?)"))
 }

@@ -1,6 +1,7 @@
 //! Tests of devices. [`Cluster`] has two nodes, `a` and `b`; pods are planned by the claims that they name.
 
 mod binding;
+mod bounds;
 mod capacity;
 mod constraints;
 mod extended;

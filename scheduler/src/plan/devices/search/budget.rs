@@ -1,0 +1,83 @@
+//! How much the searches of one attempt to plan a pod may do.
+//!
+//! Owns the limit and what is left of it. Plans read no clock, so that equal clusters give equal answers on any machine:
+//! time is counted in steps of about a tenth of a microsecond. A step is a candidate that is passed over, or one of an
+//! evaluation; choosing a device takes more ([`Weight`]). Invariant: whatever a pod asks for, all its searches together
+//! take no more than [`ATTEMPT_STEPS_MAX`] steps and what one evaluation may take.
+
+use super::super::slice::Device;
+
+/// Steps for each millisecond of `filterTimeout`.
+const STEPS_PER_MILLISECOND: u64 = 10_000;
+/// Steps of an attempt on all nodes: about a second, in which no other pod is planned. It suffices to evaluate usual
+/// selectors for half a million devices.
+const ATTEMPT_STEPS_MAX: u64 = 10_000_000;
+/// Steps of choosing a device and taking it back.
+const CHOICE_STEPS: u64 = 10;
+
+/// What is left of the steps of an attempt, and of its search on the current node.
+#[derive(Debug)]
+pub(super) struct Budget {
+    of_node: u64,
+    left_of_attempt: u64,
+    left_of_node: u64,
+}
+
+/// No steps are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exhausted;
+
+impl Budget {
+    /// The steps of searches that may take `filter_timeout_ms` on each node. 0 is no limit, which an operator chooses.
+    pub(super) fn new(filter_timeout_ms: u64) -> Budget {
+        let (of_node, of_attempt) = match filter_timeout_ms {
+            0 => (u64::MAX, u64::MAX),
+            timeout => (timeout.saturating_mul(STEPS_PER_MILLISECOND), ATTEMPT_STEPS_MAX),
+        };
+        Budget { of_node, left_of_attempt: of_attempt, left_of_node: 0 }
+    }
+
+    /// Begins the search on another node.
+    pub(super) fn begin(&mut self) {
+        self.left_of_node = self.of_node.min(self.left_of_attempt);
+    }
+
+    /// Takes `steps`, those of something that is about to be done.
+    pub(super) fn take(&mut self, steps: u64) -> Result<(), Exhausted> {
+        let is_left = self.left_of_node > steps;
+        self.left_of_attempt = self.left_of_attempt.saturating_sub(steps);
+        self.left_of_node = self.left_of_node.saturating_sub(steps);
+        if is_left { Ok(()) } else { Err(Exhausted) }
+    }
+}
+
+/// Steps of choosing a device, by what it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weight {
+    own: u64,
+    of_constraint: u64,
+}
+
+impl Weight {
+    pub(super) fn new(device: &Device) -> Weight {
+        let length = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        // A policy has ten values at most, each of which is parsed.
+        let capacities = device.capacity.values().map(|one| if one.policy.is_some() { 30 } else { 5 });
+        let own = capacities.fold(CHOICE_STEPS, |sum: u64, steps| sum.saturating_add(steps));
+        let counters = length(device.consumes.len()).saturating_mul(8);
+        let taints = length(device.api.taints.len()).saturating_mul(2);
+        let own = own.saturating_add(counters).saturating_add(taints);
+        let values =
+            device.api.attributes.values().map(|one| {
+                one.ints.len().max(one.bools.len()).max(one.strings.len()).max(one.versions.len())
+            });
+        // All values are copied, and compared with those of the devices that are chosen already.
+        Weight { own, of_constraint: length(values.max().unwrap_or(0)).saturating_mul(2).saturating_add(10) }
+    }
+
+    /// The steps, in a claim with so many constraints.
+    pub(super) fn steps(self, constraints: usize) -> u64 {
+        let constraints = u64::try_from(constraints).unwrap_or(u64::MAX);
+        self.own.saturating_add(self.of_constraint.saturating_mul(constraints))
+    }
+}
