@@ -18,13 +18,13 @@ use orch_scheduler::api::meta::v1::{
 };
 use orch_scheduler::api::resource::Quantity;
 use orch_scheduler::client::{Object, ObjectKey};
-use orch_scheduler::election::WallTime;
 use orch_scheduler::plan::Profile;
 use orch_scheduler::queue::QueueOptions;
 use orch_scheduler::run::{
     ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Stored,
 };
 use orch_scheduler::stopwatch::Stopwatch;
+use orch_scheduler::wall_time::WallTime;
 use prost::Message;
 use smol_str::SmolStr;
 

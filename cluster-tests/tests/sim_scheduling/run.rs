@@ -186,5 +186,5 @@ fn timing(dice: &Dice) -> Timing {
     let (lease, renew, retry) =
         [(4_000, 2_500, 500), (6_000, 4_000, 1_000), (3_000, 2_000, 400)][dice.index(3)];
     let millis = Duration::from_millis;
-    Timing { lease_duration: millis(lease), renew_deadline: millis(renew), retry_period: millis(retry) }
+    Timing::new(millis(lease), millis(renew), millis(retry)).expect("the durations fit together")
 }

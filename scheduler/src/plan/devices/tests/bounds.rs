@@ -61,7 +61,7 @@ fn all_nodes_together_have_one_budget() {
     let PreFilter::Ready(mut devices) = cluster.devices.pre_filter(pod.as_ref(), LIMITS) else {
         panic!("it is ready")
     };
-    let mut filter = |name| devices.filter(NodeOf { name, labels: &labels_of(name) });
+    let mut filter = |name| devices.filter(NodeOf { name, labels: &labels_of(name) }, &|_| None);
     assert_eq!(filter("b"), Filter::Unschedulable(CANNOT.to_owned()));
     assert!(matches!(filter("a"), Filter::Error(_)));
     let reason = "node b: timed out trying to allocate devices".to_owned();
@@ -104,7 +104,7 @@ fn usual_claims_fit_into_the_budget_on_thousands_of_nodes() {
         panic!("it is ready")
     };
     for node in names("n", 1000) {
-        let filter = devices.filter(NodeOf { name: &node, labels: &labels_of(&node) });
+        let filter = devices.filter(NodeOf { name: &node, labels: &labels_of(&node) }, &|_| None);
         assert!(matches!(filter, Filter::Fits(_)), "{node}: {filter:?}");
     }
 }
