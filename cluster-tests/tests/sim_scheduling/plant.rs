@@ -3,6 +3,8 @@
 //! Owns the list, the number of seeds within which each must be found, and what it is found as. The product has no flag
 //! for them: a planted bug changes the answers that it gets, or another user.
 
+use std::ops::Range;
+
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plant {
@@ -15,8 +17,8 @@ pub(crate) enum Plant {
 }
 
 /// All plants: name, bug, seeds, a part of what it fails with.
-pub(crate) const PLANTS: [(&str, Plant, u64, &str); 3] = [
-    ("trusts-lost", Plant::TrustsLost, 12, "has no node in the end"),
-    ("takes-over-early", Plant::TakesOverEarly, 6, "lead"),
-    ("ignores-room", Plant::IgnoresRoom, 6, "offers"),
+pub(crate) const PLANTS: [(&str, Plant, Range<u64>, &str); 3] = [
+    ("trusts-lost", Plant::TrustsLost, 50..62, "has no node in the end"),
+    ("takes-over-early", Plant::TakesOverEarly, 0..6, "lead"),
+    ("ignores-room", Plant::IgnoresRoom, 0..6, "offers"),
 ];

@@ -7,7 +7,7 @@ use super::check;
 use super::tree::{Source, sources};
 
 /// Folders whose code serves clients.
-const FOLDERS: [&str; 5] = ["api/", "node/", "proto/", "raft/", "scheduler/"];
+const FOLDERS: [&str; 4] = ["api/", "node/", "proto/", "raft/"];
 
 /// Parts of the names of files outside of the product.
 const FOR_TESTS: [&str; 4] = ["/tests/", "/testing", "/benches/", "/fuzz/"];

@@ -144,8 +144,14 @@ impl Store {
             ("POST", ["events"]) | ("PATCH", ["events", _]) => Ok(Event::default().encode_to_vec()),
             (method, path) => panic!("the model knows no {method} {path:?}"),
         };
+        let is_status = asked.method == "DELETE" || path.last() == Some(&"binding");
+        let (api_version, kind) = type_of(path[0]);
         Reply::Whole(match answer {
-            Ok(message) => whole(200, message),
+            Ok(message) if is_status => whole(200, "v1", "Status", message),
+            Ok(message) if path.len() == 1 && asked.method == "GET" => {
+                whole(200, &api_version, &format!("{kind}List"), message)
+            }
+            Ok(message) => whole(200, &api_version, &kind, message),
             Err(refused) => refusal(&refused, 0),
         })
     }
@@ -179,8 +185,17 @@ impl Store {
     }
 }
 
-fn whole(code: u16, message: Vec<u8>) -> Response<ResponseBody> {
-    let body = Full::new(envelope("v1", "Any", message)).map_err(|never| match never {}).boxed_unsync();
+/// Version and kind of a resource. Of the two that are called `events` it is the one that the client writes.
+fn type_of(plural: &str) -> (String, String) {
+    let resources = orch_schema::testing::orch().resources().iter();
+    let mut found = resources.filter(|one| one.plural == plural && one.version == "v1");
+    let found = found.find(|one| plural != "events" || !one.group.is_empty());
+    let found = found.expect("the client asks for what there is");
+    (found.api_version(), found.kind.clone())
+}
+
+fn whole(code: u16, api_version: &str, kind: &str, message: Vec<u8>) -> Response<ResponseBody> {
+    let body = Full::new(envelope(api_version, kind, message)).map_err(|never| match never {}).boxed_unsync();
     Response::builder().status(code).body(body).expect("the head is valid")
 }
 
@@ -193,7 +208,7 @@ pub(super) fn refusal((code, reason, message): &Refused, retry_after: u64) -> Re
         code: i32::from(*code),
         ..Status::default()
     };
-    let mut answer = whole(*code, status.encode_to_vec());
+    let mut answer = whole(*code, "v1", "Status", status.encode_to_vec());
     if retry_after > 0 {
         answer.headers_mut().insert("retry-after", retry_after.into());
     }
@@ -201,8 +216,9 @@ pub(super) fn refusal((code, reason, message): &Refused, retry_after: u64) -> Re
 }
 
 /// One frame of a watch.
-pub(super) fn frame(event: &str, object: &impl Message) -> Bytes {
-    let raw = envelope("v1", "Any", object.encode_to_vec());
+pub(super) fn frame<T: crate::client::Object>(event: &str, object: &T) -> Bytes {
+    let api_version = T::KIND.api_version(&orch_proto::brand::ORCH);
+    let raw = envelope(&api_version, T::KIND.kind, object.encode_to_vec());
     let event = WatchEvent { r#type: event.to_owned(), object: Some(RawExtension { raw: raw.into() }) };
     let message = event.encode_to_vec();
     let mut frame = u32::try_from(message.len()).expect("events are small").to_be_bytes().to_vec();

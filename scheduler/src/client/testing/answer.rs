@@ -129,6 +129,7 @@ impl Wire {
         if !is_protobuf {
             let mut object = object.clone();
             object["kind"] = json!(served.kind);
+            object["apiVersion"] = json!(served.api_version);
             return format!("{}\n", json!({ "type": kind, "object": object })).into();
         }
         let raw = envelope(&served.api_version, &served.kind, self.message(served.type_id, object));
