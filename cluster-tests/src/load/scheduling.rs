@@ -29,10 +29,10 @@ pub(super) const PLACES: u32 = 110;
 const QUIET_MAX: Duration = Duration::from_secs(60);
 /// Pods in a page of the check.
 const PAGE: u32 = 5_000;
-/// Nobody else schedules, and the client's own limits (50 requests a second by default) are not what is measured.
+/// Flags of the scheduler: it is the only one, and the client's limit of 50 requests a second is lifted.
 const FLAGS: [&str; 3] = ["--leader-elect=false", "--orch-api-qps=100000", "--orch-api-burst=100000"];
 
-/// What one run found: the measurements, and the scheduler's memory at its end.
+/// The measurements of a run, and the scheduler's memory at its end.
 pub(super) struct Scheduled {
     pub(super) outcome: Outcome,
     pub(super) memory: Memory,

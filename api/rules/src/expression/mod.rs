@@ -201,7 +201,7 @@ impl Expression {
     }
 }
 
-/// What is known of a device selector before it is evaluated, which another program does.
+/// A device selector after its check at the API. The scheduler evaluates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSelector {
     /// The type of its value.

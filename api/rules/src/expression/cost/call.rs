@@ -1,4 +1,4 @@
-//! What a call costs, and how large its result is.
+//! The cost of a function call, and the size of its result.
 //!
 //! Owns one rule for each function whose result may be larger than its arguments, or whose time is more than reading them
 //! and writing the result. Any other function gives one of its arguments or a part of one, or a value of fixed size.
@@ -47,7 +47,7 @@ pub(super) fn result(
 /// Steps of finding `pattern` in a text of `bytes` bytes.
 fn matching(pattern: &IdedExpr, bytes: u64, patterns: &dyn Fn(&str) -> Option<u64>) -> u64 {
     let of_byte = match &pattern.expr {
-        // One that cannot be used fails at once.
+        // A pattern that does not compile fails before any text is read.
         Expr::Literal(LiteralValue::String(text)) => {
             Some(Pattern::compile(text.inner()).map_or(0, |pattern| pattern.steps_of_byte()))
         }

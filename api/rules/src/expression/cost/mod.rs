@@ -1,4 +1,4 @@
-//! What an evaluation of a device selector may cost at most.
+//! The largest cost of evaluating a device selector.
 //!
 //! Owns the bound, in steps; never evaluates. It follows the expression with the [`size::Size`] of each value instead of
 //! the value: what a call copies, searches or makes counts by its size, and a loop costs its body for each element.
@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
         Some(size)
     }
 
-    /// What `part` gives while the variable `name` stands for a value within `size`.
+    /// The result of `part`, with a variable `name` whose value is within `size`.
     fn with<T>(&mut self, name: &'a str, size: Size, part: impl FnOnce(&mut Self) -> T) -> T {
         self.locals.push((name, size));
         let result = part(self);
@@ -229,7 +229,7 @@ impl<'a> Walk<'a> {
         size
     }
 
-    /// What a loop of `rounds` rounds gathers, while one round is counted; `None` if that is not known.
+    /// The size of a loop's accumulator after `rounds` rounds; counts the steps of one round. `None` if it has no known bound.
     fn accumulated(&mut self, one: &'a ComprehensionExpr, first: &Size, rounds: u64) -> Option<Size> {
         if let Some((guard, items)) = appended(one) {
             if let Some(guard) = guard {

@@ -52,7 +52,7 @@ impl Size {
         self.item.as_deref().cloned().unwrap_or_default()
     }
 
-    /// What a loop goes over.
+    /// The size of a loop's variable: a key of a map, an element of a list.
     pub(super) fn round(&self) -> Size {
         self.keys.map_or_else(|| self.item(), Size::text)
     }
@@ -68,7 +68,7 @@ impl Size {
         inner
     }
 
-    /// One of two values.
+    /// A bound for this size and another.
     pub(super) fn or(&self, other: &Size) -> Size {
         let item = match (&self.item, &other.item) {
             (Some(one), Some(other)) if Arc::ptr_eq(one, other) => Some(one.clone()),
