@@ -18,6 +18,28 @@ use tokio::net::TcpListener;
 /// Paths that everybody may read.
 const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
+/// Resources that a scheduler lists, and what their lists are called.
+const LISTS: [(&str, &str); 18] = [
+    ("pods", "PodList"),
+    ("nodes", "NodeList"),
+    ("namespaces", "NamespaceList"),
+    ("services", "ServiceList"),
+    ("replicationcontrollers", "ReplicationControllerList"),
+    ("persistentvolumes", "PersistentVolumeList"),
+    ("persistentvolumeclaims", "PersistentVolumeClaimList"),
+    ("replicasets", "ReplicaSetList"),
+    ("statefulsets", "StatefulSetList"),
+    ("poddisruptionbudgets", "PodDisruptionBudgetList"),
+    ("storageclasses", "StorageClassList"),
+    ("csinodes", "CSINodeList"),
+    ("csidrivers", "CSIDriverList"),
+    ("csistoragecapacities", "CSIStorageCapacityList"),
+    ("volumeattachments", "VolumeAttachmentList"),
+    ("resourceclaims", "ResourceClaimList"),
+    ("resourceslices", "ResourceSliceList"),
+    ("deviceclasses", "DeviceClassList"),
+];
+
 /// The server.
 pub(crate) struct FakeApi {
     pub(crate) address: SocketAddr,
@@ -90,11 +112,21 @@ async fn answer(
                 None => (StatusCode::NOT_FOUND, json!({"message": "not found"})),
             }
         }
-        _ if is_list => (StatusCode::OK, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
-        _ => (StatusCode::NOT_FOUND, json!({"message": "not found"})),
+        _ => match empty_list(&path).filter(|_| is_list) {
+            Some(list) => (StatusCode::OK, list),
+            None => (StatusCode::NOT_FOUND, json!({"message": "not found"})),
+        },
     };
     asked.lock().push((path, body.clone()));
     let mut response = Response::new(Full::new(Bytes::from(document.to_string())));
     *response.status_mut() = status;
     Ok(response)
+}
+
+/// The empty list of the resource at `path`, where it has one. Like every server's, it says its version and kind.
+fn empty_list(path: &str) -> Option<Value> {
+    let (version, resource) = path.rsplit_once('/')?;
+    let version = version.trim_start_matches("/apis/").trim_start_matches("/api/");
+    let (_, kind) = LISTS.iter().find(|(plural, _)| *plural == resource)?;
+    Some(json!({"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": "1"}, "items": []}))
 }
