@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -64,6 +64,8 @@ pub enum Change<T> {
 #[derive(Debug, Default)]
 pub struct Relist {
     wanted: AtomicU64,
+    // Whether the receiver has forgotten what it was told.
+    is_forgotten: AtomicBool,
     told: Notify,
 }
 
@@ -72,6 +74,12 @@ impl Relist {
     pub fn request(&self, number: u64) {
         self.wanted.store(number, Ordering::Release);
         self.told.notify_one();
+    }
+
+    /// The same for a receiver that has forgotten what it was told: the list tells it every object.
+    pub fn request_all(&self, number: u64) {
+        self.is_forgotten.store(true, Ordering::Release);
+        self.request(number);
     }
 }
 
@@ -159,6 +167,10 @@ impl<T: Listed> Reflector<T> {
         // This list answers the requests until now; one that comes meanwhile is kept.
         let _ = self.relist.told.notified().now_or_never();
         let wanted = self.relist.wanted.load(Ordering::Acquire);
+        if self.relist.is_forgotten.swap(false, Ordering::AcqRel) {
+            // No object has this version. The keys stay: objects that are gone by now are still told to be.
+            self.known.values_mut().for_each(|version| *version = SmolStr::default());
+        }
         let mut gone: HashMap<ObjectKey, SmolStr> = self.known.clone();
         let mut token = String::new();
         loop {

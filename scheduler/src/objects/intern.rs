@@ -1,7 +1,8 @@
 //! Strings as integers.
 //!
-//! Owns the table of all strings that the planner compares. Symbols are never freed: the table grows with the number
-//! of different label values and names that were seen, not with the number of objects.
+//! Owns the table of all strings that the planner compares. Symbols are never freed one by one: the table grows with the
+//! number of different label values and names that were seen. Whoever owns it looks at [`Interner::bytes`], and begins
+//! with an empty one when the texts of objects long gone outweigh the others.
 
 use std::sync::Arc;
 
@@ -26,11 +27,16 @@ impl Symbol {
 pub struct Interner {
     symbols: HashMap<Arc<str>, Symbol>,
     texts: Vec<Arc<str>>,
+    bytes: usize,
 }
+
+/// What a text takes beside its bytes: two pointers in the list, two and the symbol in the map with its spare places, the
+/// counters of its allocation and what the allocator rounds up.
+const ENTRY_BYTES: usize = 88;
 
 impl Default for Interner {
     fn default() -> Interner {
-        let mut interner = Interner { symbols: HashMap::new(), texts: Vec::new() };
+        let mut interner = Interner { symbols: HashMap::new(), texts: Vec::new(), bytes: 0 };
         interner.intern("");
         interner
     }
@@ -43,6 +49,7 @@ impl Interner {
             return *symbol;
         }
         let symbol = Symbol(u32::try_from(self.texts.len()).expect("fewer than 2^32 strings fit in memory"));
+        self.bytes += text.len() + ENTRY_BYTES;
         let text: Arc<str> = Arc::from(text);
         self.texts.push(Arc::clone(&text));
         self.symbols.insert(text, symbol);
@@ -52,6 +59,11 @@ impl Interner {
     /// The symbol of `text`, if it was interned before.
     pub fn find(&self, text: &str) -> Option<Symbol> {
         self.symbols.get(text).copied()
+    }
+
+    /// How much memory the table takes, within some ten percent.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The string of a symbol.

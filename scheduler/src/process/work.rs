@@ -16,7 +16,7 @@ use crate::config::Configuration;
 use crate::config::types::LeaderElection;
 use crate::election::{Outcome, Timing};
 use crate::metrics::resources::Ledger;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness};
+use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness, Renewal};
 use crate::serve::Check;
 use crate::stopwatch::Stopwatch;
 
@@ -84,6 +84,7 @@ fn options(
         ledger: Arc::default(),
         report: figures::reporter(names),
         stopwatch: Stopwatch::system(),
+        renewal: Renewal::default(),
     })
 }
 

@@ -30,6 +30,8 @@ use crate::simulation::plant::{self, Plant};
 
 /// The planner with its snapshot and the extenders.
 pub struct ClusterPlanner {
+    brand: &'static Brand,
+    stopwatch: Stopwatch,
     cluster: Cluster,
     planners: Vec<Planner>,
     extenders: Vec<Arc<Extender>>,
@@ -55,13 +57,7 @@ impl ClusterPlanner {
         runtime: Handle,
         stopwatch: &Stopwatch,
     ) -> Self {
-        let mut cluster = Cluster::new(brand);
-        let planner = |profile| {
-            let mut planner = Planner::new(&mut cluster, profile);
-            planner.set_stopwatch(stopwatch.clone());
-            planner
-        };
-        let planners = profiles.into_iter().map(planner).collect();
+        let (cluster, planners) = empty(brand, profiles, stopwatch);
         let wants = |verbs: fn(&Extender) -> bool| {
             extenders.iter().any(|extender| !extender.config().is_node_cache_capable && verbs(extender))
         };
@@ -70,8 +66,20 @@ impl ClusterPlanner {
         });
         let asks_pods = wants(|extender| !extender.config().preempt_verb.is_empty());
         let whole = Whole { nodes: asks_nodes.then(HashMap::new), pods: asks_pods.then(HashMap::new) };
-        Self { cluster, planners, extenders, runtime, whole }
+        Self { brand, stopwatch: stopwatch.clone(), cluster, planners, extenders, runtime, whole }
     }
+}
+
+/// A snapshot without objects, and the planners of `profiles` for it.
+fn empty(brand: &'static Brand, profiles: Vec<Profile>, stopwatch: &Stopwatch) -> (Cluster, Vec<Planner>) {
+    let mut cluster = Cluster::new(brand);
+    let planner = |profile| {
+        let mut planner = Planner::new(&mut cluster, profile);
+        planner.set_stopwatch(stopwatch.clone());
+        planner
+    };
+    let planners = profiles.into_iter().map(planner).collect();
+    (cluster, planners)
 }
 
 impl Planning for ClusterPlanner {
@@ -85,6 +93,16 @@ impl Planning for ClusterPlanner {
     fn delete(&mut self, object: &Stored) {
         self.whole.delete(object);
         self.cluster.apply(Change::Delete(planned(object)));
+    }
+
+    fn worn_bytes(&self) -> usize {
+        self.cluster.texts().bytes()
+    }
+
+    fn begin_anew(&mut self) {
+        let profiles = self.planners.iter().map(|planner| planner.profile().clone()).collect();
+        (self.cluster, self.planners) = empty(self.brand, profiles, &self.stopwatch);
+        self.whole.clear();
     }
 
     fn reads_pods(&self) -> bool {
@@ -108,7 +126,7 @@ impl Planning for ClusterPlanner {
     }
 
     fn plan(&mut self, profile: usize, pod: &Arc<Compiled>, api: &Pod, seed: u64) -> Decision {
-        let Self { cluster, planners, extenders, runtime, whole } = self;
+        let Self { cluster, planners, extenders, runtime, whole, .. } = self;
         let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
         let mut asked = Asked { extenders: interested, runtime, whole, api };
         planners[profile].plan(cluster, pod, seed, &mut asked)
@@ -148,6 +166,11 @@ impl Planning for ClusterPlanner {
 }
 
 impl Whole {
+    fn clear(&mut self) {
+        self.nodes.iter_mut().for_each(HashMap::clear);
+        self.pods.iter_mut().for_each(HashMap::clear);
+    }
+
     fn upsert(&mut self, object: &Stored) {
         match (object, &mut self.nodes, &mut self.pods) {
             (Stored::Node(node), Some(nodes), _) => {

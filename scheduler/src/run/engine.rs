@@ -186,6 +186,8 @@ struct Loop<P: Planning> {
     // Whether the last turn was made as the leader.
     led: bool,
     lists_wanted: u64,
+    // When it last began anew.
+    renewed: Instant,
 }
 
 /// What informers are made of that do not follow the cluster yet.
@@ -234,6 +236,7 @@ impl<P: Planning> Loop<P> {
             informers,
             led,
             lists_wanted: 0,
+            renewed: now,
         }
     }
 
@@ -273,7 +276,8 @@ impl<P: Planning> Loop<P> {
             self.take_over();
         }
         self.led = leads;
-        let may_plan = leads && self.executor.is_synced() && self.executor.has_room();
+        let is_renewing = self.renew(effects);
+        let may_plan = leads && !is_renewing && self.executor.is_synced() && self.executor.has_room();
         let planned = may_plan && {
             let seed = ambient::rng().random();
             self.executor.step(self.now(), seed, effects)
@@ -297,6 +301,29 @@ impl<P: Planning> Loop<P> {
         self.lists_wanted += 1;
         self.executor.distrust(self.lists_wanted);
         self.informers.relist(self.lists_wanted);
+    }
+
+    /// Begins anew where the planner holds too much that is of no use any more, once no job is under way. Returns whether
+    /// planning has to wait for that.
+    fn renew(&mut self, effects: &mut Vec<Effect>) -> bool {
+        if !self.executor.is_worn() || self.renewed.elapsed() < self.executor.renewal().interval_min {
+            return false;
+        }
+        if self.executor.bindings() > 0 {
+            self.executor.cancel_preparing(effects);
+            return true;
+        }
+        tracing::info!("forgetting objects that are gone: listing the cluster anew");
+        self.renewed = Instant::now();
+        self.lists_wanted += 1;
+        self.executor.begin_anew(self.lists_wanted);
+        #[cfg(test)]
+        if plant::is(Plant::TellsNothingAgain) {
+            self.informers.relist(self.lists_wanted);
+            return true;
+        }
+        self.informers.relist_all(self.lists_wanted);
+        true
     }
 
     fn now(&self) -> Now {

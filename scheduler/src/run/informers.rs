@@ -33,6 +33,13 @@ impl Informers {
         }
     }
 
+    /// Asks every reflector for a new list that tells every object.
+    pub(super) fn relist_all(&self, number: u64) {
+        for relist in &self.relists {
+            relist.request_all(number);
+        }
+    }
+
     pub(super) fn stop(&mut self) {
         self.tasks.abort_all();
     }

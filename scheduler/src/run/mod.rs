@@ -35,7 +35,7 @@ pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};
 pub use event::{Report, Severity};
-pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions};
+pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions, Renewal};
 pub use extender::{
     Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
     inline_pem, pem_file,

@@ -33,7 +33,7 @@ use super::cluster_planner::ClusterPlanner;
 use super::effects::{Observer, Reporter};
 use super::engine::{Engine, EngineOptions, StopError};
 use super::event::{Report, Severity};
-use super::executor::{ExecutorOptions, ProfileOptions};
+use super::executor::{ExecutorOptions, ProfileOptions, Renewal};
 use super::extender::{Extender, ExtenderConfig};
 use super::recorder::Recorder;
 
@@ -67,6 +67,8 @@ pub struct ProcessOptions {
     pub report: Reporter,
     /// Measures durations for the metrics.
     pub stopwatch: Stopwatch,
+    /// When what is known is forgotten and listed again.
+    pub renewal: Renewal,
 }
 
 /// The election.
@@ -326,6 +328,7 @@ fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> Ex
             stopwatch: options.stopwatch.clone(),
         },
         stopwatch: options.stopwatch.clone(),
+        renewal: options.renewal,
         binders: extenders.iter().filter(binds).cloned().collect(),
     }
 }

@@ -19,7 +19,7 @@ use super::network::{Life, Link, World};
 use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
 use crate::plan::Profile;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness};
+use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness, Renewal};
 use crate::stopwatch::Stopwatch;
 
 /// A running process.
@@ -119,5 +119,7 @@ fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> ProcessOptio
         ledger: Arc::default(),
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
+        // As often as there is a text that was not known before.
+        renewal: Renewal { bytes_min: 0, factor: 1, interval_min: Duration::from_secs(15) },
     }
 }

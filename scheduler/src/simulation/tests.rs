@@ -113,6 +113,7 @@ const PLANTS: &[(Plant, Option<u64>)] = &[
     (Plant::ReleasesUnfinished, None),
     (Plant::RetriesWithoutLease, Some(60)),
     (Plant::TrustsOldView, Some(60)),
+    (Plant::TellsNothingAgain, Some(20)),
 ];
 
 /// Seeds for a planted bug that is searched for by its name.

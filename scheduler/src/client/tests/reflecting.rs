@@ -15,6 +15,7 @@ struct Mirror {
     changes: mpsc::Receiver<Change<Pod>>,
     known: BTreeMap<String, String>,
     synced: usize,
+    upserts: usize,
     // The request that the last list answers.
     answers: u64,
     relist: std::sync::Arc<Relist>,
@@ -27,7 +28,7 @@ impl Mirror {
         let reflector = Reflector::<Pod>::new(client, query);
         let relist = reflector.relist();
         tokio::spawn(reflector.run(sender, |change| change));
-        Self { changes, known: BTreeMap::new(), synced: 0, answers: 0, relist }
+        Self { changes, known: BTreeMap::new(), synced: 0, upserts: 0, answers: 0, relist }
     }
 
     async fn next(&mut self) {
@@ -37,6 +38,7 @@ impl Mirror {
                 let version = object.resource_version().to_owned();
                 let before = self.known.insert(object.key().to_string(), version.clone());
                 assert_ne!(before, Some(version), "told twice");
+                self.upserts += 1;
             }
             Change::Delete(key) => {
                 assert!(self.known.remove(&key.to_string()).is_some(), "{key} was never told");
@@ -55,6 +57,11 @@ impl Mirror {
             }
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    /// Forgets the objects, but not their names.
+    fn forget(&mut self) {
+        self.known.values_mut().for_each(String::clear);
     }
 
     /// Until it knows exactly what is stored.
@@ -229,4 +236,29 @@ async fn a_new_list_that_is_asked_for_tells_what_the_watch_did_not() {
     mirror.until("a list after the last request", |mirror| mirror.answers == 3).await;
     api.store().remove("pods", "default", "a");
     mirror.catch_up(&api).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_has_forgotten_is_told_every_object_and_what_is_gone() {
+    let api = FakeApi::start().await;
+    for name in ["a", "b", "c"] {
+        api.store().put("pods", pod(name));
+    }
+    let mut mirror = Mirror::of(api.client());
+    mirror.until("the first list", |mirror| mirror.synced == 1).await;
+    // The first list after the request may fail, and an object may go at the same time.
+    api.plant("GET", "/pods", 1, Fault::Status(500, 0));
+    api.store().break_watches();
+    api.store().remove("pods", "default", "b");
+    mirror.forget();
+    mirror.relist.request_all(1);
+    mirror.until("a list after the request", |mirror| mirror.answers == 1).await;
+    assert_eq!(mirror.known.len(), 2, "{:?}", mirror.known);
+    assert_eq!(mirror.upserts, 5, "three at first, and two again");
+    // Later lists tell what is new only, and no object that the watch told.
+    mirror.relist.request(2);
+    api.store().put("pods", pod("d"));
+    mirror.until("a list after that", |mirror| mirror.answers == 2).await;
+    mirror.catch_up(&api).await;
+    assert_eq!(mirror.upserts, 6);
 }

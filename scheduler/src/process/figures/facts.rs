@@ -28,7 +28,7 @@ use crate::plan::Profile;
 use crate::queue::{QueueOptions, Rejectors};
 use crate::run::{
     ClusterPlanner, Effect, Evicting, Executor, ExecutorOptions, Followed, Input, Job, Now, Outcome,
-    ProfileOptions, Stored,
+    ProfileOptions, Renewal, Stored,
 };
 use crate::stopwatch::testing::ticking;
 use crate::wall_time::WallTime;
@@ -226,6 +226,7 @@ impl World {
             },
             binders: Vec::new(),
             stopwatch: stopwatch.clone(),
+            renewal: Renewal::default(),
         };
         let handle = runtime.handle().clone();
         let planner = ClusterPlanner::new(&KUBERNETES, vec![profile], Vec::new(), handle, &stopwatch);

@@ -78,7 +78,8 @@ pub struct Job {
     pub device_timeout: Duration,
     /// The extender that binds in the scheduler's place.
     pub binder: Option<Arc<Extender>>,
-    /// Cancelled when the pod's place is for another: a job that still waits for volumes or devices ends.
+    /// Cancelled when the pod's place is for another, or the executor begins anew: a job that still waits for volumes or
+    /// devices ends.
     pub cancelled: CancellationToken,
 }
 
@@ -98,9 +99,6 @@ pub enum Outcome {
     NotBound(Why),
 }
 
-/// What users are told of a pod that gave way before it was bound.
-const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
-
 /// Why a pod was not bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
@@ -110,6 +108,8 @@ pub enum Why {
     Taken(String),
     /// The cluster changed: planning again may find another node.
     Refused(String),
+    /// The job was cancelled before the binding was sent.
+    Cancelled,
     /// Leadership was lost before the binding was sent.
     NotLeading,
 }
@@ -214,7 +214,7 @@ impl Binder {
         self.lead()?;
         tokio::select! {
             biased;
-            () = job.cancelled.cancelled() => Err(Why::Refused(PREEMPTED.to_owned())),
+            () = job.cancelled.cancelled() => Err(Why::Cancelled),
             () = tokio::time::sleep(pause) => Ok(()),
         }
     }

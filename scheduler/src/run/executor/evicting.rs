@@ -66,13 +66,14 @@ impl<P: Planning> Executor<P> {
         });
     }
 
-    /// A job that was told to end has ended. Where it had bound its pod before, no event will wake the preemptor.
-    pub(super) fn gave_way(&mut self, uid: &Uid, is_bound: bool, now: Now) {
-        if let Some(preemptor) = self.giving_way.remove(uid)
-            && is_bound
-        {
+    /// A job has ended; returns whether it was told to, for a preemptor. Where it had bound its pod before, no event will
+    /// wake that one.
+    pub(super) fn gave_way(&mut self, uid: &Uid, is_bound: bool, now: Now) -> bool {
+        let Some(preemptor) = self.giving_way.remove(uid) else { return false };
+        if is_bound {
             self.with_queue(now, |queue, at| queue.activate(at, &preemptor));
         }
+        true
     }
 
     pub(super) fn evicted(

@@ -15,6 +15,12 @@ use super::pods::is_ending;
 use super::report::scheduled;
 use super::{Executor, Now};
 
+/// What users are told of a pod that gave way before it was bound.
+const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
+
+/// What users are told of a pod whose job was cancelled because the scheduler begins anew.
+const INTERRUPTED: &str = "the scheduler lists the cluster anew, and plans the pod again then";
+
 impl<P: Planning> Executor<P> {
     pub(super) fn finished(&mut self, job: &Job, outcome: Outcome, now: Now, effects: &mut Vec<Effect>) {
         let jobs = self.jobs_like(job);
@@ -28,7 +34,7 @@ impl<P: Planning> Executor<P> {
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.preparing = None;
         }
-        self.gave_way(&uid, outcome == Outcome::Bound, now);
+        let gave_way = self.gave_way(&uid, outcome == Outcome::Bound, now);
         match outcome {
             Outcome::Bound => {
                 let controller = self.options.profiles[job.profile].scheduler_name.clone();
@@ -47,11 +53,22 @@ impl<P: Planning> Executor<P> {
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);
             }
-            Outcome::NotBound(why) => self.not_bound(&uid, job, why, now, effects),
+            Outcome::NotBound(why) => {
+                let cancelled = if gave_way { PREEMPTED } else { INTERRUPTED };
+                self.not_bound(&uid, job, (why, cancelled), now, effects);
+            }
         }
     }
 
-    fn not_bound(&mut self, uid: &Uid, job: &Job, why: Why, now: Now, effects: &mut Vec<Effect>) {
+    /// `why` has what users are told where the job was cancelled.
+    fn not_bound(
+        &mut self,
+        uid: &Uid,
+        job: &Job,
+        (why, cancelled): (Why, &str),
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(pending) = self.pending.get(uid) else {
             self.planning.forget_claims(&job.claims);
             self.queue.done(uid);
@@ -66,6 +83,7 @@ impl<P: Planning> Executor<P> {
         match why {
             _ if is_ending => self.let_go(uid, now),
             Why::Gone | Why::Taken(_) => self.let_go(uid, now),
+            Why::Cancelled => self.back_to_queue(uid, cancelled, &Nomination::Clear, now, effects),
             Why::Refused(message) => {
                 let node = &job.node;
                 let (namespace, name) = (&job.pod.namespace, &job.pod.name);

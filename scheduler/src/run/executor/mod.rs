@@ -15,6 +15,7 @@
 //! the planner's snapshot, exactly once. An assumption ends in one of three ways only: the API confirms a node, the API
 //! says that the pod is gone, or a job ends certainly without effect. What the API says always wins.
 
+mod anew;
 mod changes;
 mod evicting;
 mod finish;
@@ -43,6 +44,7 @@ use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
 use super::stored::Followed;
 
+pub use anew::Renewal;
 use changes::Objects;
 use evicting::Preempting;
 use pending::{Pending, Stage};
@@ -81,6 +83,8 @@ pub struct ExecutorOptions {
     pub binders: Vec<Arc<Extender>>,
     /// Measures durations for the metrics.
     pub stopwatch: Stopwatch,
+    /// When the executor is to begin anew.
+    pub renewal: Renewal,
 }
 
 /// The moment of a call.
@@ -112,6 +116,8 @@ pub struct Executor<P: Planning> {
     unsynced: BTreeSet<Followed>,
     // Which request for new lists all kinds have to answer before a pod is planned; 0 for the first lists.
     lists_wanted: u64,
+    // Bytes that the planner held when everything was first known, since the beginning or the last one anew.
+    known_bytes: Option<usize>,
     // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
     // preparing <= PREPARING_MAX.
     bindings: usize,
@@ -135,6 +141,7 @@ impl<P: Planning> Executor<P> {
             giving_way: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             lists_wanted: 0,
+            known_bytes: None,
             bindings: 0,
             preparing: 0,
         }
@@ -156,6 +163,9 @@ impl<P: Planning> Executor<P> {
             Input::Synced(kind, number) => {
                 if number >= self.lists_wanted {
                     self.unsynced.remove(&kind);
+                }
+                if self.unsynced.is_empty() {
+                    self.all_known();
                 }
             }
             Input::Finished(job, outcome) => self.finished(&job, outcome, now, effects),
@@ -203,6 +213,11 @@ impl<P: Planning> Executor<P> {
     /// When [`Executor::tick`] has something to do, as time since the process began.
     pub fn next_tick(&self) -> Option<Duration> {
         self.queue.next_tick()
+    }
+
+    /// When it is to begin anew.
+    pub fn renewal(&self) -> Renewal {
+        self.options.renewal
     }
 
     /// The queue, for metrics.

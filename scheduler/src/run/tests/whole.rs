@@ -12,7 +12,7 @@ use crate::client::ObjectKey;
 use crate::client::testing::{FakeApi, PATIENCE, eventually, pod};
 use crate::election::{Outcome, Timing};
 use crate::plan::Profile;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
+use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness, Renewal};
 use crate::stopwatch::Stopwatch;
 
 pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
@@ -36,6 +36,7 @@ pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
         ledger: Arc::default(),
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
+        renewal: Renewal::default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the executor over a planner of a few lines.
 
+mod anew;
 mod claims;
 mod planner;
 mod preempting;
@@ -25,7 +26,7 @@ use super::super::binding::{Job, Outcome};
 use super::super::event::Report;
 use super::super::input::{Effect, Eviction, Input};
 use super::super::stored::{Follow, Followed, Stored};
-use super::{Executor, ExecutorOptions, Now, ProfileOptions};
+use super::{Executor, ExecutorOptions, Now, ProfileOptions, Renewal};
 
 use planner::Slots;
 
@@ -49,6 +50,7 @@ fn options() -> ExecutorOptions {
         queue: QueueOptions { profiles: vec![plugins, plugins], ..queue },
         binders: Vec::new(),
         stopwatch: Stopwatch::default(),
+        renewal: Renewal { bytes_min: 3, factor: 2, ..Renewal::default() },
     }
 }
 

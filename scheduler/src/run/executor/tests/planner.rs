@@ -44,6 +44,8 @@ pub(super) struct Slots {
     pub(super) claims: Vec<ClaimWrite>,
     /// UIDs of claims that were given back for pods which are elsewhere.
     pub(super) freed_claims: Vec<String>,
+    /// What only grows.
+    pub(super) worn: usize,
     /// Planning fails while this is set.
     pub(super) fails: bool,
 }
@@ -136,6 +138,14 @@ impl Planning for Slots {
             }
             _ => {}
         }
+    }
+
+    fn worn_bytes(&self) -> usize {
+        self.worn
+    }
+
+    fn begin_anew(&mut self) {
+        *self = Self { preempts: self.preempts, provisions: self.provisions, ..Self::default() };
     }
 
     fn reads_pods(&self) -> bool {

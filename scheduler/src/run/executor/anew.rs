@@ -1,0 +1,102 @@
+//! The beginning anew, with nothing known.
+//!
+//! Owns when that is due: some tables of the planner only grow, so that a cluster where objects come and go for months,
+//! or a user who makes and deletes pods with thousands of labels, would fill the memory. Everything is then forgotten and
+//! listed again, as after a restart; pods wait some seconds, in large clusters.
+//!
+//! Never forgets a job that is under way: its pod could be bound twice.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::queue::{Queue, Shapes};
+
+use super::super::input::Effect;
+use super::super::planning::Planning;
+use super::super::stored::Followed;
+use super::{Executor, Objects};
+
+/// When everything is forgotten and listed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewal {
+    /// Not with less in the tables that only grow.
+    pub bytes_min: usize,
+    /// Not with less than so often what was in them at the last beginning.
+    pub factor: usize,
+    /// Not sooner after the last beginning.
+    pub interval_min: Duration,
+}
+
+impl Default for Renewal {
+    fn default() -> Self {
+        Self {
+            // About the texts of 100,000 pods with a dozen labels each of their own.
+            bytes_min: 128 << 20,
+            // Two thirds are waste then, unless the cluster has grown, which makes the next beginning come later.
+            factor: 3,
+            // The lists of a large cluster take some seconds, and whoever creates and deletes pods without pause must not
+            // have the scheduler do nothing else.
+            interval_min: Duration::from_secs(30),
+        }
+    }
+}
+
+impl<P: Planning> Executor<P> {
+    /// Whether most of what the planner holds may be of objects that are gone.
+    pub fn is_worn(&self) -> bool {
+        let Renewal { bytes_min, factor, .. } = self.options.renewal;
+        let limit = |known: usize| bytes_min.max(known.saturating_mul(factor));
+        self.known_bytes.is_some_and(|known| self.planning.worn_bytes() > limit(known))
+    }
+
+    /// Every kind has been listed: what is held now is what a beginning costs.
+    pub(super) fn all_known(&mut self) {
+        if self.known_bytes.is_none() {
+            self.known_bytes = Some(self.planning.worn_bytes());
+        }
+    }
+
+    /// Tells the jobs to end that still wait for volumes or devices. Those that are sent end by themselves.
+    pub fn cancel_preparing(&mut self, effects: &mut Vec<Effect>) {
+        let jobs = self.pending.values_mut().filter_map(|pending| pending.preparing.take());
+        effects.extend(jobs.map(Effect::Cancel));
+    }
+
+    /// Forgets the cluster. It counts as known again once every kind was told anew, whole, after `request`.
+    ///
+    /// No job may be under way: [`Executor::bindings`] is 0.
+    pub fn begin_anew(&mut self, request: u64) {
+        assert_eq!(self.bindings(), 0, "a job that ends later would find its pod unknown");
+        let Self {
+            planning,
+            queue,
+            shapes,
+            options,
+            pending,
+            assigned,
+            uids,
+            nodes,
+            objects,
+            preempting,
+            giving_way,
+            unsynced,
+            lists_wanted,
+            known_bytes,
+            bindings: _,
+            preparing: _,
+        } = self;
+        planning.begin_anew();
+        *queue = Queue::new(options.queue.clone());
+        *shapes = Shapes::default();
+        *pending = HashMap::new();
+        *assigned = HashMap::new();
+        *uids = HashMap::new();
+        *nodes = HashMap::new();
+        *objects = Objects::default();
+        *preempting = HashMap::new();
+        *giving_way = HashMap::new();
+        *unsynced = Followed::ALL.iter().copied().collect();
+        *lists_wanted = request;
+        *known_bytes = None;
+    }
+}
