@@ -120,10 +120,17 @@ impl Compiled {
     }
 }
 
-/// The library's text; of a missing member, the commonest fault, that of the reference.
+/// What is wrong in the words of the reference's library, where a fault has such.
 fn runtime_reason(error: &ExecutionError) -> String {
     let mut reason = match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::NoSuchOverload(_) => "no such overload".to_owned(),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(_, Value::UInt(_), _) => "unsigned integer overflow".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(Value::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
         other => other.to_string(),
     };
     if reason.len() > REASON_BYTES_MAX {

@@ -294,3 +294,18 @@ fn compiled_expressions_fit_into_their_memory() {
     let device = DeviceObject::new("d.io", &device());
     assert_eq!(used[0].compiled().0.matches(&device), Ok(false), "it is compiled again");
 }
+
+#[test]
+fn faults_are_told_in_the_words_of_the_reference() {
+    for (source, words) in [
+        ("9223372036854775807 + 1 == 0", "integer overflow"),
+        ("-9223372036854775807 - 2 == 0", "integer overflow"),
+        ("18446744073709551615u + 1u == 0u", "unsigned integer overflow"),
+        ("1 / (size(device.driver) - 4) == 0", "division by zero"),
+        ("1 % (size(device.driver) - 4) == 0", "modulus by zero"),
+        ("[1, 2][size(device.driver)] == 0", "index out of bounds: 4"),
+        ("math.abs(-9223372036854775808) == 0", "integer overflow"),
+    ] {
+        assert_eq!(evaluate(source), Err(SelectorError::Runtime(words.to_owned())), "{source}");
+    }
+}
