@@ -14,6 +14,7 @@ use crate::api::resource::v1::{
 };
 use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::plan::decision::{ClaimName, ClaimWrite};
+use crate::plan::devices::RESERVED_FOR_MAX;
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
     let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
@@ -107,12 +108,18 @@ fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim
 fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let reserve = |claim, wanted| reservation(claim, &pod(), &write(wanted), "f");
     assert_eq!(reserve(held_by(&["u"], None), None), Ok(Change::None));
-    assert!(matches!(reserve(held_by(&["v"], Some(allocation())), None), Ok(Change::Status(_))));
+    let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), None) else {
+        panic!("a claim that others use can be reserved")
+    };
+    let shared = shared.status.unwrap();
+    assert_eq!(shared.allocation, Some(allocation()), "it stays allocated");
+    let holders = shared.reserved_for.iter().map(|holder| (&*holder.resource, &*holder.name, &*holder.uid));
+    assert_eq!(holders.collect::<Vec<_>>(), [("", "", "v"), ("pods", "p", "u")]);
     assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
     let other = AllocationResult::default();
     let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
     assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
-    let many: Vec<String> = (0..256).map(|index| format!("v{index}")).collect();
+    let many: Vec<String> = (0..RESERVED_FOR_MAX).map(|index| format!("v{index}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(reserve(held_by(&many, Some(allocation())), None).unwrap_err().contains("256 pods"));
     let mut ending = held_by(&[], Some(allocation()));
@@ -129,6 +136,10 @@ fn the_finalizer_comes_before_the_allocation() {
     let Change::Finalizer(claim) = change else { panic!("{change:?}") };
     assert_eq!(claim.metadata.unwrap().finalizers, ["f", "other"]);
     assert_eq!(claim.status.unwrap().allocation, None);
+    let change = reservation(held_by(&[], None), &pod(), &write(Some(allocation())), "f").unwrap();
+    let Change::Status(claim) = change else { panic!("the finalizer is there: {change:?}") };
+    assert_eq!(claim.metadata.unwrap().finalizers, ["f"]);
+    assert_eq!(claim.status.unwrap().allocation, Some(allocation()));
 }
 
 #[test]
