@@ -30,6 +30,7 @@
 
 mod affinity;
 pub mod cluster;
+mod context;
 pub mod costs;
 pub mod decision;
 mod device_claims;

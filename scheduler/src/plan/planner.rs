@@ -11,6 +11,7 @@ use crate::stopwatch::Stopwatch;
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
+use super::context::Context;
 use super::costs::{Costs, Meter};
 use super::decision::{Admission, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites};
 use super::device_claims::Found;
@@ -24,7 +25,7 @@ use super::refusing::{refusal, refuse, refuse_pod};
 use super::rules::Rules;
 use super::score::{Choice, Chosen};
 use super::spread::Constraints;
-use super::trial::{Context, Prepared, Trial};
+use super::trial::{Prepared, Trial};
 use super::volumes;
 
 /// Tables that are kept. One of 10,000 nodes takes about 200 kB; clusters rarely have this many different workloads

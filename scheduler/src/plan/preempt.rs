@@ -11,10 +11,11 @@ use crate::objects::pod::Pod;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::NodeId;
+use super::context::Context;
 use super::decision::{PodName, Preemption};
 use super::extenders::Extenders;
 use super::message::{NO_VICTIMS, NOT_HELPFUL, Reasons};
-use super::trial::{Context, Trial};
+use super::trial::Trial;
 use super::verdict::Verdict;
 
 /// A node that fits once the victims are gone.

@@ -3,6 +3,7 @@
 //! Owns what is said of it: the reasons of all nodes, added up, and what came of preemption.
 
 use super::cluster::nodes::NodeId;
+use super::context::Context;
 use super::costs::{Meter, Status};
 use super::decision::{Decision, Refusal};
 use super::extenders::Extenders;
@@ -10,7 +11,7 @@ use super::message::{self, Reasons};
 use super::preempt::{Outcome, Refused, preempt};
 use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::rules::Rules;
-use super::trial::{Context, RefusedPod, Trial};
+use super::trial::{RefusedPod, Trial};
 use super::verdict::Verdict;
 
 /// A refusal with this message alone.
