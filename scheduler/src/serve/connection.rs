@@ -55,8 +55,9 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
 }
 
-/// Serves connections until `shared.stopping`; returns when all have ended or were given up.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves connections until `shared.stopping`, and then until all have ended or were given up. Returns how many were
+/// given up.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) -> usize {
     let places = Arc::new(Places::default());
     let connections = TaskTracker::new();
     loop {
@@ -78,8 +79,9 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
     connections.close();
     // Connections drain by themselves within this time; the rest ends with the process.
-    if tokio::time::timeout(DRAIN_MAX * 2, connections.wait()).await.is_err() {
-        tracing::warn!(open = connections.len(), "connections were cut off");
+    match tokio::time::timeout(DRAIN_MAX * 2, connections.wait()).await {
+        Ok(()) => 0,
+        Err(_) => connections.len(),
     }
 }
 

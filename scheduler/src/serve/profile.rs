@@ -14,6 +14,7 @@ use prost::Message;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
+use super::warnings::WarningLimit;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";
@@ -33,11 +34,13 @@ const INDEX: &str = "<html>\n<head><title>/debug/pprof/</title></head>\n<body>\n
 #[derive(Debug)]
 pub struct Profiler {
     places: Semaphore,
+    /// Warnings about profiles that cannot be recorded.
+    unrecordable: WarningLimit,
 }
 
 impl Default for Profiler {
     fn default() -> Profiler {
-        Profiler { places: Semaphore::new(1) }
+        Profiler { places: Semaphore::new(1), unrecordable: WarningLimit::default() }
     }
 }
 
@@ -76,7 +79,9 @@ impl Profiler {
             return error(StatusCode::TOO_MANY_REQUESTS, "another profile is being recorded");
         };
         let failed = |fault: String| {
-            tracing::warn!(error = fault, "no profile can be recorded");
+            if let Some(left_out) = self.unrecordable.pass() {
+                tracing::warn!(error = fault, left_out, "no profile can be recorded");
+            }
             error(StatusCode::INTERNAL_SERVER_ERROR, "Could not enable CPU profiling")
         };
         let started = SystemTime::now();
