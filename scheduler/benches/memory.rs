@@ -5,7 +5,13 @@
 //! many of the pods are on nodes; the others wait for one. `NODES` and `PODS` change the size. Prints the resident memory
 //! of this process.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark"
+)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -18,13 +18,14 @@ mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orch_proto::Brand;
-use time::OffsetDateTime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ambient;
 use crate::config::flags::{CommandLine, Flags};
 use crate::config::{
     Configuration, Features, PARALLELISM, check_flags, check_lock, check_source, ignored_flags, settle,
@@ -58,7 +59,7 @@ struct Prepared {
 
 /// Runs the process to its end.
 pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) -> Result<(), Failure> {
-    let started = (OffsetDateTime::now_utc(), Instant::now());
+    let started = (ambient::utc(), Instant::now());
     let CommandLine { brand, flags, shown } = line;
     notice(&flags, &features, brand);
     let Prepared { bound, configuration, is_elected } = prepare(&flags, brand).await?;

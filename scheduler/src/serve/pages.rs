@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
 use orch_proto::Brand;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
 use crate::config::component;
 use crate::metrics::resources::{Ledger, render};

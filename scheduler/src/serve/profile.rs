@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
 use super::warnings::WarningLimit;
+use crate::ambient;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";
@@ -84,7 +85,7 @@ impl Profiler {
             }
             error(StatusCode::INTERNAL_SERVER_ERROR, "Could not enable CPU profiling")
         };
-        let started = SystemTime::now();
+        let started = ambient::system_time();
         // Samples inside of these libraries are dropped: unwinding there could wait for a lock that the sampled thread has.
         // The first start finds names as well, which is work for another thread.
         let beginning = tokio::task::spawn_blocking(|| {
@@ -271,6 +272,7 @@ mod tests {
     async fn a_profile_names_the_function_that_runs() {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let stopping = std::sync::Arc::clone(&stop);
+        #[expect(clippy::disallowed_methods, reason = "a thread that only uses the processor")]
         let busy = std::thread::spawn(move || burn_for_the_profile(&stopping));
         let profiler = Profiler::default();
         let (first, second) =

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+use tokio::time::Instant;
 
 use super::clients::Clients;
 use super::material::MaterialError;
