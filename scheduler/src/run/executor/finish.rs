@@ -8,9 +8,9 @@ use crate::queue::{ClusterEvent, Uid};
 use crate::simulation::plant::{self, Plant};
 
 use super::super::binding::{Job, Outcome, Why};
-use super::super::condition::Nomination;
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
+use super::super::pod_status::Nomination;
 use super::pods::is_ending;
 use super::report::scheduled;
 use super::{Executor, Now};

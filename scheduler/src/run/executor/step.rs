@@ -14,9 +14,9 @@ use crate::queue::{QueuedPod, Rejection, Rejector, Rejectors, Uid};
 use crate::stopwatch::Started;
 
 use super::super::binding::{Job, PodRef};
-use super::super::condition::{Nomination, Unscheduled, nomination_patch};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
+use super::super::pod_status::{Nomination, Unscheduled, nomination_patch};
 use super::pods::nominated_node;
 use super::{Executor, Now, Stage, pod_ref};
 

@@ -12,11 +12,11 @@ use crate::client::ObjectKey;
 use crate::client::testing::{FakeApi, PATIENCE, eventually, pod};
 use crate::election::{Outcome, Timing};
 use crate::plan::Profile;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
+use crate::run::{ElectionOptions, LockKind, Readiness, Scheduler, SchedulerError, SchedulerOptions};
 use crate::stopwatch::Stopwatch;
 
-pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
-    ProcessOptions {
+pub(super) fn options(api: &FakeApi, host: &str) -> SchedulerOptions {
+    SchedulerOptions {
         client: api.config(),
         brand: FakeApi::brand(),
         host: host.to_owned(),
@@ -42,13 +42,13 @@ pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
 pub(super) struct Running {
     readiness: Readiness,
     stop: CancellationToken,
-    task: JoinHandle<Result<Outcome, ProcessError>>,
+    task: JoinHandle<Result<Outcome, SchedulerError>>,
 }
 
-pub(super) fn start(options: ProcessOptions) -> Running {
-    let process = Process::start(options).unwrap();
-    let (readiness, stop) = (process.readiness(), CancellationToken::new());
-    let task = tokio::spawn(process.run(stop.clone()));
+pub(super) fn start(options: SchedulerOptions) -> Running {
+    let scheduler = Scheduler::start(options).unwrap();
+    let (readiness, stop) = (scheduler.readiness(), CancellationToken::new());
+    let task = tokio::spawn(scheduler.run(stop.clone()));
     Running { readiness, stop, task }
 }
 

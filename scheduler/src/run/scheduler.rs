@@ -1,4 +1,4 @@
-//! Everything that runs in a scheduler process, started and ended in order.
+//! The scheduler as a whole: everything that runs to schedule, started and ended in order.
 //!
 //! ```text
 //!   start:  clients ──> events ──> engine (follows the cluster at once) ──> contender for the lock
@@ -37,8 +37,8 @@ use super::executor::{ExecutorOptions, ProfileOptions};
 use super::extender::{Extender, ExtenderConfig};
 use super::recorder::Recorder;
 
-/// What a scheduler process is made of.
-pub struct ProcessOptions {
+/// What a scheduler is made of.
+pub struct SchedulerOptions {
     /// How to reach the API.
     pub client: Config,
     /// The brand of the cluster.
@@ -91,9 +91,9 @@ pub enum LockKind {
     ConfigMapsLeases,
 }
 
-/// Why a process could not start, or ended badly.
+/// Why a scheduler could not start, or ended badly.
 #[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
+pub enum SchedulerError {
     /// The configuration of the API or of an extender cannot be used.
     #[error("cannot use the configuration")]
     Config(#[from] ConfigError),
@@ -139,7 +139,7 @@ impl Readiness {
 const OVERDUE_MAX: Duration = Duration::from_secs(20);
 
 /// A running scheduler.
-pub struct Process {
+pub struct Scheduler {
     engine: Engine,
     readiness: Readiness,
     contender: Option<JoinHandle<Outcome>>,
@@ -147,12 +147,12 @@ pub struct Process {
     events: JoinHandle<()>,
 }
 
-impl Process {
+impl Scheduler {
     /// Starts to follow the cluster and to contend for the lock.
     ///
     /// # Errors
     /// Where the configuration cannot be used.
-    pub fn start(options: ProcessOptions) -> Result<Self, ProcessError> {
+    pub fn start(options: SchedulerOptions) -> Result<Self, SchedulerError> {
         let client = Client::new(&options.client, options.brand)?;
         let (recorder, sending) =
             Recorder::new(Client::new(&options.client, options.brand)?, options.host.clone());
@@ -198,13 +198,13 @@ impl Process {
     ///
     /// # Errors
     /// Where a part of the process panicked or is stuck. A lock that it holds lapses.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, ProcessError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, SchedulerError> {
         let ended = match self.contender.take() {
             None => {
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => {}
-                    () = self.engine.stuck() => return Err(ProcessError::Stuck),
+                    () = self.engine.stuck() => return Err(SchedulerError::Stuck),
                 }
                 self.engine.stop().await?;
                 Outcome::Stopped
@@ -225,13 +225,13 @@ async fn contended(
     mut contender: JoinHandle<Outcome>,
     stop_contender: CancellationToken,
     stop: CancellationToken,
-) -> Result<Outcome, ProcessError> {
+) -> Result<Outcome, SchedulerError> {
     let lost = tokio::select! {
         biased;
         ended = &mut contender => Some(ended),
         () = stop.cancelled() => None,
         // The lease lapses by itself: what the thread still does is unknown.
-        () = engine.stuck() => return Err(ProcessError::Stuck),
+        () = engine.stuck() => return Err(SchedulerError::Stuck),
     };
     #[cfg(test)]
     if plant::is(Plant::ReleasesEarly) {
@@ -259,11 +259,11 @@ const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the contender for the lock.
 fn contend(
-    options: &ProcessOptions,
+    options: &SchedulerOptions,
     election: &ElectionOptions,
     recorder: &Recorder,
     stop: CancellationToken,
-) -> Result<(Leadership, JoinHandle<Outcome>), ProcessError> {
+) -> Result<(Leadership, JoinHandle<Outcome>), SchedulerError> {
     // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
     let mut config = options.client.clone();
     config.user_agent = user_agent("leader-election");
@@ -308,7 +308,7 @@ fn started(
     (leadership, tokio::spawn(elector.run(stop)))
 }
 
-fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
+fn executor_options(options: &SchedulerOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
     let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     let profile = |profile: &Profile| ProfileOptions {
         scheduler_name: profile.scheduler_name.as_str().into(),
