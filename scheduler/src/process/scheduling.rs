@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{ObjectKey, chain};
 use crate::config::Configuration;
 use crate::config::types::LeaderElection;
-use crate::election::{Outcome, Timing};
+use crate::election::{ElectionEnd, Timing};
 use crate::metrics::resources::Ledger;
 use crate::run::{ElectionOptions, LockKind, Readiness, Scheduler, SchedulerOptions};
 use crate::serve::Check;
@@ -50,8 +50,8 @@ pub(super) fn start(
 
 async fn run(scheduler: Scheduler, stop: CancellationToken) -> Result<(), Failure> {
     match scheduler.run(stop).await {
-        Ok(Outcome::Stopped) => Ok(()),
-        Ok(Outcome::Lost) => Err(Failure("leader election lost".to_owned())),
+        Ok(ElectionEnd::Stopped) => Ok(()),
+        Ok(ElectionEnd::Lost) => Err(Failure("leader election lost".to_owned())),
         Err(error) => Err(Failure(chain(&error))),
     }
 }

@@ -31,7 +31,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use binding::{Binder, Job, Outcome, PodRef, Why};
+pub use binding::{BindOutcome, Binder, Job, PodRef, Why};
 pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};

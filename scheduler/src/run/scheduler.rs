@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Config, ConfigError, ObjectKey, user_agent};
 use crate::election::{
-    Annotated, AnnotatedLock, Announce, Elector, Leadership, LeaseLock, Lock, Machine, Outcome, Timing,
+    Annotated, AnnotatedLock, Announce, ElectionEnd, Elector, Leadership, LeaseLock, Lock, Machine, Timing,
     identity,
 };
 use crate::metrics::resources::Ledger;
@@ -142,7 +142,7 @@ const OVERDUE_MAX: Duration = Duration::from_secs(20);
 pub struct Scheduler {
     engine: Engine,
     readiness: Readiness,
-    contender: Option<JoinHandle<Outcome>>,
+    contender: Option<JoinHandle<ElectionEnd>>,
     stop_contender: CancellationToken,
     events: JoinHandle<()>,
 }
@@ -198,7 +198,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Where a part of the process panicked or is stuck. A lock that it holds lapses.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, SchedulerError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<ElectionEnd, SchedulerError> {
         let ended = match self.contender.take() {
             None => {
                 tokio::select! {
@@ -207,7 +207,7 @@ impl Scheduler {
                     () = self.engine.stuck() => return Err(SchedulerError::Stuck),
                 }
                 self.engine.stop().await?;
-                Outcome::Stopped
+                ElectionEnd::Stopped
             }
             Some(contender) => contended(self.engine, contender, self.stop_contender, stop).await?,
         };
@@ -222,10 +222,10 @@ impl Scheduler {
 /// Works until `stop`, or until the contender for the lock has lost it.
 async fn contended(
     engine: Engine,
-    mut contender: JoinHandle<Outcome>,
+    mut contender: JoinHandle<ElectionEnd>,
     stop_contender: CancellationToken,
     stop: CancellationToken,
-) -> Result<Outcome, SchedulerError> {
+) -> Result<ElectionEnd, SchedulerError> {
     let lost = tokio::select! {
         biased;
         ended = &mut contender => Some(ended),
@@ -245,7 +245,7 @@ async fn contended(
         // The lease lapses by itself, after the time in which a binding under way may still arrive.
         None if bindings > 0 => {
             contender.abort();
-            Outcome::Stopped
+            ElectionEnd::Stopped
         }
         None => {
             stop_contender.cancel();
@@ -263,7 +263,7 @@ fn contend(
     election: &ElectionOptions,
     recorder: &Recorder,
     stop: CancellationToken,
-) -> Result<(Leadership, JoinHandle<Outcome>), SchedulerError> {
+) -> Result<(Leadership, JoinHandle<ElectionEnd>), SchedulerError> {
     // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
     let mut config = options.client.clone();
     config.user_agent = user_agent("leader-election");
@@ -303,7 +303,7 @@ fn started(
     machine: Machine,
     announce: Announce,
     stop: CancellationToken,
-) -> (Leadership, JoinHandle<Outcome>) {
+) -> (Leadership, JoinHandle<ElectionEnd>) {
     let (elector, leadership) = Elector::new(lock, machine, announce);
     (leadership, tokio::spawn(elector.run(stop)))
 }

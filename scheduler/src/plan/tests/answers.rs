@@ -114,7 +114,7 @@ fn spread(over: &str, unsatisfiable: &str, more: Value) -> Value {
 }
 
 /// Two pods of the namespace on node `a`, in zone z1. Node `b`, in zone z2, has no CPU.
-fn crowded() -> Bench {
+fn two_zones() -> Bench {
     let mut bench = Bench::new();
     bench.node("a", "4", json!({ "zone": "z1" }));
     bench.node("b", "0", json!({ "zone": "z2" }));
@@ -131,7 +131,7 @@ fn with_cpu(mut spec: Value) -> Value {
 
 #[test]
 fn a_spread_whose_selector_is_empty_counts_no_pod_on_nodes() {
-    let mut bench = crowded();
+    let mut bench = two_zones();
     let hard = with_cpu(spread("zone", "DoNotSchedule", json!({})));
     assert_eq!(bench.bound(&pod("p", json!({ "app": "x" }), hard)), "a");
     // The selector is that which `matchLabelKeys` leaves.

@@ -164,7 +164,7 @@ fn terms(cluster: &Cluster) -> Vec<String> {
         let namespaces: Vec<_> = held.term.pods.namespaces.iter().map(|name| text(*name)).collect();
         let counts: BTreeMap<String, u32> =
             held.nodes.iter().map(|(node, count)| (cluster.node_name(node).to_string(), count)).collect();
-        format!("{:?} {namespaces:?} {} {counts:?}", held.attitude, text(held.term.topology_key))
+        format!("{:?} {namespaces:?} {} {counts:?}", held.kind, text(held.term.topology_key))
     });
     let mut held: Vec<_> = held.collect();
     held.sort();

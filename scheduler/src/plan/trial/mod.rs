@@ -116,11 +116,11 @@ impl<'a> Trial<'a> {
     ) -> Verdict {
         let nominated = self.nominated(slot);
         if !nominated.is_empty() {
-            let mut crowded = load.unwrap_or(&slot.load).clone();
-            nominated.iter().for_each(|pod| crowded.add(pod));
+            let mut with_nominated = load.unwrap_or(&slot.load).clone();
+            nominated.iter().for_each(|pod| with_nominated.add(pod));
             nominated.iter().for_each(|pod| self.adjust(pod, node, 1));
             let pods = PodsOn { pods: &slot.pods, without, with: &nominated };
-            let verdict = self.ask(node, slot, Some(&crowded), pods);
+            let verdict = self.ask(node, slot, Some(&with_nominated), pods);
             nominated.iter().for_each(|pod| self.adjust(pod, node, -1));
             if !verdict.fits() {
                 return verdict;

@@ -7,7 +7,7 @@ use crate::queue::{ClusterEvent, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 
-use super::super::binding::{Job, Outcome, Why};
+use super::super::binding::{BindOutcome, Job, Why};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
 use super::super::pod_status::Nomination;
@@ -16,21 +16,21 @@ use super::report::scheduled;
 use super::{Executor, Now};
 
 impl<P: Planning> Executor<P> {
-    pub(super) fn finished(&mut self, job: &Job, outcome: Outcome, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn finished(&mut self, job: &Job, outcome: BindOutcome, now: Now, effects: &mut Vec<Effect>) {
         let jobs = self.jobs_like(job);
         *jobs = jobs.checked_sub(1).expect("each job ends once");
         let result = match outcome {
-            Outcome::Bound => AttemptResult::Scheduled,
-            Outcome::NotBound(_) => AttemptResult::Error,
+            BindOutcome::Bound => AttemptResult::Scheduled,
+            BindOutcome::NotBound(_) => AttemptResult::Error,
         };
         self.observe_attempt(job.profile, result, job.began, effects);
         let uid = Uid(job.pod.uid.clone());
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.preparing = None;
         }
-        self.gave_way(&uid, outcome == Outcome::Bound, now);
+        self.gave_way(&uid, outcome == BindOutcome::Bound, now);
         match outcome {
-            Outcome::Bound => {
+            BindOutcome::Bound => {
                 let controller = self.options.profiles[job.profile].scheduler_name.clone();
                 effects.push(Effect::Record(scheduled(&job.pod, &job.node, controller)));
                 let waited = now.monotonic.saturating_sub(job.first_active_at);
@@ -47,7 +47,7 @@ impl<P: Planning> Executor<P> {
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);
             }
-            Outcome::NotBound(why) => self.not_bound(&uid, job, why, now, effects),
+            BindOutcome::NotBound(why) => self.not_bound(&uid, job, why, now, effects),
         }
     }
 

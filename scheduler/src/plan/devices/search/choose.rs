@@ -10,7 +10,7 @@ use super::super::capacity::{self, Consumed};
 use super::super::claim::{Alternative, Claim, Mode, Request};
 use super::super::constraint::Added;
 use super::super::slice::{CounterId, Device, PoolView};
-use super::{Candidate, Picked, Search, Step};
+use super::{DeviceCandidate, Picked, Search, Step};
 use crate::api::resource::v1::{DeviceTaint, DeviceToleration};
 
 impl<'a> Search<'a> {
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
     }
 
     fn count(&mut self, candidate: usize, change: impl Fn(Quantity, Quantity) -> Quantity) {
-        let Candidate { pool, device, .. } = &self.candidates[candidate];
+        let DeviceCandidate { pool, device, .. } = &self.candidates[candidate];
         for one in &device.consumes {
             let taken = self.counters.entry((*pool, one.counter.clone())).or_default();
             *taken = change(*taken, one.amount);

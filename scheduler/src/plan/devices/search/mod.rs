@@ -81,7 +81,7 @@ enum Found {
 
 /// A device that can be chosen.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct DeviceCandidate {
     pool: usize,
     device: Arc<Device>,
     weight: Weight,
@@ -114,7 +114,7 @@ struct Search<'a> {
     attempt: &'a mut Attempt,
     claims: &'a [&'a Claim],
     pools: Vec<PoolView>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<DeviceCandidate>,
     wanted: Vec<Vec<Vec<Wanted>>>,
     constraints: Vec<Vec<Constraint<'a>>>,
     /// By candidate.
@@ -169,11 +169,11 @@ pub(super) fn search<'a>(
 }
 
 /// The devices of complete pools, in the order in which they are tried.
-fn candidates(world: World<'_>, pools: &[PoolView]) -> Vec<Candidate> {
+fn candidates(world: World<'_>, pools: &[PoolView]) -> Vec<DeviceCandidate> {
     let usable = pools.iter().enumerate().filter(|(_, pool)| pool.state == PoolState::Complete);
     let candidates = usable.flat_map(|(number, pool)| {
         let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
-        devices.map(move |device| Candidate {
+        devices.map(move |device| DeviceCandidate {
             pool: number,
             device: device.clone(),
             weight: Weight::new(device),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::claims::{Change, deallocation, release, reservation};
-use super::super::{Outcome, PodRef, Why};
+use super::super::{BindOutcome, PodRef, Why};
 use super::bench;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{
@@ -41,7 +41,7 @@ async fn a_claim_gets_finalizer_allocation_and_reservation() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     let claim = claim(&api);
     let finalizer = format!("resource.{}", FakeApi::brand().label("delete-protection"));
     assert_eq!(claim["metadata"]["finalizers"], json!([finalizer]));
@@ -58,7 +58,7 @@ async fn another_writer_of_the_claim_is_met_by_looking_again() {
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
     api.plant("PUT", "/resourceclaims/c/status", 1, Fault::LostAfter);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
     put_claim(&api);
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
     job.claims = vec![write(Some(allocation()))];
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     let status = &claim(&api)["status"];
     assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
 }
@@ -76,7 +76,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
 async fn a_claim_that_is_gone_ends_the_job() {
     let (_api, binder, mut job) = bench().await;
     job.claims = vec![write(None)];
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
 }
 
 fn pod() -> PodRef {
@@ -210,10 +210,10 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
         }
         let outcome = running.await.unwrap();
         match expected {
-            Ok(()) => assert_eq!(outcome, Outcome::Bound),
+            Ok(()) => assert_eq!(outcome, BindOutcome::Bound),
             Err(problem) => {
                 let told = format!("running PreBind plugin \"DynamicResources\": {problem}");
-                assert_eq!(outcome, Outcome::NotBound(Why::Refused(told)));
+                assert_eq!(outcome, BindOutcome::NotBound(Why::Refused(told)));
                 let status = &claim(&api)["status"];
                 assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
             }
@@ -226,7 +226,7 @@ async fn devices_that_need_nothing_get_no_time() {
     let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(*told.lock(), [], "there is nothing to wait for");
 }
@@ -237,7 +237,7 @@ async fn users_are_told_once_that_a_pod_waits_for_devices() {
     put_claim(&api);
     job.claims = vec![write(Some(unready()))];
     job.device_timeout = Duration::from_millis(700);
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     let told = told.lock();
     let [report] = told.as_slice() else { panic!("several looks, one event: {told:?}") };
     assert_eq!((report.reason, report.action), ("BindingConditionsPending", "Scheduling"));
