@@ -26,7 +26,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::ambient;
 use crate::config::flags::{CommandLine, Flags};
 use crate::config::{
     Configuration, Features, PARALLELISM, check_flags, check_lock, check_source, ignored_flags, settle,
@@ -34,6 +33,7 @@ use crate::config::{
 use crate::logging::Verbosity;
 use crate::metrics::{Metrics, Policy};
 use crate::serve::{Bound, Check, Checks, Content, Health, Pages};
+use crate::wall_time::WallTime;
 
 use scheduling::Running;
 
@@ -60,7 +60,7 @@ struct Prepared {
 
 /// Runs the process to its end.
 pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) -> Result<(), Failure> {
-    let started = (ambient::utc(), Instant::now());
+    let started = (WallTime::now(), Instant::now());
     let CommandLine { brand, flags, shown } = line;
     notice(&flags, &features, brand);
     let Prepared { bound, configuration, is_elected } = prepare(&flags, brand).await?;

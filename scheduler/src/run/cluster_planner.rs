@@ -235,6 +235,7 @@ impl Extenders for Asked<'_> {
             let mut names: Vec<&str> = left.keys().map(String::as_str).collect();
             names.sort_unstable();
             let asking = extender.filter(self.api, &names, |name| self.whole.node(name));
+            // The scheduling thread is no part of the runtime, and the next plan needs this answer: nothing else could run.
             match self.runtime.block_on(asking) {
                 Ok(filtered) => rejections.extend(rejected(&mut left, &filtered)),
                 Err(error) => Self::ignored(extender, &error)?,
@@ -256,6 +257,7 @@ impl Extenders for Asked<'_> {
             let asking = extender.prioritize(self.api, &asked, |name| self.whole.node(name));
             let under_way = ::metrics::gauge!("scheduler_goroutines", "operation" => "prioritizing_extender");
             under_way.increment(1.0);
+            // As in `filter`: the plan waits for this answer, on a thread of its own.
             let answer = self.runtime.block_on(asking);
             under_way.decrement(1.0);
             match answer {
@@ -295,6 +297,7 @@ impl Extenders for Asked<'_> {
             let victims: HashMap<String, Vec<Pod>> = victims.collect();
             let count = |candidate: &Candidate| i64::try_from(candidate.violations).unwrap_or(i64::MAX);
             let violations = left.iter().map(|candidate| (name(candidate), count(candidate))).collect();
+            // As in `filter`: the plan waits for this answer, on a thread of its own.
             match self.runtime.block_on(extender.preempt(self.api, &victims, &violations)) {
                 Ok(kept) => left = kept_candidates(left, &kept, name),
                 Err(error) => Self::ignored(extender, &error)?,

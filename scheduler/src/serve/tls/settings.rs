@@ -127,7 +127,8 @@ impl Tls {
         self.clients.store(Arc::new(clients));
     }
 
-    /// Reads all files again. Returns whether all could be.
+    /// Reads all files again, on the caller's thread: they are a few kilobytes on a local disk, read only when one of them has
+    /// changed. Returns whether all could be.
     pub(in crate::serve) fn reload(&self) -> bool {
         let certificates = measured("serving_certificate", || self.resolver.reload());
         measured("client_ca", || self.clients().reload()) && certificates
@@ -153,6 +154,7 @@ impl Tls {
     fn times(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
         let clients = self.clients();
         let files = self.resolver.files().chain(clients.files());
+        // A look at a few inodes, once per `LOOK_EVERY`, is shorter than handing it to another thread.
         let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
         files.map(|path| (path.clone(), time(path))).collect()
     }
