@@ -1,10 +1,11 @@
-//! What a plan reads and never changes: profile, snapshot, prepared indexes, and the pod.
+//! What a plan reads and never changes: profile, snapshot, prepared indexes, the pod and the time.
 //!
 //! Owns no data: a [`Context`] is a bundle of references, made once the indexes of a plan are there.
 
 use std::sync::Arc;
 
 use crate::objects::pod::Pod;
+use crate::wall_time::WallTime;
 
 use super::cluster::Cluster;
 use super::cluster::selections::Selections;
@@ -27,4 +28,6 @@ pub(super) struct Context<'a> {
     pub(super) pod: &'a Arc<Pod>,
     /// Results of filters that look at one node alone.
     pub(super) table: &'a LocalTable,
+    /// When it is planned.
+    pub(super) wall: WallTime,
 }

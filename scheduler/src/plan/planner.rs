@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use crate::objects::pod::Pod;
 use crate::stopwatch::Stopwatch;
+use crate::wall_time::WallTime;
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
@@ -55,11 +56,6 @@ impl Planner {
         }
     }
 
-    /// The profile.
-    pub fn profile(&self) -> &Profile {
-        &self.rules.profile
-    }
-
     /// Measures plans with `stopwatch` from now on.
     pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.meter.set(stopwatch);
@@ -74,11 +70,6 @@ impl Planner {
     #[cfg(test)]
     pub(super) fn assert_tables(&self, cluster: &Cluster) {
         self.tables.values().for_each(|table| table.assert_equals_anew(&self.rules, cluster));
-    }
-
-    /// Bindings of devices that began before `seconds` (since 1970) have failed; none have unless this is called.
-    pub fn set_bindings_timed_out_before(&mut self, seconds: i64) {
-        self.rules.bindings_timed_out_before = seconds;
     }
 
     /// Whether a pod may be queued for planning (PreEnqueue).
@@ -98,11 +89,13 @@ impl Planner {
         Admission::Admitted
     }
 
-    /// Where a pod goes, or why nowhere. Of equal nodes the seed chooses; equal arguments give equal answers.
+    /// Where a pod goes, or why nowhere. By `wall`, bindings of devices may have taken too long. Of equal nodes the seed
+    /// chooses; equal arguments give equal answers.
     pub fn plan(
         &mut self,
         cluster: &Cluster,
         pod: &Arc<Pod>,
+        wall: WallTime,
         seed: u64,
         extenders: &mut dyn Extenders,
     ) -> Decision {
@@ -121,7 +114,7 @@ impl Planner {
         let constraints = Constraints::prepare(rules, cluster, &mut memo, pod);
         let prepared = Prepared::new(rules, cluster, &mut memo, pod);
         let Memo { topologies, selections } = &*memo;
-        let context = Context { rules, cluster, topologies, selections, pod, table };
+        let context = Context { rules, cluster, topologies, selections, pod, table, wall };
         let mut trial = match Trial::new(context, &constraints, prepared, meter) {
             Ok(trial) => trial,
             Err(refused) => return refuse_pod(context, refused, meter),

@@ -99,19 +99,18 @@ impl Planning for ClusterPlanner {
         self.planners[profile].admit(&self.cluster, pod)
     }
 
-    fn set_time(&mut self, wall: WallTime) {
-        let seconds = wall.seconds();
-        for planner in &mut self.planners {
-            let timeout = planner.profile().arguments.binding_timeout_seconds;
-            planner.set_bindings_timed_out_before(seconds.saturating_sub(timeout));
-        }
-    }
-
-    fn plan(&mut self, profile: usize, pod: &Arc<Compiled>, api: &Pod, seed: u64) -> Decision {
+    fn plan(
+        &mut self,
+        profile: usize,
+        pod: &Arc<Compiled>,
+        api: &Pod,
+        wall: WallTime,
+        seed: u64,
+    ) -> Decision {
         let Self { cluster, planners, extenders, runtime, whole } = self;
         let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
         let mut asked = Asked { extenders: interested, runtime, whole, api };
-        planners[profile].plan(cluster, pod, seed, &mut asked)
+        planners[profile].plan(cluster, pod, wall, seed, &mut asked)
     }
 
     fn take_costs(&mut self, profile: usize) -> Costs {

@@ -11,6 +11,7 @@ use crate::objects::pod::Pod;
 use crate::plan::decision::Refusal;
 use crate::plan::profile::Plugin;
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 /// A cluster and its planner.
 struct Bench {
@@ -75,7 +76,7 @@ impl Bench {
 
     fn plan(&mut self, pod: &Value) -> Decision {
         let pod: Arc<Pod> = self.cluster.compile(&decode("Pod", pod));
-        self.planner.plan(&self.cluster, &pod, 1, &mut NoExtenders)
+        self.planner.plan(&self.cluster, &pod, WallTime::default(), 1, &mut NoExtenders)
     }
 
     /// The node of a pod that fits.

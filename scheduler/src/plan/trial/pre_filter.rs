@@ -94,12 +94,7 @@ impl<'a> Trial<'a> {
                     })?;
                 }
                 Plugin::DynamicResources => {
-                    let claims = pod.claims.as_deref();
-                    let limits = DeviceLimits {
-                        timed_out_before: rules.bindings_timed_out_before,
-                        filter_timeout_ms: rules.profile.arguments.filter_timeout_ms,
-                    };
-                    match cluster.devices().pre_filter(claims, limits) {
+                    match cluster.devices().pre_filter(pod.claims.as_deref(), device_limits(context)) {
                         PreFilter::Skip => {}
                         PreFilter::Ready(devices) => trial.devices = Some(DeviceClaims::new(devices)),
                         PreFilter::Unschedulable(message) => {
@@ -166,5 +161,14 @@ impl<'a> Trial<'a> {
             Plugin::NodeDeclaredFeatures => self.needs_features(),
             _ => true,
         }
+    }
+}
+
+/// How long devices may take, by the profile and the time of the plan.
+fn device_limits(context: Context<'_>) -> DeviceLimits {
+    let arguments = &context.rules.profile.arguments;
+    DeviceLimits {
+        timed_out_before: context.wall.seconds().saturating_sub(arguments.binding_timeout_seconds),
+        filter_timeout_ms: arguments.filter_timeout_ms,
     }
 }

@@ -34,8 +34,7 @@ impl<P: Planning> Executor<P> {
             return true;
         };
         let (compiled, api, profile) = (pending.compiled.clone(), pending.api.clone(), pending.profile);
-        self.planning.set_time(now.wall);
-        let decision = self.planning.plan(profile, &compiled, &api, seed);
+        let decision = self.planning.plan(profile, &compiled, &api, now.wall, seed);
         let costs = self.planning.take_costs(profile);
         if let Some(took) = self.options.stopwatch.since(began) {
             effects.push(Effect::Observe(Observation::Planned { profile, took, costs }));
