@@ -20,7 +20,8 @@ use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};
 use super::constraint::Constraint;
-use super::slice::{CounterId, Device, PoolState, PoolView, Pools};
+use super::pool::{PoolState, PoolView, Pools};
+use super::slice::{CounterId, Device};
 use super::{Failure, NodeOf};
 
 /// Devices of one claim: the API's bound.
