@@ -5,7 +5,13 @@
 //! many of the pods are on nodes; the others wait for one. `NODES` and `PODS` change the size. Prints the resident memory
 //! of this process.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark"
+)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,7 +27,7 @@ use orch_scheduler::client::{Object, ObjectKey};
 use orch_scheduler::plan::Profile;
 use orch_scheduler::queue::QueueOptions;
 use orch_scheduler::run::{
-    ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Stored,
+    ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Renewal, Stored,
 };
 use orch_scheduler::stopwatch::Stopwatch;
 use orch_scheduler::wall_time::WallTime;
@@ -191,7 +197,8 @@ impl Process {
             device_timeout: Duration::from_secs(600),
         }];
         let queue = QueueOptions::default();
-        let options = ExecutorOptions { profiles, queue, binders: Vec::new(), stopwatch };
+        let options =
+            ExecutorOptions { profiles, queue, binders: Vec::new(), stopwatch, renewal: Renewal::default() };
         Process {
             executor: Executor::new(planner, options),
             waiting: VecDeque::new(),

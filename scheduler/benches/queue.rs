@@ -3,7 +3,7 @@
 //! Prints one line for each figure, by the processor time of this thread. Run with `cargo bench -p orch-scheduler --bench queue`. Nothing is asserted: figures
 //! of one machine and one moment.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark")]
 
 #[path = "plan/clock.rs"]
 mod clock;

@@ -1,13 +1,16 @@
 //! Randomness and the time of day, which the process takes from outside of its inputs.
 //!
-//! Owns the only two places where the parts that a simulation runs read them. A simulation may give its thread a source
+//! Owns the only places where the program reads them. A simulation may give its thread a source
 //! of its own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic
 //! clock is Tokio's, which tests stop and move.
 
-use time::OffsetDateTime;
+use std::time::SystemTime;
+
+use time::{Duration, OffsetDateTime};
 
 /// The process's randomness.
 #[cfg(not(any(test, feature = "simulation")))]
+#[expect(clippy::disallowed_methods, reason = "this module is the source of randomness")]
 pub(crate) fn rng() -> rand::rngs::ThreadRng {
     rand::rng()
 }
@@ -18,6 +21,17 @@ pub(crate) fn wall_micros() -> i64 {
     system_micros()
 }
 
+/// The time of day as a date, in UTC.
+pub(crate) fn utc() -> OffsetDateTime {
+    OffsetDateTime::UNIX_EPOCH.saturating_add(Duration::microseconds(wall_micros()))
+}
+
+/// The time of day in the form of files and certificates.
+pub(crate) fn system_time() -> SystemTime {
+    utc().into()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is the source of the time of day")]
 fn system_micros() -> i64 {
     let micros = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
     i64::try_from(micros).unwrap_or(i64::MAX)
@@ -29,6 +43,7 @@ pub use replaced::{replace_rng, replace_wall};
 pub(crate) use replaced::{rng, wall_micros};
 
 #[cfg(any(test, feature = "simulation"))]
+#[expect(clippy::disallowed_methods, reason = "this module is the source of randomness")]
 mod replaced {
     use std::cell::{Cell, RefCell};
 

@@ -69,6 +69,10 @@ pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
     if !frequency.is_zero() {
         let regular = flusher.clone();
         // A thread and not a task: lines are written although every task is busy. It ends with the process.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "tasks may all be busy, and lines are written nevertheless"
+        )]
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(frequency);

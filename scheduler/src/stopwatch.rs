@@ -18,6 +18,7 @@ pub struct Started(Duration);
 
 impl Stopwatch {
     /// Measures by the clock of the system.
+    #[expect(clippy::disallowed_methods, reason = "the rim's clock of the cores; it decides nothing")]
     pub fn system() -> Stopwatch {
         let origin = Instant::now();
         Stopwatch::new(move || origin.elapsed())

@@ -20,7 +20,7 @@ use orch_scheduler::ambient;
 use orch_scheduler::client::{Config, ContentType, Endpoint, ObjectKey, Simulated, Trust};
 use orch_scheduler::election::Timing;
 use orch_scheduler::plan::Profile;
-use orch_scheduler::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness, Renewal};
+use orch_scheduler::run::{self, ElectionOptions, LockKind, Readiness, Renewal, SchedulerOptions};
 use orch_scheduler::stopwatch::Stopwatch;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -205,7 +205,7 @@ impl Scheduler {
         let options = options(fleet, index, life, outbox.clone());
         let (origin, readiness, running) = runtime.block_on(async {
             let origin = Instant::now();
-            let process = Process::start(options).expect("the options are valid");
+            let process = run::Scheduler::start(options).expect("the options are valid");
             let readiness = process.readiness();
             let running = tokio::spawn(async move {
                 process.run(stop).await.expect("no part of the process panics");
@@ -241,7 +241,7 @@ impl Scheduler {
     }
 }
 
-fn options(fleet: &Fleet, index: usize, life: &str, outbox: Arc<Outbox>) -> ProcessOptions {
+fn options(fleet: &Fleet, index: usize, life: &str, outbox: Arc<Outbox>) -> SchedulerOptions {
     let members = fleet.links.world().members();
     let endpoint =
         |number: u64| -> Endpoint { format!("http://n{number}:80").parse().expect("a valid address") };
@@ -251,7 +251,7 @@ fn options(fleet: &Fleet, index: usize, life: &str, outbox: Arc<Outbox>) -> Proc
     let mut client = Config::new(endpoints).with_limits(fleet.content_type, -1.0, 0);
     client.trust = Trust::Anyone;
     client.simulated = Some(Simulated(outbox));
-    ProcessOptions {
+    SchedulerOptions {
         client,
         brand: &ORCH,
         host: life.to_owned(),

@@ -6,8 +6,8 @@
 use super::check;
 use super::tree::{Source, sources};
 
-/// Folders whose code serves clients.
-const FOLDERS: [&str; 4] = ["api/", "node/", "proto/", "raft/"];
+/// Folders of the product: what it prints may come from a client, or from an API server.
+const FOLDERS: [&str; 5] = ["api/", "node/", "proto/", "raft/", "scheduler/"];
 
 /// Parts of the names of files outside of the product.
 const FOR_TESTS: [&str; 4] = ["/tests/", "/testing", "/benches/", "/fuzz/"];

@@ -4,7 +4,13 @@
 //! time of the planning thread (`clock`). An argument chooses shapes by a part of their name, `NODES=100000` changes the
 //! size of the cluster. Without either, pods of the first shape are planned on 100,000 nodes, too.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark"
+)]
 
 mod clock;
 mod gated;

@@ -12,6 +12,7 @@ use orch_scheduler::api::meta::v1::ObjectMeta;
 use orch_scheduler::objects::pod::Pod;
 use orch_scheduler::plan::decision::{Admission, Preemption};
 use orch_scheduler::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use orch_scheduler::wall_time::WallTime;
 
 use crate::objects;
 
@@ -62,7 +63,7 @@ impl World {
 
     fn plan(&mut self, pod: &Arc<Pod>, object: &v1::Pod) -> Outcome {
         self.plans += 1;
-        match self.planner.plan(&self.cluster, pod, self.plans, &mut NoExtenders) {
+        match self.planner.plan(&self.cluster, pod, WallTime::default(), self.plans, &mut NoExtenders) {
             Decision::Bind(placement) => {
                 self.cluster.assume(pod, &placement).unwrap();
                 Outcome::Bound

@@ -18,7 +18,10 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(first: Duration, last: Duration) -> Self {
-        assert!(first <= last && !first.is_zero(), "pauses grow from {first:?} to {last:?}");
+        assert!(
+            first <= last && !first.is_zero(),
+            "the first pause is not zero, and not longer than the last"
+        );
         Self { first, last, next: first }
     }
 

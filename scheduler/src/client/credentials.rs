@@ -6,14 +6,14 @@
 //! Connections that stand keep the certificate of their handshake; new ones take the newest.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
 use super::error::chain;
@@ -21,6 +21,7 @@ use super::exec::{ExecError, ExecPlugin};
 use super::measures;
 use super::secret::Secret;
 use super::tls::CurrentCertificate;
+use crate::ambient;
 
 /// How long the content of a file is believed: tokens of service accounts are replaced when a fifth of their life, at
 /// least two minutes, is left.
@@ -99,7 +100,7 @@ impl Credentials {
             }
         }
         if let Some((_, ends)) = held.validity {
-            measures::certificate_ends(ends, SystemTime::now());
+            measures::certificate_ends(ends, ambient::system_time());
         }
         Ok(held.authorization.clone())
     }
@@ -145,7 +146,7 @@ impl Credentials {
 impl Source {
     fn is_due(&self, held: &Held, now: Instant) -> bool {
         let Some(read) = held.read else { return true };
-        if held.expires.is_some_and(|expires| expires <= SystemTime::now()) {
+        if held.expires.is_some_and(|expires| expires <= ambient::system_time()) {
             return true;
         }
         let is_file = |pem: &Pem| matches!(pem, Pem::File(_));
@@ -187,7 +188,9 @@ impl Source {
             self.presented.replace(chain, key)?;
             let validity = std::mem::replace(&mut held.validity, self.presented.validity());
             if let Some((since, _)) = validity.filter(|_| before != self.presented.leaf()) {
-                measures::certificate_replaced(since.elapsed().unwrap_or_default());
+                measures::certificate_replaced(
+                    ambient::system_time().duration_since(since).unwrap_or_default(),
+                );
             }
         }
         held.expires = printed.expires;

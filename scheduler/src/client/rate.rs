@@ -3,9 +3,10 @@
 //! Owns the arithmetic, with time as an argument, and the wait at its rim. A caller reserves a place and waits for it,
 //! so that places are given in the order of asking.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::config::{BURST_DEFAULT, QPS_DEFAULT};
 

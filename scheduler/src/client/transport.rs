@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::config::{Config, ConfigError, Impersonation};
 use super::credentials::Credentials;
@@ -147,7 +147,7 @@ impl Transport {
     /// not count: it is not the server's.
     async fn attempt(&self, call: &Call, is_whole: bool) -> Result<Opened, Error> {
         let late = |_| Error::Timeout { what: call.described(), after: self.timeout };
-        let mut deadline = tokio::time::Instant::now() + self.timeout;
+        let mut deadline = Instant::now() + self.timeout;
         let mut attempts = 0;
         let mut is_refreshed = false;
         loop {
@@ -159,7 +159,7 @@ impl Transport {
                 measures::limited(next.host(), &call.method, asked.elapsed());
             }
             let used = self.current.load(Ordering::Relaxed);
-            let before = tokio::time::Instant::now();
+            let before = Instant::now();
             let authorization = self.credentials.authorization(Instant::now()).await?;
             deadline += before.elapsed();
             let request = self.request(call, used, authorization.as_ref())?;
@@ -173,7 +173,7 @@ impl Transport {
             if let Ok(Opened::Answer(Answer { code: 401, .. })) = &outcome
                 && !is_refreshed
             {
-                let before = tokio::time::Instant::now();
+                let before = Instant::now();
                 is_refreshed = self.credentials.refuse(authorization.as_ref()).await;
                 deadline += before.elapsed();
                 if is_refreshed {

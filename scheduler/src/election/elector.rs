@@ -59,7 +59,7 @@ pub fn identity(host: &str) -> String {
 
 /// How a contender's time ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ElectionEnd {
     /// It led and could not renew in time: the process must end, as another may be about to lead.
     Lost,
     /// It was told to stop, and let the lock go if it had it.
@@ -156,7 +156,7 @@ impl<L: Lock> Elector<L> {
 
     /// Contends until leadership is lost, or until `stop`. The executor must have stopped before `stop`: the lock is
     /// free for others right after.
-    pub async fn run(mut self, stop: CancellationToken) -> Outcome {
+    pub async fn run(mut self, stop: CancellationToken) -> ElectionEnd {
         loop {
             let patience = self.patience();
             let attempting = self.attempt(patience);
@@ -280,15 +280,15 @@ impl<L: Lock> Elector<L> {
         self.machine.leads_until().is_some() && !self.machine.is_leading(self.now())
     }
 
-    fn lose(mut self) -> Outcome {
+    fn lose(mut self) -> ElectionEnd {
         self.until.send_replace(None);
         self.machine.stop();
         tracing::error!("could not renew the lock in time, leadership is lost");
         self.tell(Turn::Stopped);
-        Outcome::Lost
+        ElectionEnd::Lost
     }
 
-    async fn stop(mut self) -> Outcome {
+    async fn stop(mut self) -> ElectionEnd {
         self.until.send_replace(None);
         let patience = self.patience();
         if let Some(Attempt::Update(version, record)) = self.machine.release(WallTime::now()) {
@@ -299,7 +299,7 @@ impl<L: Lock> Elector<L> {
             }
             self.tell(Turn::Stopped);
         }
-        Outcome::Stopped
+        ElectionEnd::Stopped
     }
 
     fn tell(&self, turn: Turn) {

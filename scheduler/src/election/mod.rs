@@ -28,7 +28,7 @@ mod simulation;
 mod tests;
 
 pub use annotated::{Annotated, AnnotatedLock};
-pub use elector::{Announce, Elector, Leadership, Outcome, Turn, identity};
+pub use elector::{Announce, ElectionEnd, Elector, Leadership, Turn, identity};
 pub use lease::{LeaseLock, Lock, LockError};
 pub use machine::{Attempt, Machine, Monotonic, Timing, TimingError, Version, Written};
 pub use record::{Record, leader_annotation};

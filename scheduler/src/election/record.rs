@@ -81,8 +81,8 @@ impl Record {
         Some(Self {
             holder: annotation.holder_identity,
             lease_duration_seconds: annotation.lease_duration_seconds,
-            acquired: WallTime::from_rfc3339(&annotation.acquire_time),
-            renewed: WallTime::from_rfc3339(&annotation.renew_time),
+            acquired: WallTime::from_rfc3339(&annotation.acquire_time)?,
+            renewed: WallTime::from_rfc3339(&annotation.renew_time)?,
             transitions: annotation.leader_transitions,
         })
     }
@@ -124,5 +124,6 @@ mod tests {
         let read = Record::from_annotation(&text).unwrap();
         assert_eq!((read.holder.as_str(), read.renewed), ("host_1", WallTime(1_700_000_009_000_000)));
         assert_eq!(Record::from_annotation("nothing"), None);
+        assert_eq!(Record::from_annotation(&text.replace("2023-11-14T22:13:20Z", "soon")), None);
     }
 }

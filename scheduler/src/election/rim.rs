@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::elector::{Elector, Leadership, Outcome, Turn};
+use super::elector::{ElectionEnd, Elector, Leadership, Turn};
 use super::lease::{LeaseLock, Lock, LockError};
 use super::machine::{Machine, Timing, Version};
 use super::record::{Record, leader_annotation};
@@ -25,7 +25,7 @@ fn timing() -> Timing {
 struct Contender {
     leadership: Leadership,
     stop: CancellationToken,
-    running: JoinHandle<Outcome>,
+    running: JoinHandle<ElectionEnd>,
     told: Arc<Mutex<Vec<String>>>,
 }
 
@@ -43,7 +43,7 @@ impl Contender {
         self.leadership.holds(Instant::now())
     }
 
-    async fn stop(self) -> Outcome {
+    async fn stop(self) -> ElectionEnd {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap()
     }
@@ -67,7 +67,7 @@ async fn one_leads_and_a_clean_stop_lets_the_next_in() {
     eventually("the first has renewed", || api.count("PUT") >= 2).await;
     assert!(!two.leads() && holder(&api) == "one");
     let told = one.told.clone();
-    assert_eq!(one.stop().await, Outcome::Stopped);
+    assert_eq!(one.stop().await, ElectionEnd::Stopped);
     assert_eq!(*told.lock(), ["one became leader", "one stopped leading"]);
     eventually("the second leads", || two.leads()).await;
     let stored = api.store().get("leases", "default", "lock").unwrap();
@@ -84,7 +84,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_starts() {
     eventually("the first has lost", || !one.leads()).await;
     assert_eq!(holder(&api), "one", "nobody has taken over yet");
     let told = one.told.clone();
-    assert_eq!(tokio::time::timeout(PATIENCE, one.running).await.unwrap().unwrap(), Outcome::Lost);
+    assert_eq!(tokio::time::timeout(PATIENCE, one.running).await.unwrap().unwrap(), ElectionEnd::Lost);
     assert_eq!(told.lock().last().unwrap(), "one stopped leading");
 }
 

@@ -1,6 +1,7 @@
 //! The series of the process: start, processor time, memory and open files, as the kernel has them.
 //!
-//! Owns the reading of `/proc`. A value that cannot be read is left out.
+//! Owns the reading of `/proc`, which the kernel answers from memory, so that it may happen on a thread of the runtime. A
+//! value that cannot be read is left out.
 
 use std::fmt::Write;
 use std::fs;

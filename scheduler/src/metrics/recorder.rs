@@ -198,11 +198,13 @@ fn sample(
     for (at, (label, value)) in all.enumerate() {
         text.push(if at == 0 { '{' } else { ',' });
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        // A string takes every write.
         let _ = write!(text, "{label}=\"{value}\"");
     }
     if !labels.is_empty() || bound.is_some() {
         text.push('}');
     }
+    // A string takes every write.
     let _ = writeln!(text, " {value}");
 }
 

@@ -9,7 +9,7 @@ use crate::objects::pod::Pod;
 
 use super::cluster::nodes::NodeId;
 use super::cluster::selections::{Counted, CounterId, Selections};
-use super::cluster::terms::{Attitude, HeldTerm};
+use super::cluster::terms::{HeldTerm, TermKind};
 use super::cluster::topology::{Topologies, TopologyId};
 use super::cluster::{Cluster, Memo};
 use super::profile::Plugin;
@@ -170,7 +170,7 @@ impl AffinityFilter {
 /// which a trial counts them.
 fn forbidden(cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
-    let held = cluster.terms().iter().filter(|held| held.attitude == Attitude::Forbids);
+    let held = cluster.terms().iter().filter(|held| held.kind == TermKind::RequiredAntiAffinity);
     let held = held.filter(|held| is_somewhere(cluster, &held.term));
     for HeldTerm { term, nodes, .. } in held.filter(|held| chooses(cluster, &held.term.pods, pod)) {
         let column = column_of(cluster, memo, &mut columns, term);
@@ -240,10 +240,10 @@ impl AffinityScore {
         }
         if !arguments.ignore_preferred_terms_of_existing_pods || terms.has_preferences() {
             for held in cluster.terms().iter() {
-                let weight = match held.attitude {
-                    Attitude::Forbids => 0,
-                    Attitude::Requires => i64::from(arguments.hard_pod_affinity_weight),
-                    Attitude::Prefers(weight) => weight,
+                let weight = match held.kind {
+                    TermKind::RequiredAntiAffinity => 0,
+                    TermKind::RequiredAffinity => i64::from(arguments.hard_pod_affinity_weight),
+                    TermKind::Preferred(weight) => weight,
                 };
                 let counts = weight != 0 && is_somewhere(cluster, &held.term);
                 if !counts || !chooses(cluster, &held.term.pods, pod) {

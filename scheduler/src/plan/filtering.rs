@@ -4,10 +4,11 @@
 //! node.
 
 use super::cluster::nodes::NodeId;
+use super::context::Context;
 use super::extenders::Extenders;
 use super::local::LocalTable;
 use super::rules::Rules;
-use super::trial::{Context, Trial};
+use super::trial::Trial;
 use super::verdict::Verdict;
 
 /// Fewer nodes than these are never sampled.

@@ -132,7 +132,7 @@ pub(super) struct LocalTable {
     /// What filters say of a node as it is.
     pub(super) verdicts: Vec<Verdict>,
     /// What filters say of a node that pods are nominated to, where their coming has to be waited for.
-    crowded: HashMap<NodeId, Verdict>,
+    with_nominated: HashMap<NodeId, Verdict>,
     /// The nodes in the order of [`LocalTable::verdict`] and `fixed`.
     pub(super) ranking: Ranking,
     /// Scores that need no comparison with other nodes, weighted and summed.
@@ -163,7 +163,7 @@ impl LocalTable {
             local,
             priority,
             verdicts: Vec::new(),
-            crowded: HashMap::new(),
+            with_nominated: HashMap::new(),
             ranking: Ranking::default(),
             fixed: Vec::new(),
             taints: Vec::new(),
@@ -225,8 +225,9 @@ impl LocalTable {
 
     /// What filters say of a node as it is, and with the pods that are nominated to it.
     pub(super) fn verdict(&self, node: NodeId) -> Verdict {
-        let crowded = if self.crowded.is_empty() { None } else { self.crowded.get(&node) };
-        crowded.copied().unwrap_or(self.verdicts[node.index()])
+        let with_nominated =
+            if self.with_nominated.is_empty() { None } else { self.with_nominated.get(&node) };
+        with_nominated.copied().unwrap_or(self.verdicts[node.index()])
     }
 
     /// The nodes that fit, in their order.
@@ -244,7 +245,7 @@ impl LocalTable {
             return;
         }
         assert_eq!(self.verdicts, anew.verdicts, "verdicts of nodes as they are");
-        assert_eq!(self.crowded, anew.crowded, "verdicts of nodes with pods nominated to them");
+        assert_eq!(self.with_nominated, anew.with_nominated, "verdicts of nodes with pods nominated to them");
         assert_eq!(self.ranking.sorted(), anew.ranking.sorted(), "the order of nodes");
         let is_there = |at: &usize| !self.verdicts[*at].is_absent();
         for at in (0..self.verdicts.len()).filter(is_there) {
@@ -258,7 +259,7 @@ impl LocalTable {
     fn evaluate(&mut self, rules: &Rules, cluster: &Cluster, node: NodeId) {
         let index = node.index();
         self.attempts.get_mut().forget(node);
-        self.crowded.remove(&node);
+        self.with_nominated.remove(&node);
         let Some(slot) = cluster.nodes().slot(node) else {
             self.verdicts[index] = Verdict::ABSENT;
             self.flags[index] = 0;
@@ -267,10 +268,10 @@ impl LocalTable {
         let local = &*self.local;
         let texts = cluster.texts();
         self.verdicts[index] = check_all(rules, cluster, local, slot, &slot.load);
-        if let Some(load) = crowded_load(cluster, slot, self.priority) {
+        if let Some(load) = load_with_nominated(cluster, slot, self.priority) {
             let verdict = check_all(rules, cluster, local, slot, &load);
             if !verdict.fits() {
-                self.crowded.insert(node, verdict);
+                self.with_nominated.insert(node, verdict);
             }
         }
         self.fixed[index] = fixed_score(rules, cluster, local, slot);
@@ -287,7 +288,7 @@ impl LocalTable {
 }
 
 /// The load of a node once the pods that are nominated to it have come, of at least this priority; `None` without any.
-fn crowded_load(cluster: &Cluster, slot: &Slot, priority: i32) -> Option<Load> {
+fn load_with_nominated(cluster: &Cluster, slot: &Slot, priority: i32) -> Option<Load> {
     let nominated = cluster.nominations().on(slot.node.name).iter();
     let mut nominated = nominated.filter(|pod| pod.priority >= priority).peekable();
     nominated.peek()?;

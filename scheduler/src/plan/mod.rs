@@ -13,7 +13,7 @@
 //! let pod: Arc<Pod> = cluster.compile(&api_pod);             // compact form; once per pod, when it is queued
 //! let mut planner = Planner::new(&mut cluster, profile);     // one per profile: its memory of shapes
 //! planner.admit(&cluster, &pod) -> Admission                 // PreEnqueue
-//! planner.plan(&cluster, &pod, seed, &mut NoExtenders) -> Decision
+//! planner.plan(&cluster, &pod, wall, seed, &mut NoExtenders) -> Decision
 //! cluster.assume(&pod, &placement)?; cluster.forget(uid);    // assumed pods count until the API confirms them
 //! cluster.nominate(&pod, "node"); cluster.withdraw(uid);     // after preemption
 //! ```
@@ -30,6 +30,7 @@
 
 mod affinity;
 pub mod cluster;
+mod context;
 pub mod costs;
 pub mod decision;
 mod device_claims;

@@ -8,9 +8,11 @@ use hashbrown::HashMap;
 
 use crate::objects::pod::Pod;
 use crate::stopwatch::Stopwatch;
+use crate::wall_time::WallTime;
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
+use super::context::Context;
 use super::costs::{Costs, Meter};
 use super::decision::{Admission, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites};
 use super::device_claims::Found;
@@ -24,7 +26,7 @@ use super::refusing::{refusal, refuse, refuse_pod};
 use super::rules::Rules;
 use super::score::{Choice, Chosen};
 use super::spread::Constraints;
-use super::trial::{Context, Prepared, Trial};
+use super::trial::{Prepared, Trial};
 use super::volumes;
 
 /// Tables that are kept. One of 10,000 nodes takes about 200 kB; clusters rarely have this many different workloads
@@ -75,11 +77,6 @@ impl Planner {
         self.tables.values().for_each(|table| table.assert_equals_anew(&self.rules, cluster));
     }
 
-    /// Bindings of devices that began before `seconds` (since 1970) have failed; none have unless this is called.
-    pub fn set_bindings_timed_out_before(&mut self, seconds: i64) {
-        self.rules.bindings_timed_out_before = seconds;
-    }
-
     /// Whether a pod may be queued for planning (PreEnqueue).
     pub fn admit(&self, cluster: &Cluster, pod: &Pod) -> Admission {
         for plugin in &self.rules.profile.enabled.pre_enqueue {
@@ -97,11 +94,13 @@ impl Planner {
         Admission::Admitted
     }
 
-    /// Where a pod goes, or why nowhere. Of equal nodes the seed chooses; equal arguments give equal answers.
+    /// Where a pod goes, or why nowhere. By `wall`, bindings of devices may have taken too long. Of equal nodes the seed
+    /// chooses; equal arguments give equal answers.
     pub fn plan(
         &mut self,
         cluster: &Cluster,
         pod: &Arc<Pod>,
+        wall: WallTime,
         seed: u64,
         extenders: &mut dyn Extenders,
     ) -> Decision {
@@ -120,7 +119,7 @@ impl Planner {
         let constraints = Constraints::prepare(rules, cluster, &mut memo, pod);
         let prepared = Prepared::new(rules, cluster, &mut memo, pod);
         let Memo { topologies, selections } = &*memo;
-        let context = Context { rules, cluster, topologies, selections, pod, table };
+        let context = Context { rules, cluster, topologies, selections, pod, table, wall };
         let mut trial = match Trial::new(context, &constraints, prepared, meter) {
             Ok(trial) => trial,
             Err(refused) => return refuse_pod(context, refused, meter),

@@ -11,10 +11,11 @@ use crate::objects::pod::Pod;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::NodeId;
+use super::context::Context;
 use super::decision::{PodName, Preemption};
 use super::extenders::Extenders;
 use super::message::{NO_VICTIMS, NOT_HELPFUL, Reasons};
-use super::trial::{Context, Trial};
+use super::trial::Trial;
 use super::verdict::Verdict;
 
 /// A node that fits once the victims are gone.
@@ -29,7 +30,7 @@ pub struct Candidate {
 }
 
 /// What preemption came to.
-pub(super) enum Outcome {
+pub(super) enum PreemptionOutcome {
     /// A node, and victims.
     Found(Preemption),
     /// Nothing; why.
@@ -56,27 +57,27 @@ pub(super) fn preempt(
     refused: &Refused<'_>,
     seed: u64,
     extenders: &mut dyn Extenders,
-) -> Outcome {
+) -> PreemptionOutcome {
     let Context { cluster, pod, .. } = trial.context();
     if let Some(reason) = ineligible(trial.context(), refused.nominated) {
-        return Outcome::NotEligible(reason);
+        return PreemptionOutcome::NotEligible(reason);
     }
     let all = cluster.nodes().len();
     let mut reasons = Reasons::default();
     reasons.add(NOT_HELPFUL.into(), all - refused.potential.len());
     let candidates = dry_run(trial, &refused.potential, seed, &mut reasons);
     if candidates.is_empty() {
-        return Outcome::Nothing(reasons.message(all));
+        return PreemptionOutcome::Nothing(reasons.message(all));
     }
     let candidates = match extenders.preempt(cluster, pod, &candidates) {
         Ok(None) => candidates,
         Ok(Some(changed)) => changed.into_iter().map(Arc::new).collect(),
-        Err(error) => return Outcome::Failed(error),
+        Err(error) => return PreemptionOutcome::Failed(error),
     };
     // Of equal ones this is the first.
     match candidates.iter().min_by_key(|candidate| harm(candidate)) {
-        Some(best) => Outcome::Found(answer(trial.context(), best)),
-        None => Outcome::NotEligible("no candidate node for preemption"),
+        Some(best) => PreemptionOutcome::Found(answer(trial.context(), best)),
+        None => PreemptionOutcome::NotEligible("no candidate node for preemption"),
     }
 }
 
@@ -114,7 +115,7 @@ fn dry_run(
     }
     let mut candidates: Vec<Arc<Candidate>> = Vec::new();
     let mut has_harmless = false;
-    let mut useless: Vec<(Useless, usize)> = Vec::new();
+    let mut no_candidates: Vec<(NoCandidate, usize)> = Vec::new();
     for at in 0..potential.len() {
         let node = potential[(at + offset) % potential.len()];
         let is_kept = is_local && own != Some(node);
@@ -136,13 +137,13 @@ fn dry_run(
                     break;
                 }
             }
-            Err(why) => match useless.iter_mut().find(|(other, _)| *other == why) {
+            Err(why) => match no_candidates.iter_mut().find(|(other, _)| *other == why) {
                 Some((_, count)) => *count += 1,
-                None => useless.push((why, 1)),
+                None => no_candidates.push((why, 1)),
             },
         }
     }
-    for (why, count) in useless {
+    for (why, count) in no_candidates {
         for text in why.texts(trial.context(), &trial.own) {
             reasons.add(text, count);
         }
@@ -150,27 +151,27 @@ fn dry_run(
     candidates
 }
 
-/// Why no victims on a node help.
+/// Why a node is no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Useless {
+pub(super) enum NoCandidate {
     /// No pod has a lower priority.
     NoVictims,
     /// Even without all of them the node is refused.
     Refused(Verdict),
 }
 
-impl Useless {
+impl NoCandidate {
     fn texts(self, context: Context<'_>, own: &[String]) -> Vec<String> {
         match self {
-            Useless::NoVictims => vec![NO_VICTIMS.into()],
-            Useless::Refused(verdict) => {
+            NoCandidate::NoVictims => vec![NO_VICTIMS.into()],
+            NoCandidate::Refused(verdict) => {
                 verdict.texts(&context.pod.shape.local, context.cluster.texts(), own)
             }
         }
     }
 }
 
-type Attempt = Result<Arc<Candidate>, Useless>;
+type Attempt = Result<Arc<Candidate>, NoCandidate>;
 
 /// What preemption came to on each node, for pods of one shape and priority. Only for pods that look at no other node;
 /// a node's entry goes when the node, its pods or those nominated to it change.
@@ -213,12 +214,12 @@ fn candidates_wanted(context: Context<'_>, potential: usize) -> usize {
 }
 
 /// The victims on a node, or the reasons why none help.
-fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless> {
+fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, NoCandidate> {
     let Context { cluster, pod, .. } = trial.context();
     let slot = cluster.nodes().slot(node).expect("only nodes that exist were refused");
     let gone: Pods = slot.pods.iter().filter(|other| other.priority < pod.priority).cloned().collect();
     if gone.is_empty() {
-        return Err(Useless::NoVictims);
+        return Err(NoCandidate::NoVictims);
     }
     let mut load = slot.load.clone();
     for other in &gone {
@@ -228,7 +229,7 @@ fn victims_on(trial: &mut Trial<'_>, node: NodeId) -> Result<Candidate, Useless>
     let verdict = trial.check(node, slot, Some(&load), &gone);
     if !verdict.fits() {
         gone.iter().for_each(|other| trial.adjust(other, node, 1));
-        return Err(Useless::Refused(verdict));
+        return Err(NoCandidate::Refused(verdict));
     }
     let mut gone = by_importance(gone);
     let (violating, harmless) = split_by_budget(trial.context(), &gone);

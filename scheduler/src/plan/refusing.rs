@@ -3,14 +3,15 @@
 //! Owns what is said of it: the reasons of all nodes, added up, and what came of preemption.
 
 use super::cluster::nodes::NodeId;
+use super::context::Context;
 use super::costs::{Meter, Status};
 use super::decision::{Decision, Refusal};
 use super::extenders::Extenders;
 use super::message::{self, Reasons};
-use super::preempt::{Outcome, Refused, preempt};
+use super::preempt::{PreemptionOutcome, Refused, preempt};
 use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::rules::Rules;
-use super::trial::{Context, RefusedPod, Trial};
+use super::trial::{RefusedPod, Trial};
 use super::verdict::Verdict;
 
 /// A refusal with this message alone.
@@ -108,16 +109,16 @@ fn refuse_nodes(
                 refusal.unusable = post_filter.unusable;
             }
             Plugin::DefaultPreemption => match preempt(trial, refused, seed, extenders) {
-                Outcome::Found(preemption) => {
+                PreemptionOutcome::Found(preemption) => {
                     refusal.preemption = Some(preemption);
                     return Decision::Unschedulable(refusal);
                 }
-                Outcome::Nothing(message) => {
+                PreemptionOutcome::Nothing(message) => {
                     refusal.clear_nomination = true;
                     messages.push(format!("preemption: {message}"));
                 }
-                Outcome::NotEligible(message) => messages.push(format!("preemption: {message}")),
-                Outcome::Failed(message) => {
+                PreemptionOutcome::NotEligible(message) => messages.push(format!("preemption: {message}")),
+                PreemptionOutcome::Failed(message) => {
                     messages = vec![message];
                     break;
                 }

@@ -76,8 +76,6 @@ pub(super) struct Rules {
     pub(super) native_mark: String,
     /// The label with the name of the host.
     pub(super) hostname: Symbol,
-    /// Bindings of devices that began before this time, in seconds since 1970, have failed.
-    pub(super) bindings_timed_out_before: i64,
     /// Labels of zones and regions, those of older clusters with what newer ones call them.
     pub(super) zone_labels: [(Symbol, Option<Symbol>); 4],
 }
@@ -138,7 +136,6 @@ impl Rules {
             system_spreads: arguments.spread_defaults == SpreadDefaults::System,
             native_mark: format!("{}/", brand.label_domain),
             hostname,
-            bindings_timed_out_before: i64::MIN,
             zone_labels: [(zone, None), (region, None), (old_zone, Some(zone)), (old_region, Some(region))],
             profile,
         }

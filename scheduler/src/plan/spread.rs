@@ -14,11 +14,11 @@ use super::cluster::nodes::NodeId;
 use super::cluster::selections::{Counted, CounterId, Selections};
 use super::cluster::topology::{Topologies, TopologyId};
 use super::cluster::{Cluster, Memo};
+use super::context::Context;
 use super::local::{LocalTable, REQUIRED, TOLERATED};
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
 use super::rules::Rules;
-use super::trial::Context;
 use super::verdict::{Resolvable, Verdict};
 
 /// A domain that has no node that counts. Numbers of pods may be below zero: trials take away pods that an empty selector

@@ -1,28 +1,29 @@
 //! The process from its flags to its end: the order in which parts are checked, started and stopped.
 //!
-//! Owns that order, which is the reference's: flags, configuration, port, profiles, then work. Whatever can be wrong shows
-//! before anything is called started. Logic is in the parts: `connection`, `profiles`, `arguments` and
-//! `extenders` turn the configuration into what the scheduler proper takes, `work` runs that, `figures` are its metrics.
+//! Owns that order, which is the reference's: flags, configuration, port, profiles, then scheduling. Whatever can be wrong
+//! shows before anything is called started. Logic is in the parts: `client_config`, `profiles`, `arguments` and
+//! `extenders` turn the configuration into what the scheduler proper ([`crate::run::Scheduler`]) takes, `scheduling` runs
+//! that, `figures` are its metrics.
 
 mod arguments;
-mod connection;
+mod client_config;
 mod extenders;
 mod figures;
 mod parent;
 #[cfg(test)]
 mod plugin_effects;
 mod profiles;
+mod scheduling;
 #[cfg(test)]
 mod testing;
-mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orch_proto::Brand;
-use time::OffsetDateTime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::flags::{CommandLine, Flags};
@@ -32,8 +33,9 @@ use crate::config::{
 use crate::logging::Verbosity;
 use crate::metrics::{Metrics, Policy};
 use crate::serve::{Bound, Check, Checks, Content, Health, Pages};
+use crate::wall_time::WallTime;
 
-use work::Running;
+use scheduling::Running;
 
 /// How long the port is served after a signal, while `/readyz` already says no.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(15);
@@ -58,20 +60,20 @@ struct Prepared {
 
 /// Runs the process to its end.
 pub async fn run(line: CommandLine, features: Features, verbosity: Verbosity) -> Result<(), Failure> {
-    let started = (OffsetDateTime::now_utc(), Instant::now());
+    let started = (WallTime::now(), Instant::now());
     let CommandLine { brand, flags, shown } = line;
     notice(&flags, &features, brand);
     let Prepared { bound, configuration, is_elected } = prepare(&flags, brand).await?;
     if let Some(path) = &flags.configuration.write_config_to {
         return write(&configuration, path);
     }
-    let election = work::election(&configuration.election).map_err(Failure)?;
+    let election = scheduling::election(&configuration.election).map_err(Failure)?;
     notice_fields(&configuration);
     let metrics = Metrics::new(Policy::new(&flags.metrics), &features, brand);
     metrics.install().map_err(Failure::new)?;
     let stopping = CancellationToken::new();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let running = work::start(&configuration, flags.configuration.master.as_deref(), host, election)?;
+    let running = scheduling::start(&configuration, flags.configuration.master.as_deref(), host, election)?;
     if is_elected {
         running.follow_leadership(configuration.election.resource_name.clone());
     }

@@ -11,6 +11,7 @@ pub(super) fn gone() -> CancellationToken {
     if std::env::var_os(STOP_WITH_STDIN).is_some() {
         let told = gone.clone();
         // A thread that nothing waits for: the read has no end while the parent lives, and must not keep this process.
+        #[expect(clippy::disallowed_methods, reason = "a read of standard input blocks its thread")]
         std::thread::spawn(move || {
             let mut ignored = [0; 64];
             while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}

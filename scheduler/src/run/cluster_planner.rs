@@ -117,19 +117,18 @@ impl Planning for ClusterPlanner {
         self.planners[profile].admit(&self.cluster, pod)
     }
 
-    fn set_time(&mut self, wall: WallTime) {
-        let seconds = wall.seconds();
-        for planner in &mut self.planners {
-            let timeout = planner.profile().arguments.binding_timeout_seconds;
-            planner.set_bindings_timed_out_before(seconds.saturating_sub(timeout));
-        }
-    }
-
-    fn plan(&mut self, profile: usize, pod: &Arc<Compiled>, api: &Pod, seed: u64) -> Decision {
+    fn plan(
+        &mut self,
+        profile: usize,
+        pod: &Arc<Compiled>,
+        api: &Pod,
+        wall: WallTime,
+        seed: u64,
+    ) -> Decision {
         let Self { cluster, planners, extenders, runtime, whole, .. } = self;
         let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
         let mut asked = Asked { extenders: interested, runtime, whole, api };
-        planners[profile].plan(cluster, pod, seed, &mut asked)
+        planners[profile].plan(cluster, pod, wall, seed, &mut asked)
     }
 
     fn take_costs(&mut self, profile: usize) -> Costs {
@@ -258,6 +257,7 @@ impl Extenders for Asked<'_> {
             let mut names: Vec<&str> = left.keys().map(String::as_str).collect();
             names.sort_unstable();
             let asking = extender.filter(self.api, &names, |name| self.whole.node(name));
+            // The scheduling thread is no part of the runtime, and the next plan needs this answer: nothing else could run.
             match self.runtime.block_on(asking) {
                 Ok(filtered) => rejections.extend(rejected(&mut left, &filtered)),
                 Err(error) => Self::ignored(extender, &error)?,
@@ -279,6 +279,7 @@ impl Extenders for Asked<'_> {
             let asking = extender.prioritize(self.api, &asked, |name| self.whole.node(name));
             let under_way = ::metrics::gauge!("scheduler_goroutines", "operation" => "prioritizing_extender");
             under_way.increment(1.0);
+            // As in `filter`: the plan waits for this answer, on a thread of its own.
             let answer = self.runtime.block_on(asking);
             under_way.decrement(1.0);
             match answer {
@@ -318,6 +319,7 @@ impl Extenders for Asked<'_> {
             let victims: HashMap<String, Vec<Pod>> = victims.collect();
             let count = |candidate: &Candidate| i64::try_from(candidate.violations).unwrap_or(i64::MAX);
             let violations = left.iter().map(|candidate| (name(candidate), count(candidate))).collect();
+            // As in `filter`: the plan waits for this answer, on a thread of its own.
             match self.runtime.block_on(extender.preempt(self.api, &victims, &violations)) {
                 Ok(kept) => left = kept_candidates(left, &kept, name),
                 Err(error) => Self::ignored(extender, &error)?,

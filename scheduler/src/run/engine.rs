@@ -246,9 +246,11 @@ impl<P: Planning> Loop<P> {
         let mut effects = Vec::new();
         while !self.shared.stop.is_cancelled() {
             if !self.turn(&mut effects) {
+                // This thread is no part of the runtime and has nothing to do until an input comes.
                 runtime.block_on(self.wait(&mut effects));
             }
         }
+        // Bindings under way end on the runtime's threads; this one only collects their outcomes.
         runtime.block_on(self.end(&mut effects))
     }
 

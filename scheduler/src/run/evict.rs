@@ -9,7 +9,7 @@ use crate::api::core::v1::Pod;
 use crate::client::{Client, DeleteOptions, Error, PatchType, Reason};
 use crate::wall_time::WallTime;
 
-use super::condition::eviction_patch;
+use super::pod_status::eviction_patch;
 
 /// What became of a victim.
 #[derive(Debug, PartialEq, Eq)]

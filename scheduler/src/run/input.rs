@@ -14,7 +14,7 @@ use crate::plan::costs::{Cost, Costs};
 use crate::plan::decision::UnusableClaim;
 use crate::queue::{HintCost, Queue};
 
-use super::binding::{Job, Outcome, PodRef};
+use super::binding::{BindOutcome, Job, PodRef};
 use super::event::Report;
 use super::stored::{Followed, Stored};
 
@@ -28,7 +28,7 @@ pub enum Input {
     /// All objects of a kind have been told that were stored when a list began, and which request that list answers.
     Synced(Followed, u64),
     /// A job ended.
-    Finished(Box<Job>, Outcome),
+    Finished(Box<Job>, BindOutcome),
     /// Victims were evicted, or not.
     Evicted(Eviction, Vec<Evicting>),
     /// The status of a pod was written (`true`), or could not be.

@@ -8,13 +8,13 @@
 //!
 //! Owns the way of a pod from the watch to its node, and what users are told of it. The decisions stand in `executor`,
 //! which is pure; `binding`, `evict`, `recorder` and `effects` are the rim that talks to the API, `engine` the thread
-//! that drives both. It decides no placement: that is the planner's, behind [`Planning`].
+//! that drives both, and `scheduler` the whole, with its clients and its election. It decides no placement: that is the
+//! planner's, behind [`Planning`].
 //!
 //! Invariant: a pod's room on a node is never given away while a binding to that node may still happen.
 
 mod binding;
 mod cluster_planner;
-mod condition;
 mod effects;
 mod engine;
 mod event;
@@ -24,13 +24,14 @@ mod extender;
 mod informers;
 mod input;
 mod planning;
-mod process;
+mod pod_status;
 mod recorder;
+mod scheduler;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use binding::{Binder, Job, Outcome, PodRef, Why};
+pub use binding::{BindOutcome, Binder, Job, PodRef, Why};
 pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};
@@ -42,6 +43,6 @@ pub use extender::{
 };
 pub use input::{AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation};
 pub use planning::Planning;
-pub use process::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness};
 pub use recorder::Recorder;
+pub use scheduler::{ElectionOptions, LockKind, Readiness, Scheduler, SchedulerError, SchedulerOptions};
 pub use stored::{Followed, Stored};

@@ -38,11 +38,16 @@ pub trait Planning: Send {
     /// Whether the pod may be planned at all.
     fn admit(&self, profile: usize, pod: &Self::Compiled) -> Admission;
 
-    /// The time of the plans that follow: devices may have taken too long to become usable.
-    fn set_time(&mut self, wall: WallTime);
-
-    /// Where the pod goes. `api` is the same pod as the API has it; `seed` breaks ties.
-    fn plan(&mut self, profile: usize, pod: &Arc<Self::Compiled>, api: &Pod, seed: u64) -> Decision;
+    /// Where the pod goes. `api` is the same pod as the API has it; by `wall`, devices may have taken too long to become
+    /// usable; `seed` breaks ties.
+    fn plan(
+        &mut self,
+        profile: usize,
+        pod: &Arc<Self::Compiled>,
+        api: &Pod,
+        wall: WallTime,
+        seed: u64,
+    ) -> Decision;
 
     /// What the last plan of the profile cost, for the metrics; nothing where nothing is measured.
     fn take_costs(&mut self, profile: usize) -> Costs;

@@ -16,6 +16,7 @@ use super::cache::Cache;
 use super::review::Reviewer;
 use super::tls::{Certificate, Peer};
 use super::user::User;
+use super::warnings::WarningLimit;
 
 /// Most tokens whose reviews are remembered.
 const TOKENS_MAX: usize = 4096;
@@ -44,6 +45,8 @@ pub(crate) struct Authenticator {
     reviewer: Option<Arc<dyn Reviewer>>,
     reviews: Cache<[u8; 32], Option<User>>,
     review_ttl: Duration,
+    /// Warnings about tokens that cannot be reviewed.
+    unreviewable: WarningLimit,
 }
 
 impl Authenticator {
@@ -53,7 +56,13 @@ impl Authenticator {
         reviewer: Option<Arc<dyn Reviewer>>,
         review_ttl: Duration,
     ) -> Authenticator {
-        Authenticator { headers, reviewer, reviews: Cache::new(TOKENS_MAX), review_ttl }
+        Authenticator {
+            headers,
+            reviewer,
+            reviews: Cache::new(TOKENS_MAX),
+            review_ttl,
+            unreviewable: WarningLimit::default(),
+        }
     }
 
     /// Who sent a request with `headers` over the connection of `peer`.
@@ -95,7 +104,9 @@ impl Authenticator {
                 user.ok_or(Unauthorized)
             }
             Err(error) => {
-                tracing::warn!(%error, "a bearer token cannot be reviewed");
+                if let Some(left_out) = self.unreviewable.pass() {
+                    tracing::warn!(%error, left_out, "a bearer token cannot be reviewed");
+                }
                 Err(Unauthorized)
             }
         }

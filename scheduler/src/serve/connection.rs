@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -24,6 +24,7 @@ use super::places::{Place, Places};
 use super::profile;
 use super::router::{Authenticated, Router};
 use super::tls::{Certificate, Tls};
+use crate::ambient;
 
 /// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -55,8 +56,9 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
 }
 
-/// Serves connections until `shared.stopping`; returns when all have ended or were given up.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves connections until `shared.stopping`, and then until all have ended or were given up. Returns how many were
+/// given up.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) -> usize {
     let places = Arc::new(Places::default());
     let connections = TaskTracker::new();
     loop {
@@ -78,8 +80,9 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
     connections.close();
     // Connections drain by themselves within this time; the rest ends with the process.
-    if tokio::time::timeout(DRAIN_MAX * 2, connections.wait()).await.is_err() {
-        tracing::warn!(open = connections.len(), "connections were cut off");
+    match tokio::time::timeout(DRAIN_MAX * 2, connections.wait()).await {
+        Ok(()) => 0,
+        Err(_) => connections.len(),
     }
 }
 
@@ -146,7 +149,7 @@ impl Asked {
         let is_profile = request.uri().path().starts_with(profile::ROOT);
         let longest = if is_profile { PROFILE_MAX } else { REQUEST_MAX };
         // With each request anew: a certificate expires, and its authority may be trusted no longer.
-        let peer = self.shared.tls.clients().identify(self.chain.as_deref(), SystemTime::now());
+        let peer = self.shared.tls.clients().identify(self.chain.as_deref(), ambient::system_time());
         if peer.is_front_proxy || matches!(peer.certificate, Certificate::User(_)) {
             self.place.hold();
         }

@@ -26,6 +26,7 @@ mod router;
 mod slis;
 mod tls;
 mod user;
+mod warnings;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,6 +45,7 @@ use self::review::{ReviewServer, Reviewer};
 use self::router::Router;
 use self::slis::Slis;
 use self::tls::{Authorities, Clients, Resolver, Tls, TlsOptions, default_pair};
+use self::warnings::WarningLimit;
 use crate::client::{ConfigError, chain, from_file};
 use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List, ServingFlags};
 use crate::config::{component, system_text};
@@ -138,13 +140,18 @@ impl Bound {
             pages,
             profiler,
             verbosity,
+            unauthorizable: WarningLimit::default(),
         };
         let router = Arc::new(router);
         tokio::spawn(stopping.clone().run_until_cancelled_owned(tls.clone().follow()));
         if let Some((lookup, found)) = lookup {
             tokio::spawn(stopping.clone().run_until_cancelled_owned(lookup.follow(found, tls.clone())));
         }
-        connection::accept(listener, Arc::new(Shared { tls, router, streams_max, stopping })).await;
+        let shared = Arc::new(Shared { tls, router, streams_max, stopping });
+        let open = connection::accept(listener, shared).await;
+        if open > 0 {
+            tracing::warn!(open, "connections were cut off");
+        }
         Ok(())
     }
 }

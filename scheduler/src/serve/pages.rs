@@ -2,16 +2,15 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
 use orch_proto::Brand;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
 use crate::config::component;
 use crate::metrics::resources::{Ledger, render};
 use crate::version;
+use crate::wall_time::WallTime;
 
 /// What the pages show.
 pub struct Pages {
@@ -22,7 +21,7 @@ pub struct Pages {
     /// The flags with their values.
     pub flags: Vec<(String, String)>,
     /// When the process started, by both clocks.
-    pub started: (OffsetDateTime, Instant),
+    pub started: (WallTime, Instant),
     /// What pods ask for.
     pub pods: Arc<Ledger>,
 }
@@ -63,7 +62,7 @@ impl Pages {
     /// `/statusz`.
     pub(super) fn status(&self) -> String {
         let (at, clock) = self.started;
-        let started = at.format(&Rfc3339).unwrap_or_default();
+        let started = at.rfc3339_micro();
         format!(
             "\n{} statusz\n{NOTE}\n\nStarted: {started}\nUp: {} s\nVersion: {}\nProgram: scheduler {}\nPaths: {}\n",
             component(self.brand),

@@ -14,6 +14,8 @@ use prost::Message;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
+use super::warnings::WarningLimit;
+use crate::ambient;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";
@@ -33,11 +35,13 @@ const INDEX: &str = "<html>\n<head><title>/debug/pprof/</title></head>\n<body>\n
 #[derive(Debug)]
 pub struct Profiler {
     places: Semaphore,
+    /// Warnings about profiles that cannot be recorded.
+    unrecordable: WarningLimit,
 }
 
 impl Default for Profiler {
     fn default() -> Profiler {
-        Profiler { places: Semaphore::new(1) }
+        Profiler { places: Semaphore::new(1), unrecordable: WarningLimit::default() }
     }
 }
 
@@ -76,10 +80,12 @@ impl Profiler {
             return error(StatusCode::TOO_MANY_REQUESTS, "another profile is being recorded");
         };
         let failed = |fault: String| {
-            tracing::warn!(error = fault, "no profile can be recorded");
+            if let Some(left_out) = self.unrecordable.pass() {
+                tracing::warn!(error = fault, left_out, "no profile can be recorded");
+            }
             error(StatusCode::INTERNAL_SERVER_ERROR, "Could not enable CPU profiling")
         };
-        let started = SystemTime::now();
+        let started = ambient::system_time();
         // Samples inside of these libraries are dropped: unwinding there could wait for a lock that the sampled thread has.
         // The first start finds names as well, which is work for another thread.
         let beginning = tokio::task::spawn_blocking(|| {
@@ -266,6 +272,7 @@ mod tests {
     async fn a_profile_names_the_function_that_runs() {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let stopping = std::sync::Arc::clone(&stop);
+        #[expect(clippy::disallowed_methods, reason = "a thread that only uses the processor")]
         let busy = std::thread::spawn(move || burn_for_the_profile(&stopping));
         let profiler = Profiler::default();
         let (first, second) =

@@ -22,6 +22,7 @@ use super::profile::{self, Profiler};
 use super::slis::Slis;
 use super::tls::Peer;
 use super::user::{ANONYMOUS, User};
+use super::warnings::WarningLimit;
 use crate::logging;
 use crate::metrics::Metrics;
 
@@ -63,6 +64,8 @@ pub(crate) struct Router {
     pub profiler: Option<Profiler>,
     /// Changes the verbosity of log lines.
     pub verbosity: logging::Verbosity,
+    /// Warnings about requests that cannot be authorized.
+    pub(super) unauthorizable: WarningLimit,
 }
 
 impl Router {
@@ -94,7 +97,9 @@ impl Router {
             Ok(verdict) if verdict.is_allowed => {}
             Ok(verdict) => return forbidden(&user.name, &verb, &path, &verdict.reason),
             Err(fault) => {
-                tracing::warn!(error = %fault, "a request cannot be authorized");
+                if let Some(left_out) = self.unauthorizable.pass() {
+                    tracing::warn!(error = %fault, left_out, "a request cannot be authorized");
+                }
                 let target = request.uri().path_and_query().map_or(path.as_str(), PathAndQuery::as_str);
                 let text = format!("Internal Server Error: {target:?}: {fault}");
                 return error(StatusCode::INTERNAL_SERVER_ERROR, &without_markup(&text));

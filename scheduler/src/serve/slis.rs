@@ -46,17 +46,19 @@ impl Slis {
         let mut text = format!(
             "# HELP {single} [STABLE] Whether a health check passed when it last ran.\n# TYPE {single} gauge\n"
         );
-        // A string takes every write.
         for ((name, root), results) in &*results {
             let healthy = u8::from(results.is_healthy);
+            // A string takes every write.
             let _ = writeln!(text, "{single}{{name=\"{name}\",type=\"{root}\"}} {healthy}");
         }
+        // A string takes every write.
         let _ = writeln!(text, "# HELP {total} [STABLE] Runs of health checks by their results.");
         let _ = writeln!(text, "# TYPE {total} counter");
         for ((name, root), results) in &*results {
             for (status, count) in [("error", results.errors), ("success", results.successes)] {
                 if count > 0 {
                     let labels = format!("name=\"{name}\",status=\"{status}\",type=\"{root}\"");
+                    // A string takes every write.
                     let _ = writeln!(text, "{total}{{{labels}}} {count}");
                 }
             }

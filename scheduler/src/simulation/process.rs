@@ -19,7 +19,7 @@ use super::network::{Life, Link, World};
 use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
 use crate::plan::Profile;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness, Renewal};
+use crate::run::{self, ElectionOptions, LockKind, Readiness, Renewal, SchedulerOptions};
 use crate::stopwatch::Stopwatch;
 
 /// A running process.
@@ -49,7 +49,7 @@ impl Scheduler {
         let (origin, readiness, running) = runtime.block_on(async {
             let origin = Instant::now();
             let options = options(life, timing, world.clone());
-            let process = Process::start(options).expect("the options are valid");
+            let process = run::Scheduler::start(options).expect("the options are valid");
             let readiness = process.readiness();
             let stop = stop.clone();
             let running = tokio::spawn(async move {
@@ -94,13 +94,13 @@ impl Scheduler {
     }
 }
 
-fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> ProcessOptions {
+fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> SchedulerOptions {
     let endpoint = |name: &str| format!("http://{name}:80").parse().expect("a valid address");
     let mut client = Config::new(vec![endpoint("api-0"), endpoint("api-1")]);
     client.qps = -1.0;
     client.trust = Trust::Anyone;
     client.simulated = Some(Simulated(Arc::new(Link { from: life, world })));
-    ProcessOptions {
+    SchedulerOptions {
         client,
         brand: &ORCH,
         host: format!("s{}", life.process),

@@ -22,6 +22,7 @@ use orch_scheduler::api::meta::v1::ObjectMeta;
 use orch_scheduler::api::resource::v1::ResourceClaim;
 use orch_scheduler::plan::decision::Placement;
 use orch_scheduler::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use orch_scheduler::wall_time::WallTime;
 
 use filters::{GPU, State, devices_for};
 use world::Random;
@@ -146,7 +147,8 @@ impl Run {
         self.made += 1;
         let mut object = world::pod(&mut self.random, &format!("pod-{}", self.made));
         let pod = self.cluster.compile(&object);
-        let decision = self.planner.plan(&self.cluster, &pod, self.made as u64, &mut NoExtenders);
+        let decision =
+            self.planner.plan(&self.cluster, &pod, WallTime::default(), self.made as u64, &mut NoExtenders);
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         let mut feasible = Vec::new();
         for name in self.state.nodes.keys() {

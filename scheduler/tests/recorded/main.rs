@@ -17,6 +17,7 @@ use orch_scheduler::api::resource::v1::ResourceClaimConsumerReference;
 use orch_scheduler::objects::pod::Pod;
 use orch_scheduler::plan::decision::{Admission, ClaimWrite};
 use orch_scheduler::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use orch_scheduler::wall_time::WallTime;
 use serde_json::{Value, json};
 
 use objects::Admitted;
@@ -84,7 +85,7 @@ impl Replay {
             }
             Admission::Held { .. } => return answer(None, None, None),
         }
-        let decision = self.planner.plan(&self.cluster, &pod, 1, &mut NoExtenders);
+        let decision = self.planner.plan(&self.cluster, &pod, WallTime::default(), 1, &mut NoExtenders);
         match decision {
             Decision::Bind(placement) => {
                 self.cluster.assume(&pod, &placement).unwrap();

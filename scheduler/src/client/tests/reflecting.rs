@@ -135,7 +135,7 @@ async fn a_server_that_loses_each_lists_version_is_not_asked_for_lists_without_p
     let api = FakeApi::start().await;
     api.store().put("pods", pod("a"));
     api.plant("GET", "watch=true", 3, Fault::Status(410, 0));
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     let mut mirror = Mirror::of(api.client());
     mirror.until("the last list", |mirror| mirror.synced == 4).await;
     // A lower bound holds on any machine: pauses of 100, 200 and 400 ms at least.

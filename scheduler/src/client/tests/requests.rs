@@ -245,7 +245,7 @@ async fn requests_keep_to_the_rate() {
     let mut config = api.config();
     (config.qps, config.burst) = (50.0, 1);
     let client = Client::new(&config, FakeApi::brand()).unwrap();
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     let gets = (0..11).map(|_| client.get::<Node>("", "n"));
     assert!(futures::future::join_all(gets).await.into_iter().all(|answer| answer.is_ok()));
     // A lower bound holds on any machine: ten requests after the first, one each 20 ms.

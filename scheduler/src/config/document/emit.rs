@@ -87,5 +87,5 @@ fn scalar(text: &str) -> String {
     if is_simple && reads_back(text) {
         return text.to_owned();
     }
-    serde_json::to_string(text).unwrap_or_default()
+    serde_json::to_string(text).expect("a text is JSON")
 }

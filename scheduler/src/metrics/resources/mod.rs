@@ -72,6 +72,7 @@ fn line(text: &mut String, name: &str, pod: &PodDemand, resource: &str, amount: 
     let priority = priority.map(|priority| priority.to_string()).unwrap_or_default();
     let unit = unit(resource);
     let amount = amount.ratio_to(Quantity::of_units(1));
+    // A string takes every write.
     let _ = writeln!(
         text,
         "{name}{{namespace=\"{namespace}\",node=\"{node}\",pod=\"{pod_name}\",priority=\"{priority}\",\

@@ -1,6 +1,6 @@
 //! Affinity terms of pods that are on nodes, each term once, with the nodes of the pods that have it.
 //!
-//! Owns the index that answers "which pods out there have something against, or for, a new pod?" without a look at the
+//! Owns the index that answers "which pods on nodes have affinity or anti-affinity to a new pod?" without a look at the
 //! pods: their terms are far fewer than they are.
 
 use hashbrown::HashMap;
@@ -11,22 +11,22 @@ use crate::objects::pod::Pod;
 use super::counts::NodeCounts;
 use super::nodes::NodeId;
 
-/// What a term means to a new pod that it chooses.
+/// The kind of a term, which says what it means to a new pod that the term selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Attitude {
-    /// It must not come near.
-    Forbids,
-    /// A pod requires such pods near itself: they are welcome near it.
-    Requires,
-    /// It is wanted near, with this weight; negative: unwanted.
-    Prefers(i64),
+pub enum TermKind {
+    /// Required anti-affinity: the new pod must not come near.
+    RequiredAntiAffinity,
+    /// Required affinity: such pods are welcome near the one that has it.
+    RequiredAffinity,
+    /// Preferred affinity, with its weight; negative for anti-affinity.
+    Preferred(i64),
 }
 
 /// A term that pods on nodes have.
 #[derive(Debug)]
 pub struct HeldTerm {
-    /// What it means.
-    pub attitude: Attitude,
+    /// Its kind.
+    pub kind: TermKind,
     /// The term.
     pub term: PodTerm,
     /// The nodes with pods that have it.
@@ -38,16 +38,16 @@ pub struct HeldTerm {
 pub struct Terms {
     held: Vec<Option<HeldTerm>>,
     free: Vec<usize>,
-    ids: HashMap<(Attitude, PodTerm), usize>,
+    ids: HashMap<(TermKind, PodTerm), usize>,
 }
 
 impl Terms {
     /// A pod came to a node.
     pub(super) fn pod_came(&mut self, node: NodeId, pod: &Pod) {
-        for (attitude, term) in terms_of(pod) {
-            let index = match self.ids.get(&(attitude, term.clone())) {
+        for (kind, term) in terms_of(pod) {
+            let index = match self.ids.get(&(kind, term.clone())) {
                 Some(index) => *index,
-                None => self.hold(attitude, term),
+                None => self.hold(kind, term),
             };
             self.held[index].as_mut().expect("the table names held terms").nodes.add(node);
         }
@@ -55,8 +55,8 @@ impl Terms {
 
     /// A pod left a node.
     pub(super) fn pod_left(&mut self, node: NodeId, pod: &Pod) {
-        for (attitude, term) in terms_of(pod) {
-            let key = (attitude, term.clone());
+        for (kind, term) in terms_of(pod) {
+            let key = (kind, term.clone());
             let index = self.ids[&key];
             let held = self.held[index].as_mut().expect("the table names held terms");
             held.nodes.remove(node);
@@ -68,13 +68,13 @@ impl Terms {
         }
     }
 
-    fn hold(&mut self, attitude: Attitude, term: &PodTerm) -> usize {
+    fn hold(&mut self, kind: TermKind, term: &PodTerm) -> usize {
         let index = self.free.pop().unwrap_or_else(|| {
             self.held.push(None);
             self.held.len() - 1
         });
-        self.ids.insert((attitude, term.clone()), index);
-        self.held[index] = Some(HeldTerm { attitude, term: term.clone(), nodes: NodeCounts::default() });
+        self.ids.insert((kind, term.clone()), index);
+        self.held[index] = Some(HeldTerm { kind, term: term.clone(), nodes: NodeCounts::default() });
         index
     }
 
@@ -90,11 +90,11 @@ impl Terms {
 }
 
 /// The terms of a pod with what they mean to others. Equal terms of one pod count each.
-pub fn terms_of(pod: &Pod) -> impl Iterator<Item = (Attitude, &PodTerm)> {
+pub fn terms_of(pod: &Pod) -> impl Iterator<Item = (TermKind, &PodTerm)> {
     let terms = &pod.shape.terms;
-    let forbids = terms.required_anti.iter().map(|term| (Attitude::Forbids, term));
-    let requires = terms.required.iter().map(|term| (Attitude::Requires, term));
-    let wants = terms.preferred.iter().map(|w| (Attitude::Prefers(w.weight), &w.term));
-    let shuns = terms.preferred_anti.iter().map(|w| (Attitude::Prefers(-w.weight), &w.term));
-    forbids.chain(requires).chain(wants).chain(shuns)
+    let anti = terms.required_anti.iter().map(|term| (TermKind::RequiredAntiAffinity, term));
+    let required = terms.required.iter().map(|term| (TermKind::RequiredAffinity, term));
+    let preferred = terms.preferred.iter().map(|w| (TermKind::Preferred(w.weight), &w.term));
+    let preferred_anti = terms.preferred_anti.iter().map(|w| (TermKind::Preferred(-w.weight), &w.term));
+    anti.chain(required).chain(preferred).chain(preferred_anti)
 }

@@ -5,26 +5,26 @@
 //!   DeviceClasses -------------+--> Devices -- pre_filter --> PodDevices -- filter(node) --> allocation results
 //!   ResourceClaims -> allocated+                                        \- post_filter --> a claim to free
 //!
-//!   the executor: Devices::assume, then binding::bind for each claim, then the pod is bound; Devices::forget on failure
+//!   the executor: Devices::assume; a job of run::binding writes each claim and binds the pod; Devices::forget on failure
 //! ```
 //!
 //! [`Devices`] holds what the cluster has, brought up to date object by object. A pod that is planned asks it through
 //! [`PodDevices`], which finds the first set of devices for each node and remembers which selectors select what. Pure: no
-//! clock, no randomness; writes are made by the functions of [`binding`] and sent by the executor. Messages are the
-//! reference's.
+//! clock, no randomness, no writes. Messages are the reference's.
 //!
 //! Invariants: what claims hold (by their status, or assumed) is never handed out twice, but for admin access and within
 //! the capacity of shared devices; a result has 32 devices at most; the same state and pod give the same result.
 
 mod allocated;
-pub mod binding;
 mod capacity;
 mod claim;
+mod conditions;
 mod constraint;
 mod expression;
 mod extended;
 mod pod;
 mod pod_claims;
+mod pool;
 mod result;
 mod search;
 mod slice;
@@ -35,7 +35,7 @@ mod unmade;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub use self::binding::{Binding, binding_failure, binding_state, has_conditions};
+pub use self::conditions::{Binding, binding_failure, binding_state, has_conditions};
 pub use self::pod::{
     DeviceLimits, Filter, NodeAllocation, PodDevices, PostFilter, PreFilter, RESERVED_FOR_MAX,
 };
@@ -48,8 +48,9 @@ use self::allocated::Allocated;
 use self::claim::{Claim, Class};
 use self::expression::Selectors;
 use self::extended::Offers;
+use self::pool::Pools;
 use self::search::Matches;
-use self::slice::{Pools, Slice};
+use self::slice::Slice;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
 use crate::plan::decision::ClaimName;

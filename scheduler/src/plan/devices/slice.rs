@@ -1,9 +1,8 @@
-//! ResourceSlices as the allocator reads them, and the pools that they form.
+//! ResourceSlices as the allocator reads them.
 //!
-//! A pool is the slices of one driver and pool name of the newest generation; older ones are being replaced. Invariant:
-//! what a slice holds is parsed once, when it is taken in.
+//! Owns devices, what they consume of counters, and from which nodes they can be used. Invariant: what a slice holds is parsed once, when it is taken in.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -204,131 +203,16 @@ impl Slice {
         }
     }
 
-    fn targets(&self, node: NodeOf<'_>) -> bool {
+    /// Whether it has devices for the node.
+    pub(super) fn targets(&self, node: NodeOf<'_>) -> bool {
         self.access.includes(node) || self.devices.iter().any(|device| device.access.includes(node))
     }
 
     /// The one node that the slice is for, if there is one.
-    fn local_node(&self) -> Option<&str> {
+    pub(super) fn local_node(&self) -> Option<&str> {
         match &self.access {
             Access::Node(name) => Some(name),
             _ => None,
         }
     }
-}
-
-/// All slices of the cluster, by pool.
-#[derive(Debug, Default)]
-pub(super) struct Pools {
-    by_id: BTreeMap<PoolId, BTreeMap<String, Arc<Slice>>>,
-    pool_of: HashMap<String, PoolId>,
-    /// Pools by the nodes of slices that are for one node.
-    local: HashMap<String, BTreeMap<PoolId, usize>>,
-    /// Pools with other slices.
-    wide: BTreeMap<PoolId, usize>,
-}
-
-/// What a pool looks like from a node.
-#[derive(Debug)]
-pub(super) struct PoolView {
-    pub(super) id: PoolId,
-    /// Slices with devices for the node, by name.
-    pub(super) slices: Vec<Arc<Slice>>,
-    /// All slices of the generation.
-    pub(super) all: Vec<Arc<Slice>>,
-    pub(super) state: PoolState,
-}
-
-/// Whether a pool can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PoolState {
-    Complete,
-    /// Slices are missing: the driver is replacing them.
-    Incomplete,
-    /// Names of devices are not unique, or counters that are consumed do not exist.
-    Invalid,
-}
-
-impl Pools {
-    pub(super) fn upsert(&mut self, name: &str, slice: Slice) {
-        self.remove(name);
-        let slice = Arc::new(slice);
-        let index = match slice.local_node() {
-            Some(node) => self.local.entry(node.to_owned()).or_default(),
-            None => &mut self.wide,
-        };
-        *index.entry(slice.pool.clone()).or_default() += 1;
-        self.pool_of.insert(name.to_owned(), slice.pool.clone());
-        self.by_id.entry(slice.pool.clone()).or_default().insert(name.to_owned(), slice);
-    }
-
-    pub(super) fn remove(&mut self, name: &str) {
-        let Some(id) = self.pool_of.remove(name) else { return };
-        let slices = self.by_id.get_mut(&id).expect("a known slice is in a pool");
-        let slice = slices.remove(name).expect("a known slice is in its pool");
-        if slices.is_empty() {
-            self.by_id.remove(&id);
-        }
-        match slice.local_node() {
-            Some(node) => {
-                if let Some(index) = self.local.get_mut(node) {
-                    release(index, &id);
-                    if index.is_empty() {
-                        self.local.remove(node);
-                    }
-                }
-            }
-            None => release(&mut self.wide, &id),
-        }
-    }
-
-    /// The pools with devices for `node`: those whose devices are ready at once before those that have to be bound, then
-    /// by name.
-    pub(super) fn of_node(&self, node: NodeOf<'_>) -> Vec<PoolView> {
-        let local = self.local.get(node.name).into_iter().flat_map(BTreeMap::keys);
-        let ids: BTreeSet<&PoolId> = local.chain(self.wide.keys()).collect();
-        let mut views: Vec<PoolView> = ids.into_iter().filter_map(|id| self.view(id, node)).collect();
-        views.sort_by_cached_key(|view| {
-            let mut devices = view.slices.iter().flat_map(|slice| &slice.devices);
-            (devices.any(|device| !device.api.binding_conditions.is_empty()), view.id.clone())
-        });
-        views
-    }
-
-    fn view(&self, id: &PoolId, node: NodeOf<'_>) -> Option<PoolView> {
-        let slices = &self.by_id[id];
-        let generation = slices.values().map(|slice| slice.generation).max()?;
-        let all: Vec<_> = slices.values().filter(|slice| slice.generation == generation).cloned().collect();
-        let slices: Vec<_> = all.iter().filter(|slice| slice.targets(node)).cloned().collect();
-        let first = slices.first()?;
-        let is_complete = i64::try_from(all.len()).is_ok_and(|len| len == first.slice_count);
-        let state = match (is_valid(&all, &slices), is_complete) {
-            (_, false) => PoolState::Incomplete,
-            (false, true) => PoolState::Invalid,
-            (true, true) => PoolState::Complete,
-        };
-        Some(PoolView { id: id.clone(), slices, all, state })
-    }
-}
-
-fn release(index: &mut BTreeMap<PoolId, usize>, id: &PoolId) {
-    if let Some(count) = index.get_mut(id) {
-        *count -= 1;
-        if *count == 0 {
-            index.remove(id);
-        }
-    }
-}
-
-/// Whether the names of devices are unique in the slices for the node, and counters exist, once each, in all of the pool:
-/// devices of other nodes take from them, too.
-fn is_valid(all: &[Arc<Slice>], of_node: &[Arc<Slice>]) -> bool {
-    let mut names = BTreeSet::new();
-    let mut named = of_node.iter().flat_map(|slice| &slice.devices);
-    let counters: BTreeSet<&CounterId> = all.iter().flat_map(|slice| slice.counters.keys()).collect();
-    let number: usize = all.iter().map(|slice| slice.counters.len()).sum();
-    let mut consumed = all.iter().flat_map(|slice| &slice.devices).flat_map(|device| &device.consumes);
-    number == counters.len()
-        && named.all(|device| names.insert(&device.id.device))
-        && consumed.all(|one| counters.contains(&one.counter))
 }

@@ -11,6 +11,7 @@ use crate::objects::pod::Pod;
 use crate::plan::decision::Refusal;
 use crate::plan::profile::Plugin;
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 /// A cluster and its planner.
 struct Bench {
@@ -75,7 +76,7 @@ impl Bench {
 
     fn plan(&mut self, pod: &Value) -> Decision {
         let pod: Arc<Pod> = self.cluster.compile(&decode("Pod", pod));
-        self.planner.plan(&self.cluster, &pod, 1, &mut NoExtenders)
+        self.planner.plan(&self.cluster, &pod, WallTime::default(), 1, &mut NoExtenders)
     }
 
     /// The node of a pod that fits.
@@ -114,7 +115,7 @@ fn spread(over: &str, unsatisfiable: &str, more: Value) -> Value {
 }
 
 /// Two pods of the namespace on node `a`, in zone z1. Node `b`, in zone z2, has no CPU.
-fn crowded() -> Bench {
+fn two_zones() -> Bench {
     let mut bench = Bench::new();
     bench.node("a", "4", json!({ "zone": "z1" }));
     bench.node("b", "0", json!({ "zone": "z2" }));
@@ -131,7 +132,7 @@ fn with_cpu(mut spec: Value) -> Value {
 
 #[test]
 fn a_spread_whose_selector_is_empty_counts_no_pod_on_nodes() {
-    let mut bench = crowded();
+    let mut bench = two_zones();
     let hard = with_cpu(spread("zone", "DoNotSchedule", json!({})));
     assert_eq!(bench.bound(&pod("p", json!({ "app": "x" }), hard)), "a");
     // The selector is that which `matchLabelKeys` leaves.

@@ -11,6 +11,7 @@ use crate::objects::pod::Pod;
 use crate::plan::decision::{ClaimWrite, Placement, Refusal, UnusableClaim};
 use crate::plan::profile::{Plugin, ResourceWeight};
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 struct Bench {
     cluster: Cluster,
@@ -65,7 +66,7 @@ impl Bench {
 
     fn plan(&mut self, pod: &Value) -> Decision {
         let pod = self.compiled(pod);
-        self.planner.plan(&self.cluster, &pod, 1, &mut NoExtenders)
+        self.planner.plan(&self.cluster, &pod, WallTime::default(), 1, &mut NoExtenders)
     }
 
     fn placed(&mut self, pod: &Value) -> Placement {
@@ -213,6 +214,39 @@ fn a_claim_that_is_left_of_an_attempt_is_to_be_deleted() {
     };
     assert_eq!((&*claim.namespace, &*claim.name, &*uid), ("ns", "m", "m"));
     assert_eq!(bench.placed(&gpus("q", 1)).claims.len(), 1, "other pods are planned");
+}
+
+#[test]
+fn a_claim_whose_devices_take_too_long_by_the_time_of_the_plan_is_given_up() {
+    let mut bench = Bench::new(Profile::default());
+    bench.class();
+    bench.node("a", 0);
+    bench.slice("a", 1);
+    let result = json!({
+        "request": "r", "driver": "d.io", "pool": "a", "device": "d0",
+        "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"],
+    });
+    let claim = json!({
+        "metadata": { "name": "x", "uid": "x", "namespace": "ns" },
+        "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "c" } }] } },
+        "status": { "allocation": {
+            "devices": { "results": [result] }, "allocationTimestamp": "1970-01-01T00:16:40Z",
+        } },
+    });
+    bench.cluster.apply(Change::Upsert(Object::ResourceClaim(&decode("ResourceClaim", &claim))));
+    let pod = bench.compiled(&json!({
+        "metadata": { "name": "p", "uid": "p", "namespace": "ns" },
+        "spec": {
+            "containers": [{ "name": "c", "image": "i" }],
+            "resourceClaims": [{ "name": "r", "resourceClaimName": "x" }],
+        },
+    }));
+    // The default `bindingTimeoutSeconds` is 600; the devices were allocated at second 1000.
+    for (seconds, is_bound) in [(1_600, true), (1_601, false), (1_600, true)] {
+        let wall = WallTime::from_seconds(seconds);
+        let decision = bench.planner.plan(&bench.cluster, &pod, wall, 1, &mut NoExtenders);
+        assert_eq!(matches!(decision, Decision::Bind(_)), is_bound, "{seconds}: {decision:?}");
+    }
 }
 
 /// A profile that scores nodes by the resource alone.

@@ -8,6 +8,7 @@ use crate::api::meta::v1::{LabelSelector, ObjectMeta};
 use crate::api::resource::Quantity;
 use crate::plan::cluster::nodes::Load;
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 /// A sequence of numbers by seed.
 pub(super) struct Random(pub(super) u64);
@@ -164,7 +165,7 @@ fn terms(cluster: &Cluster) -> Vec<String> {
         let namespaces: Vec<_> = held.term.pods.namespaces.iter().map(|name| text(*name)).collect();
         let counts: BTreeMap<String, u32> =
             held.nodes.iter().map(|(node, count)| (cluster.node_name(node).to_string(), count)).collect();
-        format!("{:?} {namespaces:?} {} {counts:?}", held.attitude, text(held.term.topology_key))
+        format!("{:?} {namespaces:?} {} {counts:?}", held.kind, text(held.term.topology_key))
     });
     let mut held: Vec<_> = held.collect();
     held.sort();
@@ -199,7 +200,7 @@ fn indexes_equal_those_that_are_made_anew() {
             // A plan makes counters, which follow the changes after it.
             let waiting = pod(&mut random, "waiting", "");
             let waiting = cluster.compile(&waiting);
-            let decision = planner.plan(&cluster, &waiting, step, &mut NoExtenders);
+            let decision = planner.plan(&cluster, &waiting, WallTime::default(), step, &mut NoExtenders);
             if let Decision::Bind(placement) = decision
                 && random.below(4) == 0
             {

@@ -18,6 +18,7 @@ use crate::plan::decision::Preemption;
 use crate::plan::extenders::Rejection;
 use crate::plan::preempt::Candidate;
 use crate::plan::{Change, Cluster, Decision, Extenders, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 /// An extender that wants to see every node and changes nothing.
 struct Onlooker;
@@ -195,10 +196,10 @@ impl Run {
     fn plan(&mut self, object: v1::Pod, seed: u64) {
         let pod = self.cluster.compile(&object);
         let mut anew = Planner::new(&mut self.cluster, Profile::default());
-        let decision = self.planner.plan(&self.cluster, &pod, seed, &mut NoExtenders);
-        let by_anew = anew.plan(&self.cluster, &pod, seed, &mut NoExtenders);
+        let decision = self.planner.plan(&self.cluster, &pod, WallTime::default(), seed, &mut NoExtenders);
+        let by_anew = anew.plan(&self.cluster, &pod, WallTime::default(), seed, &mut NoExtenders);
         assert_eq!(decision, by_anew, "of a planner that knows nothing yet");
-        let by_each = self.each.plan(&self.cluster, &pod, seed, &mut Onlooker);
+        let by_each = self.each.plan(&self.cluster, &pod, WallTime::default(), seed, &mut Onlooker);
         assert_eq!(decision, by_each, "of a planner that looks at each node");
         self.planner.assert_tables(&self.cluster);
         match decision {

@@ -27,7 +27,7 @@ use crate::metrics::{Metrics, Policy};
 use crate::plan::Profile;
 use crate::queue::{QueueOptions, Rejectors};
 use crate::run::{
-    ClusterPlanner, Effect, Evicting, Executor, ExecutorOptions, Followed, Input, Job, Now, Outcome,
+    BindOutcome, ClusterPlanner, Effect, Evicting, Executor, ExecutorOptions, Followed, Input, Job, Now,
     ProfileOptions, Renewal, Stored,
 };
 use crate::stopwatch::testing::ticking;
@@ -284,7 +284,7 @@ impl World {
         let job = jobs.pop().expect("the pod finds a node");
         let mut bound = pod.clone();
         bound.spec.as_mut().unwrap().node_name = job.node.to_string();
-        self.tell(Input::Finished(Box::new(job), Outcome::Bound));
+        self.tell(Input::Finished(Box::new(job), BindOutcome::Bound));
         self.tell(stored(&bound));
     }
 

@@ -26,6 +26,7 @@ use crate::api::resource::Quantity;
 use crate::api::storage::v1::StorageClass;
 use crate::plan::decision::{Admission, Decision};
 use crate::plan::{Change, Cluster, NoExtenders, Object, Planner};
+use crate::wall_time::WallTime;
 
 /// A cluster, and the pod that is planned in it.
 #[derive(Clone, Default)]
@@ -116,7 +117,7 @@ impl World {
     fn plan(&self, members: &str, seed: u64) -> Decision {
         let (mut cluster, mut planner) = self.planner(members);
         let pod = cluster.compile(&self.pod);
-        planner.plan(&cluster, &pod, seed, &mut NoExtenders)
+        planner.plan(&cluster, &pod, WallTime::default(), seed, &mut NoExtenders)
     }
 
     /// The node that the pod goes to whatever the seed, or the beginning of why it goes nowhere.

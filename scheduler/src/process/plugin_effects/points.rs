@@ -134,7 +134,7 @@ fn what_is_not_prepared_or_written_has_no_effect() {
         let claim = PersistentVolumeClaim { metadata: metadata("c", &[]), spec: Some(spec), status: None };
         cluster.apply(Change::Upsert(Object::PersistentVolumeClaim(&claim)));
         let pod = cluster.compile(&world.pod);
-        let decision = planner.plan(&cluster, &pod, 0, &mut NoExtenders);
+        let decision = planner.plan(&cluster, &pod, WallTime::default(), 0, &mut NoExtenders);
         let Decision::Bind(placement) = decision else { panic!("{members}: {decision:?}") };
         assert_eq!(placement.volumes.provision.len(), writes, "{members}");
     }

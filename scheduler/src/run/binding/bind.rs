@@ -12,7 +12,7 @@ use crate::plugin::{ExtensionPoint, Plugin};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 
-use super::{Binder, Job, Outcome, PodRef, Why};
+use super::{BindOutcome, Binder, Job, PodRef, Why};
 
 /// Pauses between questions whether the pod is bound.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -20,13 +20,13 @@ const PAUSE_LAST: Duration = Duration::from_secs(5);
 
 /// Bindings of one job that leave the pod without a node, although the server did not refuse them. Beyond, planning
 /// decides anew.
-const BINDINGS_MAX: u32 = 5;
+const BIND_ATTEMPTS_MAX: u32 = 5;
 
 /// What is known after a binding was sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// This is the outcome.
-    Outcome(Outcome),
+    Outcome(BindOutcome),
     /// Only the pod can say.
     AskPod,
 }
@@ -34,41 +34,41 @@ pub(super) enum Known {
 /// What is known after the answer to a binding.
 pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
     let error = match answer {
-        Ok(()) => return Known::Outcome(Outcome::Bound),
+        Ok(()) => return Known::Outcome(BindOutcome::Bound),
         Err(error) => error,
     };
     #[cfg(test)]
     if error.is_outcome_unknown() {
         match () {
             () if plant::is(Plant::UndoesUnknown) => {
-                return Known::Outcome(Outcome::NotBound(Why::Refused(chain(error))));
+                return Known::Outcome(BindOutcome::NotBound(Why::Refused(chain(error))));
             }
-            () if plant::is(Plant::TrustsUnknown) => return Known::Outcome(Outcome::Bound),
+            () if plant::is(Plant::TrustsUnknown) => return Known::Outcome(BindOutcome::Bound),
             () => {}
         }
     }
     match error.status().map(|status| status.reason) {
-        Some(Reason::NotFound) => Known::Outcome(Outcome::NotBound(Why::Gone)),
+        Some(Reason::NotFound) => Known::Outcome(BindOutcome::NotBound(Why::Gone)),
         // Bound already, by an earlier attempt of this job or by another scheduler; or another pod of this name.
         Some(Reason::Conflict | Reason::AlreadyExists) => Known::AskPod,
         _ if error.is_outcome_unknown() => Known::AskPod,
         _ => {
             let why = Why::Refused(chain(error)).of(Plugin::DefaultBinder, ExtensionPoint::Bind);
-            Known::Outcome(Outcome::NotBound(why))
+            Known::Outcome(BindOutcome::NotBound(why))
         }
     }
 }
 
 /// What the pod says about the binding of `wanted` to `node`; `None`: it has no node, the binding did not happen.
-pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<Outcome> {
+pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<BindOutcome> {
     let uid = found.metadata.as_ref().map_or("", |metadata| &metadata.uid);
     if uid != &*wanted.uid {
-        return Some(Outcome::NotBound(Why::Gone));
+        return Some(BindOutcome::NotBound(Why::Gone));
     }
     match found.spec.as_ref().map_or("", |spec| &spec.node_name) {
         "" => None,
-        bound if bound == node => Some(Outcome::Bound),
-        other => Some(Outcome::NotBound(Why::Taken(other.to_owned()))),
+        bound if bound == node => Some(BindOutcome::Bound),
+        other => Some(BindOutcome::NotBound(Why::Taken(other.to_owned()))),
     }
 }
 
@@ -78,11 +78,11 @@ fn lease_ended(what: &str) -> Error {
 }
 
 impl Binder {
-    pub(super) async fn bind(&self, job: &Job) -> Outcome {
+    pub(super) async fn bind(&self, job: &Job) -> BindOutcome {
         let mut backoff = Backoff::new(PAUSE_FIRST, PAUSE_LAST);
-        for _ in 0..BINDINGS_MAX {
+        for _ in 0..BIND_ATTEMPTS_MAX {
             if !self.leads() {
-                return Outcome::NotBound(Why::NotLeading);
+                return BindOutcome::NotBound(Why::NotLeading);
             }
             let answer = match &job.binder {
                 None => self.post(job).await,
@@ -94,7 +94,7 @@ impl Binder {
                             what: "extender binding".to_owned(),
                             problem: error.to_string(),
                         }),
-                        Some(Err(error)) => return Outcome::NotBound(Why::Refused(error.to_string())),
+                        Some(Err(error)) => return BindOutcome::NotBound(Why::Refused(error.to_string())),
                     }
                 }
             };
@@ -105,7 +105,7 @@ impl Binder {
                 return outcome;
             }
         }
-        Outcome::NotBound(Why::Refused(format!("{BINDINGS_MAX} bindings had no effect")))
+        BindOutcome::NotBound(Why::Refused(format!("{BIND_ATTEMPTS_MAX} bindings had no effect")))
     }
 
     async fn post(&self, job: &Job) -> Result<(), Error> {
@@ -140,11 +140,11 @@ impl Binder {
 
     /// Reads the pod until it answers. `None`: it has no node. Asks on even without leadership: the answer decides
     /// whether the node's room is taken.
-    async fn ask_pod(&self, job: &Job, backoff: &mut Backoff) -> Option<Outcome> {
+    async fn ask_pod(&self, job: &Job, backoff: &mut Backoff) -> Option<BindOutcome> {
         loop {
             match self.client.get::<Pod>(&job.pod.namespace, &job.pod.name).await {
                 Ok(pod) => return of_pod(&job.pod, &job.node, &pod),
-                Err(error) if error.is(Reason::NotFound) => return Some(Outcome::NotBound(Why::Gone)),
+                Err(error) if error.is(Reason::NotFound) => return Some(BindOutcome::NotBound(Why::Gone)),
                 Err(error) => {
                     let pause = backoff.random_pause();
                     let (namespace, name) = (&job.pod.namespace, &job.pod.name);

@@ -10,14 +10,11 @@ use crate::api::meta::v1::Time;
 use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use crate::client::{Backoff, Reason, chain};
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
-use crate::plan::devices::{Binding, binding_failure, binding_state, has_conditions};
+use crate::plan::devices::{Binding, RESERVED_FOR_MAX, binding_failure, binding_state, has_conditions};
 use crate::wall_time::WallTime;
 
 use super::super::event::{Report, Severity, reference_by_name};
 use super::{Binder, Job, PodRef, Why, refused};
-
-/// Pods that a claim may be reserved for; the server refuses more.
-const RESERVED_MAX: usize = 256;
 
 /// Attempts against other writers of the same claim.
 pub(super) const ATTEMPTS_MAX: u32 = 5;
@@ -84,8 +81,8 @@ pub(super) fn reservation(
     if status.reserved_for.iter().any(|holder| holder.uid == *pod.uid) {
         return Ok(Change::None);
     }
-    if status.reserved_for.len() >= RESERVED_MAX {
-        return Err(format!("claim {name} is reserved for {RESERVED_MAX} pods already"));
+    if status.reserved_for.len() >= RESERVED_FOR_MAX {
+        return Err(format!("claim {name} is reserved for {RESERVED_FOR_MAX} pods already"));
     }
     match (&write.allocation, &status.allocation) {
         (None, None) => return Err(format!("claim {name} is not allocated any more")),

@@ -6,8 +6,8 @@
 //!         └──────────> NotBound, what was reserved is given back, what was made is deleted <────────────────┘
 //! ```
 //!
-//! Owns the certainty of the outcome. Between [`Outcome::Bound`] and [`Outcome::NotBound`] there is no third: while the
-//! API cannot say which it is, the job asks on, and the pod stays assumed on its node, so that its room is never given
+//! Owns the certainty of the outcome. Between [`BindOutcome::Bound`] and [`BindOutcome::NotBound`] there is no third: while
+//! the API cannot say which it is, the job asks on, and the pod stays assumed on its node, so that its room is never given
 //! away twice. A binding is conditional on the pod's UID and on its having no node, so that sending it again can do no
 //! harm. Nothing is sent without leadership.
 
@@ -92,7 +92,7 @@ impl Job {
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BindOutcome {
     /// The pod has this node.
     Bound,
     /// The pod does not have the node, and never will by this job.
@@ -146,7 +146,7 @@ impl Binder {
     }
 
     /// Does one job to its certain end.
-    pub async fn run(&self, job: &Job) -> Outcome {
+    pub async fn run(&self, job: &Job) -> BindOutcome {
         let mut reserved = Vec::new();
         let began = Instant::now();
         let prepared = self.prepare(job, &mut reserved).await;
@@ -155,12 +155,12 @@ impl Binder {
             Ok(()) => {
                 let began = Instant::now();
                 let outcome = self.bind(job).await;
-                self.observe(job, ExtensionPoint::Bind, outcome == Outcome::Bound, began);
+                self.observe(job, ExtensionPoint::Bind, outcome == BindOutcome::Bound, began);
                 outcome
             }
-            Err(why) => Outcome::NotBound(why),
+            Err(why) => BindOutcome::NotBound(why),
         };
-        if let Outcome::NotBound(_) = outcome
+        if let BindOutcome::NotBound(_) = outcome
             && self.leads()
         {
             for claim in reserved {

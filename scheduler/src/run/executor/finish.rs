@@ -7,10 +7,10 @@ use crate::queue::{ClusterEvent, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 
-use super::super::binding::{Job, Outcome, Why};
-use super::super::condition::Nomination;
+use super::super::binding::{BindOutcome, Job, Why};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
+use super::super::pod_status::Nomination;
 use super::pods::is_ending;
 use super::report::scheduled;
 use super::{Executor, Now};
@@ -22,21 +22,21 @@ const PREEMPTED: &str = "preempted by a pod of higher priority before it was bou
 const INTERRUPTED: &str = "the scheduler lists the cluster anew, and plans the pod again then";
 
 impl<P: Planning> Executor<P> {
-    pub(super) fn finished(&mut self, job: &Job, outcome: Outcome, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn finished(&mut self, job: &Job, outcome: BindOutcome, now: Now, effects: &mut Vec<Effect>) {
         let jobs = self.jobs_like(job);
         *jobs = jobs.checked_sub(1).expect("each job ends once");
         let result = match outcome {
-            Outcome::Bound => AttemptResult::Scheduled,
-            Outcome::NotBound(_) => AttemptResult::Error,
+            BindOutcome::Bound => AttemptResult::Scheduled,
+            BindOutcome::NotBound(_) => AttemptResult::Error,
         };
         self.observe_attempt(job.profile, result, job.began, effects);
         let uid = Uid(job.pod.uid.clone());
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.preparing = None;
         }
-        let gave_way = self.gave_way(&uid, outcome == Outcome::Bound, now);
+        let gave_way = self.gave_way(&uid, outcome == BindOutcome::Bound, now);
         match outcome {
-            Outcome::Bound => {
+            BindOutcome::Bound => {
                 let controller = self.options.profiles[job.profile].scheduler_name.clone();
                 effects.push(Effect::Record(scheduled(&job.pod, &job.node, controller)));
                 let waited = now.monotonic.saturating_sub(job.first_active_at);
@@ -53,7 +53,7 @@ impl<P: Planning> Executor<P> {
                 // It stays assumed until the watch confirms it.
                 self.queue.done(&uid);
             }
-            Outcome::NotBound(why) => {
+            BindOutcome::NotBound(why) => {
                 let cancelled = if gave_way { PREEMPTED } else { INTERRUPTED };
                 self.not_bound(&uid, job, (why, cancelled), now, effects);
             }

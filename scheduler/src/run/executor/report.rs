@@ -8,10 +8,10 @@ use crate::api::core::v1::{ObjectReference, Pod};
 use crate::queue::Uid;
 
 use super::super::binding::PodRef;
-use super::super::condition::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
 use super::super::event::{Report, Severity, reference_by_name};
 use super::super::input::Effect;
 use super::super::planning::Planning;
+use super::super::pod_status::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
 use super::{Executor, Now, pod_ref};
 
 /// The message of the condition of a pod with gates.

@@ -14,9 +14,9 @@ use crate::queue::{QueuedPod, Rejection, Rejector, Rejectors, Uid};
 use crate::stopwatch::Started;
 
 use super::super::binding::{Job, PodRef};
-use super::super::condition::{Nomination, Unscheduled, nomination_patch};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
+use super::super::pod_status::{Nomination, Unscheduled, nomination_patch};
 use super::pods::nominated_node;
 use super::{Executor, Now, Stage, pod_ref};
 
@@ -34,8 +34,7 @@ impl<P: Planning> Executor<P> {
             return true;
         };
         let (compiled, api, profile) = (pending.compiled.clone(), pending.api.clone(), pending.profile);
-        self.planning.set_time(now.wall);
-        let decision = self.planning.plan(profile, &compiled, &api, seed);
+        let decision = self.planning.plan(profile, &compiled, &api, now.wall, seed);
         let costs = self.planning.take_costs(profile);
         if let Some(took) = self.options.stopwatch.since(began) {
             effects.push(Effect::Observe(Observation::Planned { profile, took, costs }));

@@ -10,13 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::{count_on, events, node_of};
 use crate::client::ObjectKey;
 use crate::client::testing::{FakeApi, PATIENCE, eventually, pod};
-use crate::election::{Outcome, Timing};
+use crate::election::{ElectionEnd, Timing};
 use crate::plan::Profile;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessError, ProcessOptions, Readiness, Renewal};
+use crate::run::{
+    ElectionOptions, LockKind, Readiness, Renewal, Scheduler, SchedulerError, SchedulerOptions,
+};
 use crate::stopwatch::Stopwatch;
 
-pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
-    ProcessOptions {
+pub(super) fn options(api: &FakeApi, host: &str) -> SchedulerOptions {
+    SchedulerOptions {
         client: api.config(),
         brand: FakeApi::brand(),
         host: host.to_owned(),
@@ -43,18 +45,18 @@ pub(super) fn options(api: &FakeApi, host: &str) -> ProcessOptions {
 pub(super) struct Running {
     readiness: Readiness,
     stop: CancellationToken,
-    task: JoinHandle<Result<Outcome, ProcessError>>,
+    task: JoinHandle<Result<ElectionEnd, SchedulerError>>,
 }
 
-pub(super) fn start(options: ProcessOptions) -> Running {
-    let process = Process::start(options).unwrap();
-    let (readiness, stop) = (process.readiness(), CancellationToken::new());
-    let task = tokio::spawn(process.run(stop.clone()));
+pub(super) fn start(options: SchedulerOptions) -> Running {
+    let scheduler = Scheduler::start(options).unwrap();
+    let (readiness, stop) = (scheduler.readiness(), CancellationToken::new());
+    let task = tokio::spawn(scheduler.run(stop.clone()));
     Running { readiness, stop, task }
 }
 
 impl Running {
-    pub(super) async fn stop(self) -> Outcome {
+    pub(super) async fn stop(self) -> ElectionEnd {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap()
     }
@@ -98,7 +100,7 @@ async fn pods_are_placed_by_the_planner_and_refused_with_its_words() {
     put_node(&api, "d");
     eventually("a new node takes it", || node_of(&api, "late").as_deref() == Some("d")).await;
     assert!(running.readiness.is_synced() && running.readiness.leads());
-    assert_eq!(running.stop().await, Outcome::Stopped);
+    assert_eq!(running.stop().await, ElectionEnd::Stopped);
     let reasons: Vec<_> = events(&api).iter().map(|event| event["reason"].clone()).collect();
     assert!(
         reasons.contains(&json!("LeaderElection")) && reasons.contains(&json!("FailedScheduling")),
@@ -138,7 +140,7 @@ async fn of_two_processes_one_works_and_the_other_takes_over() {
     api.store().put("pods", hungry("p"));
     eventually("the first binds", || node_of(&api, "p").is_some()).await;
     assert!(!two.readiness.leads());
-    assert_eq!(one.stop().await, Outcome::Stopped);
+    assert_eq!(one.stop().await, ElectionEnd::Stopped);
     eventually("the second leads", || two.readiness.leads()).await;
     api.store().put("pods", hungry("q"));
     eventually("the second binds", || node_of(&api, "q").is_some()).await;

@@ -10,6 +10,7 @@ use http::StatusCode;
 use rand::Rng;
 use serde_json::Value;
 
+use crate::ambient;
 use crate::client::{Error, JsonServer, chain};
 
 /// Longest wait for an answer, with every attempt: requests of clients wait for it.
@@ -54,7 +55,7 @@ async fn attempt(
             let value = serde_json::from_slice(&body).map_err(|error| format!("{status}: {error}"))?;
             return Ok((status, value));
         }
-        let random: f64 = rand::rng().random();
+        let random: f64 = ambient::rng().random();
         tokio::time::sleep(pause.mul_f64(1.0 + JITTER * random)).await;
         pause = pause.mul_f64(PAUSE_FACTOR);
     }

@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use time::{Duration, OffsetDateTime};
 
 use super::material::{MaterialError, pair_of};
+use crate::ambient;
 use crate::config::unreadable;
 
 /// Name in a self-signed certificate.
@@ -50,13 +51,13 @@ pub(crate) fn default_pair(
     let made =
         |error: rcgen::Error| MaterialError(format!("error creating self-signed certificates: {error}"));
     let Some(directory) = directory else {
-        let (certificate, key) = make(OffsetDateTime::now_utc()).map_err(made)?;
+        let (certificate, key) = make(ambient::utc()).map_err(made)?;
         let pair = pair_of(certificate.as_bytes(), key.as_bytes(), "the self-signed pair")?;
         return Ok(DefaultPair::Memory(pair));
     };
     let (certificate, key) = (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
     if !(certificate.exists() && key.exists()) {
-        let (certificate_text, key_text) = make(OffsetDateTime::now_utc()).map_err(made)?;
+        let (certificate_text, key_text) = make(ambient::utc()).map_err(made)?;
         let saved = save(directory, &key, &key_text, 0o600)
             .and_then(|()| save(directory, &certificate, &certificate_text, 0o644));
         saved.map_err(|error| {

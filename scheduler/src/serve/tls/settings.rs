@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+use tokio::time::Instant;
 
 use super::clients::Clients;
 use super::material::MaterialError;
@@ -126,7 +127,8 @@ impl Tls {
         self.clients.store(Arc::new(clients));
     }
 
-    /// Reads all files again. Returns whether all could be.
+    /// Reads all files again, on the caller's thread: they are a few kilobytes on a local disk, read only when one of them has
+    /// changed. Returns whether all could be.
     pub(in crate::serve) fn reload(&self) -> bool {
         let certificates = measured("serving_certificate", || self.resolver.reload());
         measured("client_ca", || self.clients().reload()) && certificates
@@ -152,6 +154,7 @@ impl Tls {
     fn times(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
         let clients = self.clients();
         let files = self.resolver.files().chain(clients.files());
+        // A look at a few inodes, once per `LOOK_EVERY`, is shorter than handing it to another thread.
         let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
         files.map(|path| (path.clone(), time(path))).collect()
     }

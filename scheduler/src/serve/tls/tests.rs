@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
@@ -10,6 +9,7 @@ use rustls::sign::CertifiedKey;
 
 use super::self_signed::DefaultPair;
 use super::*;
+use crate::ambient;
 use crate::config::flags::SniPair;
 use crate::serve::user::User;
 
@@ -174,7 +174,7 @@ fn certificates_name_users_and_front_proxies_by_their_authorities() {
     let file = |authority: &Authority| Some(Authorities::File(authority.file.clone()));
     let clients = Clients::load(file(&users), file(&proxies), vec!["front".to_owned()]).unwrap();
     let identify = |clients: &Clients, certificate: &CertificateDer<'static>| {
-        let peer = clients.identify(Some(std::slice::from_ref(certificate)), SystemTime::now());
+        let peer = clients.identify(Some(std::slice::from_ref(certificate)), ambient::system_time());
         (peer.certificate, peer.is_front_proxy)
     };
     let alice =
@@ -195,7 +195,7 @@ fn certificates_name_users_and_front_proxies_by_their_authorities() {
     assert_eq!(identify(&only_users, &proxies.sign("alice", "people")), (Certificate::Bad, false));
     assert_eq!(identify(&clients, &users.sign("", "people")), (Certificate::Bad, false), "and no proxy's");
     assert_eq!(identify(&only_proxies, &proxies.sign("", "x")), (Certificate::None, true));
-    let nobody = clients.identify(None, SystemTime::now());
+    let nobody = clients.identify(None, ambient::system_time());
     assert_eq!((nobody.certificate, nobody.is_front_proxy), (Certificate::None, false));
 
     let next = Authority::new(directory.path(), "next");
@@ -225,7 +225,7 @@ pub(in crate::serve) fn exercise() {
     let resolver = Resolver::load(DefaultPair::Files { certificate, key }, Vec::new()).unwrap();
     let clients = Clients::load(Some(Authorities::File(users.file.clone())), None, Vec::new()).unwrap();
     let tls = Tls::new(&TlsOptions::default(), resolver, clients).unwrap();
-    let peer = tls.clients().identify(Some(&[users.sign("alice", "people")]), SystemTime::now());
+    let peer = tls.clients().identify(Some(&[users.sign("alice", "people")]), ambient::system_time());
     assert!(matches!(peer.certificate, Certificate::User(_)));
     assert!(tls.reload());
     std::fs::write(&users.file, "broken").unwrap();

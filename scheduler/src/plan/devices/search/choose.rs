@@ -9,8 +9,9 @@ use super::super::allocated::Allocated;
 use super::super::capacity::{self, Consumed};
 use super::super::claim::{Alternative, Claim, Mode, Request};
 use super::super::constraint::Added;
-use super::super::slice::{CounterId, Device, PoolView};
-use super::{Candidate, Picked, Search, Step};
+use super::super::pool::PoolView;
+use super::super::slice::{CounterId, Device};
+use super::{DeviceCandidate, Picked, Search, Step};
 use crate::api::resource::v1::{DeviceTaint, DeviceToleration};
 
 impl<'a> Search<'a> {
@@ -147,7 +148,7 @@ impl<'a> Search<'a> {
     }
 
     fn count(&mut self, candidate: usize, change: impl Fn(Quantity, Quantity) -> Quantity) {
-        let Candidate { pool, device, .. } = &self.candidates[candidate];
+        let DeviceCandidate { pool, device, .. } = &self.candidates[candidate];
         for one in &device.consumes {
             let taken = self.counters.entry((*pool, one.counter.clone())).or_default();
             *taken = change(*taken, one.amount);
@@ -158,7 +159,7 @@ impl<'a> Search<'a> {
 /// What the claims of the cluster leave of a pool's counters.
 fn available(pool: &PoolView, allocated: &Allocated) -> BTreeMap<CounterId, Quantity> {
     let mut available: BTreeMap<CounterId, Quantity> = BTreeMap::new();
-    for slice in &pool.all {
+    for slice in pool.all.iter() {
         available.extend(slice.counters.iter().map(|(counter, value)| (counter.clone(), *value)));
     }
     let used =

@@ -20,7 +20,8 @@ use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};
 use super::constraint::Constraint;
-use super::slice::{CounterId, Device, PoolState, PoolView, Pools};
+use super::pool::{PoolState, PoolView, Pools};
+use super::slice::{CounterId, Device};
 use super::{Failure, NodeOf};
 
 /// Devices of one claim: the API's bound.
@@ -81,7 +82,7 @@ enum Found {
 
 /// A device that can be chosen.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct DeviceCandidate {
     pool: usize,
     device: Arc<Device>,
     weight: Weight,
@@ -114,7 +115,7 @@ struct Search<'a> {
     attempt: &'a mut Attempt,
     claims: &'a [&'a Claim],
     pools: Vec<PoolView>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<DeviceCandidate>,
     wanted: Vec<Vec<Vec<Wanted>>>,
     constraints: Vec<Vec<Constraint<'a>>>,
     /// By candidate.
@@ -169,11 +170,11 @@ pub(super) fn search<'a>(
 }
 
 /// The devices of complete pools, in the order in which they are tried.
-fn candidates(world: World<'_>, pools: &[PoolView]) -> Vec<Candidate> {
+fn candidates(world: World<'_>, pools: &[PoolView]) -> Vec<DeviceCandidate> {
     let usable = pools.iter().enumerate().filter(|(_, pool)| pool.state == PoolState::Complete);
     let candidates = usable.flat_map(|(number, pool)| {
         let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
-        devices.map(move |device| Candidate {
+        devices.map(move |device| DeviceCandidate {
             pool: number,
             device: device.clone(),
             weight: Weight::new(device),

@@ -9,7 +9,8 @@ use super::super::capacity;
 use super::super::claim::{Alternative, Claim, Class, Mode, Request};
 use super::super::constraint::Constraint;
 use super::super::expression::Selector;
-use super::super::slice::{Device, PoolState};
+use super::super::pool::PoolState;
+use super::super::slice::Device;
 use super::{DEPTH_MAX, Matches, RESULTS_MAX, Search, Step, Wanted};
 
 /// Candidates for which it is written in one step that nothing is known of them.

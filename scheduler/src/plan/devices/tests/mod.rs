@@ -1,8 +1,8 @@
 //! Tests of devices. [`Cluster`] has two nodes, `a` and `b`; pods are planned by the claims that they name.
 
-mod binding;
 mod bounds;
 mod capacity;
+mod conditions;
 mod constraints;
 mod extended;
 mod made;

@@ -63,6 +63,21 @@ fn names_are_unique_among_the_devices_of_a_node() {
 }
 
 #[test]
+fn a_pool_is_judged_anew_when_its_slices_change() {
+    let invalid = || refused("invalid resource pools were encountered");
+    let twice = || part("s1", 1, 2, plain(&["d0"]));
+    let mut cluster = Cluster::new(vec![part("s0", 1, 2, plain(&["d0"])), twice()]);
+    assert_eq!(take(&mut cluster, "a"), invalid());
+    cluster.devices.upsert_slice(&part("s1", 1, 2, plain(&["d1"])));
+    assert_eq!(take(&mut cluster, "a"), devices(&["r=d0"]));
+    cluster.devices.upsert_slice(&twice());
+    assert_eq!(take(&mut cluster, "a"), invalid());
+    cluster.devices.remove_slice("s1");
+    cluster.devices.upsert_slice(&part("s0", 1, 1, plain(&["d0"])));
+    assert_eq!(take(&mut cluster, "a"), devices(&["r=d0"]));
+}
+
+#[test]
 fn pools_are_taken_in_the_order_of_their_names_and_slices_of_theirs() {
     let mut cluster = Cluster::new(vec![
         slice("a", "pz", plain(&["z0"])),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::claims::{Change, deallocation, release, reservation};
-use super::super::{Outcome, PodRef, Why};
+use super::super::{BindOutcome, PodRef, Why};
 use super::bench;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{
@@ -14,6 +14,7 @@ use crate::api::resource::v1::{
 };
 use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::plan::decision::{ClaimName, ClaimWrite};
+use crate::plan::devices::RESERVED_FOR_MAX;
 
 fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
     let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
@@ -40,7 +41,7 @@ async fn a_claim_gets_finalizer_allocation_and_reservation() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     let claim = claim(&api);
     let finalizer = format!("resource.{}", FakeApi::brand().label("delete-protection"));
     assert_eq!(claim["metadata"]["finalizers"], json!([finalizer]));
@@ -57,7 +58,7 @@ async fn another_writer_of_the_claim_is_met_by_looking_again() {
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
     api.plant("PUT", "/resourceclaims/c/status", 1, Fault::LostAfter);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
     put_claim(&api);
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
     job.claims = vec![write(Some(allocation()))];
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     let status = &claim(&api)["status"];
     assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
 }
@@ -75,7 +76,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
 async fn a_claim_that_is_gone_ends_the_job() {
     let (_api, binder, mut job) = bench().await;
     job.claims = vec![write(None)];
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
 }
 
 fn pod() -> PodRef {
@@ -107,12 +108,18 @@ fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim
 fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let reserve = |claim, wanted| reservation(claim, &pod(), &write(wanted), "f");
     assert_eq!(reserve(held_by(&["u"], None), None), Ok(Change::None));
-    assert!(matches!(reserve(held_by(&["v"], Some(allocation())), None), Ok(Change::Status(_))));
+    let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), None) else {
+        panic!("a claim that others use can be reserved")
+    };
+    let shared = shared.status.unwrap();
+    assert_eq!(shared.allocation, Some(allocation()), "it stays allocated");
+    let holders = shared.reserved_for.iter().map(|holder| (&*holder.resource, &*holder.name, &*holder.uid));
+    assert_eq!(holders.collect::<Vec<_>>(), [("", "", "v"), ("pods", "p", "u")]);
     assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
     let other = AllocationResult::default();
     let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
     assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
-    let many: Vec<String> = (0..256).map(|index| format!("v{index}")).collect();
+    let many: Vec<String> = (0..RESERVED_FOR_MAX).map(|index| format!("v{index}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(reserve(held_by(&many, Some(allocation())), None).unwrap_err().contains("256 pods"));
     let mut ending = held_by(&[], Some(allocation()));
@@ -129,6 +136,10 @@ fn the_finalizer_comes_before_the_allocation() {
     let Change::Finalizer(claim) = change else { panic!("{change:?}") };
     assert_eq!(claim.metadata.unwrap().finalizers, ["f", "other"]);
     assert_eq!(claim.status.unwrap().allocation, None);
+    let change = reservation(held_by(&[], None), &pod(), &write(Some(allocation())), "f").unwrap();
+    let Change::Status(claim) = change else { panic!("the finalizer is there: {change:?}") };
+    assert_eq!(claim.metadata.unwrap().finalizers, ["f"]);
+    assert_eq!(claim.status.unwrap().allocation, Some(allocation()));
 }
 
 #[test]
@@ -199,10 +210,10 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
         }
         let outcome = running.await.unwrap();
         match expected {
-            Ok(()) => assert_eq!(outcome, Outcome::Bound),
+            Ok(()) => assert_eq!(outcome, BindOutcome::Bound),
             Err(problem) => {
                 let told = format!("running PreBind plugin \"DynamicResources\": {problem}");
-                assert_eq!(outcome, Outcome::NotBound(Why::Refused(told)));
+                assert_eq!(outcome, BindOutcome::NotBound(Why::Refused(told)));
                 let status = &claim(&api)["status"];
                 assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
             }
@@ -215,7 +226,7 @@ async fn devices_that_need_nothing_get_no_time() {
     let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(*told.lock(), [], "there is nothing to wait for");
 }
@@ -226,7 +237,7 @@ async fn users_are_told_once_that_a_pod_waits_for_devices() {
     put_claim(&api);
     job.claims = vec![write(Some(unready()))];
     job.device_timeout = Duration::from_millis(700);
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     let told = told.lock();
     let [report] = told.as_slice() else { panic!("several looks, one event: {told:?}") };
     assert_eq!((report.reason, report.action), ("BindingConditionsPending", "Scheduling"));

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::bind::{Known, after_binding, of_pod};
-use super::{Binder, Job, Outcome, PodRef, Why};
+use super::{BindOutcome, Binder, Job, PodRef, Why};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::core::v1::{Pod, PodSpec};
@@ -74,7 +74,7 @@ fn node_of(api: &FakeApi) -> Option<String> {
 #[tokio::test]
 async fn a_pod_is_bound() {
     let (api, binder, job) = bench().await;
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert_eq!(node_of(&api).as_deref(), Some("n"));
     assert_eq!(api.count("GET"), 0, "one request is enough");
 }
@@ -83,7 +83,7 @@ async fn a_pod_is_bound() {
 async fn a_lost_answer_to_a_binding_that_happened_is_found_out() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::LostAfter);
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 1, "the pod says that it is bound");
 }
 
@@ -91,7 +91,7 @@ async fn a_lost_answer_to_a_binding_that_happened_is_found_out() {
 async fn a_binding_that_did_not_happen_is_sent_again() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 2, Fault::LostBefore);
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 3);
 }
 
@@ -100,7 +100,7 @@ async fn a_pod_that_cannot_be_read_is_asked_again() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::LostAfter);
     api.plant("GET", "/pods/p", 3, Fault::Status(500, 0));
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert_eq!(api.count("GET"), 4);
 }
 
@@ -108,7 +108,7 @@ async fn a_pod_that_cannot_be_read_is_asked_again() {
 async fn bindings_without_effect_come_to_an_end() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 100, Fault::LostBefore);
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!(node_of(&api), None);
 }
 
@@ -118,18 +118,18 @@ async fn a_pod_of_another_scheduler_or_incarnation_is_left_alone() {
     let mut taken = pod("p");
     taken["spec"]["nodeName"] = "other".into();
     api.store().put("pods", taken);
-    assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::Taken("other".to_owned())));
+    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Taken("other".to_owned())));
     job.pod.uid = "another".into();
-    assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::Gone));
+    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Gone));
     api.store().remove("pods", "default", "p");
-    assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::Gone));
+    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Gone));
 }
 
 #[tokio::test]
 async fn a_refusal_is_an_end() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
-    assert!(matches!(binder.run(&job).await, Outcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!((api.count("POST"), node_of(&api)), (1, None));
 }
 
@@ -142,7 +142,7 @@ async fn nothing_is_sent_without_leadership() {
         Box::new(|_, _, _| ()),
     );
     let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()), Arc::new(|_| ()));
-    assert_eq!(binder.run(&job).await, Outcome::NotBound(Why::NotLeading));
+    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::NotLeading));
     assert_eq!(api.log(), Vec::<String>::new());
 }
 
@@ -150,9 +150,9 @@ async fn nothing_is_sent_without_leadership() {
 fn answers_are_certain_or_the_pod_is_asked() {
     let lost = Error::Lost { what: String::new(), problem: String::new() };
     assert_eq!(after_binding(&Err(lost)), Known::AskPod);
-    assert_eq!(after_binding(&Ok(())), Known::Outcome(Outcome::Bound));
+    assert_eq!(after_binding(&Ok(())), Known::Outcome(BindOutcome::Bound));
     let unfit = Error::Request { what: "x".to_owned(), problem: "y".to_owned() };
-    assert!(matches!(after_binding(&Err(unfit)), Known::Outcome(Outcome::NotBound(Why::Refused(_)))));
+    assert!(matches!(after_binding(&Err(unfit)), Known::Outcome(BindOutcome::NotBound(Why::Refused(_)))));
 }
 
 #[test]
@@ -164,9 +164,12 @@ fn a_pod_says_whose_it_is() {
         ..Pod::default()
     };
     assert_eq!(of_pod(&wanted, "n", &found("u", "")), None);
-    assert_eq!(of_pod(&wanted, "n", &found("u", "n")), Some(Outcome::Bound));
-    assert_eq!(of_pod(&wanted, "n", &found("u", "m")), Some(Outcome::NotBound(Why::Taken("m".to_owned()))));
-    assert_eq!(of_pod(&wanted, "n", &found("v", "n")), Some(Outcome::NotBound(Why::Gone)));
+    assert_eq!(of_pod(&wanted, "n", &found("u", "n")), Some(BindOutcome::Bound));
+    assert_eq!(
+        of_pod(&wanted, "n", &found("u", "m")),
+        Some(BindOutcome::NotBound(Why::Taken("m".to_owned())))
+    );
+    assert_eq!(of_pod(&wanted, "n", &found("v", "n")), Some(BindOutcome::NotBound(Why::Gone)));
 }
 
 /// The label domain's annotation `prefix.DOMAIN/name`.
@@ -182,6 +185,6 @@ async fn an_extender_binds_in_the_schedulers_place() {
         (200, json!({}))
     });
     job.binder = Some(extender.await);
-    assert_eq!(binder.run(&job).await, Outcome::Bound);
+    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 0);
 }

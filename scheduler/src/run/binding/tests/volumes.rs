@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::volumes::{ClaimState, claim_state};
-use super::super::{Outcome, Why};
+use super::super::{BindOutcome, Why};
 use super::{annotation, bench};
 use crate::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus};
 use crate::api::meta::v1::{ObjectMeta, Time};
@@ -47,7 +47,7 @@ async fn a_volume_is_reserved_for_its_claim_and_awaited() {
     assert!(reserved["spec"]["claimRef"]["uid"].is_string());
     assert_eq!(super::node_of(&api), None, "not before the claim is bound");
     bind_claim(&api, "c");
-    assert_eq!(running.await.unwrap(), Outcome::Bound);
+    assert_eq!(running.await.unwrap(), BindOutcome::Bound);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_volume_of_another_claim_is_left_alone() {
         .put("persistentvolumes", json!({ "metadata": { "name": "v" }, "spec": { "claimRef": holder } }));
     put_claim(&api, "c");
     job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
-    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
     let expected = "binding volumes: volume v belongs to default/other";
     assert_eq!(message, format!("running PreBind plugin \"VolumeBinding\": {expected}"));
     assert_eq!(volume(&api)["spec"]["claimRef"]["name"], "other");
@@ -74,7 +74,7 @@ async fn a_volume_is_made_for_the_node() {
     let claim = || api.store().get("persistentvolumeclaims", "default", "c").unwrap();
     eventually("the node is selected", || claim()["metadata"]["annotations"][&selected] == "n").await;
     bind_claim(&api, "c");
-    assert_eq!(running.await.unwrap(), Outcome::Bound);
+    assert_eq!(running.await.unwrap(), BindOutcome::Bound);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_claim_that_is_never_bound_ends_the_job() {
     put_claim(&api, "c");
     job.volumes = VolumeWrites { bind: Vec::new(), provision: vec![claim_name("c")] };
     job.volume_timeout = Duration::from_millis(50);
-    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
     assert!(message.contains("not all claims are bound"), "{message}");
     assert_eq!(super::node_of(&api), None);
 }
@@ -92,7 +92,7 @@ async fn a_claim_that_is_never_bound_ends_the_job() {
 async fn a_missing_claim_is_named() {
     let (_api, binder, mut job) = bench().await;
     job.volumes.provision = vec![claim_name("c")];
-    let Outcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
     let expected = "running PreBind plugin \"VolumeBinding\": persistentvolumeclaim \"c\" not found";
     assert_eq!(message, expected);
 }

@@ -1,6 +1,6 @@
 //! The beginning anew: nothing is lost, and nothing bound twice.
 
-use super::super::super::binding::{Outcome, Why};
+use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::input::Input;
 use super::super::super::stored::{Followed, Stored};
 use super::{Bench, node, on_node, pod};
@@ -50,7 +50,7 @@ fn what_was_known_is_forgotten_and_what_is_told_again_is_planned() {
     }
     while bench.step() {}
     for job in bench.jobs() {
-        bench.finish(job, Outcome::Bound);
+        bench.finish(job, BindOutcome::Bound);
     }
     assert_eq!((bench.taken("a"), bench.place("r")), (2, Some("unschedulable")));
     bench.executor.begin_anew(1);
@@ -83,7 +83,7 @@ fn jobs_that_still_wait_are_told_to_end_once() {
     bench.effects.append(&mut effects);
     bench.cancel();
     assert!(token.is_cancelled());
-    bench.finish(job, Outcome::NotBound(Why::Cancelled));
+    bench.finish(job, BindOutcome::NotBound(Why::Cancelled));
     assert_eq!((bench.executor.bindings(), bench.taken("a")), (0, 0));
     let reports = bench.reports();
     let report = reports.iter().find(|report| report.reason == "FailedScheduling").expect("users are told");

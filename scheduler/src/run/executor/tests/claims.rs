@@ -1,6 +1,6 @@
 //! Claims of devices: what is given up, and what is given back.
 
-use super::super::super::binding::{Outcome, PodRef, Why};
+use super::super::super::binding::{BindOutcome, PodRef, Why};
 use super::super::super::input::Effect;
 use super::{Bench, on_node, pod};
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
@@ -39,6 +39,6 @@ fn the_devices_of_a_pod_that_is_elsewhere_are_given_back_when_its_job_ends() {
     let elsewhere = if &*job.node == "a" { "b" } else { "a" };
     bench.upsert(&on_node("p", elsewhere));
     assert!(bench.executor.planning().freed_claims.is_empty(), "the job may go on");
-    bench.finish(job, Outcome::NotBound(Why::Taken(elsewhere.to_owned())));
+    bench.finish(job, BindOutcome::NotBound(Why::Taken(elsewhere.to_owned())));
     assert_eq!(bench.executor.planning().freed_claims, ["claim-uid"]);
 }

@@ -22,7 +22,7 @@ use crate::queue::{QueueOptions, Uid};
 use crate::stopwatch::Stopwatch;
 use crate::wall_time::WallTime;
 
-use super::super::binding::{Job, Outcome};
+use super::super::binding::{BindOutcome, Job};
 use super::super::event::Report;
 use super::super::input::{Effect, Eviction, Input};
 use super::super::stored::{Follow, Followed, Stored};
@@ -167,7 +167,7 @@ impl Bench {
         picked
     }
 
-    fn finish(&mut self, job: Job, outcome: Outcome) {
+    fn finish(&mut self, job: Job, outcome: BindOutcome) {
         self.tell(Input::Finished(Box::new(job), outcome));
     }
 

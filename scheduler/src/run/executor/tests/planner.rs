@@ -163,9 +163,14 @@ impl Planning for Slots {
         Admission::Held { plugin: Plugin::SchedulingGates, message: String::new() }
     }
 
-    fn set_time(&mut self, _wall: WallTime) {}
-
-    fn plan(&mut self, _profile: usize, pod: &Arc<Compiled>, _api: &Pod, seed: u64) -> Decision {
+    fn plan(
+        &mut self,
+        _profile: usize,
+        pod: &Arc<Compiled>,
+        _api: &Pod,
+        _wall: WallTime,
+        seed: u64,
+    ) -> Decision {
         if self.fails {
             return Decision::Failed(Failure {
                 plugin: Some((Plugin::NodePorts, ExtensionPoint::Filter)),

@@ -1,6 +1,6 @@
 //! Preemption: nominations, the two steps of an eviction, and its failures.
 
-use super::super::super::binding::{Outcome, Why};
+use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::input::{Evicting, EvictionStep, Input};
 use super::{Bench, on_node, pod, uid, with_priority};
 use crate::api::core::v1::Pod;
@@ -157,8 +157,8 @@ fn a_victim_that_waits_for_its_volume_gives_way_and_is_not_deleted() {
         assert!(bench.evictions().is_empty());
         assert!(bench.reports().iter().any(|report| report.reason == "Preempted"));
         let outcome = match is_too_late {
-            false => Outcome::NotBound(Why::Refused("gave way".to_owned())),
-            true => Outcome::Bound,
+            false => BindOutcome::NotBound(Why::Refused("gave way".to_owned())),
+            true => BindOutcome::Bound,
         };
         bench.finish(waiting, outcome);
         bench.pass(20);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::super::binding::{Job, Outcome, Why};
+use super::super::super::binding::{BindOutcome, Job, Why};
 use super::super::super::input::{Effect, Evicting, Input};
 use super::super::super::stored::{Followed, Stored};
 use super::super::{Executor, Now};
@@ -41,7 +41,7 @@ struct World {
     now: Duration,
     // Jobs that have not reached the API, and outcomes that have not reached the executor.
     jobs: Vec<Job>,
-    outcomes: Vec<(Job, Outcome)>,
+    outcomes: Vec<(Job, BindOutcome)>,
     others: Vec<Input>,
     log: Vec<String>,
 }
@@ -67,21 +67,21 @@ impl Api {
         self.pods.keys().filter(|name| self.node_of(name) == node).count()
     }
 
-    fn bind(&mut self, job: &Job) -> Outcome {
-        let Some(found) = self.pods.get(&*job.pod.name) else { return Outcome::NotBound(Why::Gone) };
+    fn bind(&mut self, job: &Job) -> BindOutcome {
+        let Some(found) = self.pods.get(&*job.pod.name) else { return BindOutcome::NotBound(Why::Gone) };
         if found.metadata.as_ref().unwrap().uid != *job.pod.uid {
-            return Outcome::NotBound(Why::Gone);
+            return BindOutcome::NotBound(Why::Gone);
         }
         match self.node_of(&job.pod.name) {
             "" => {}
-            node if node == &*job.node => return Outcome::Bound,
-            other => return Outcome::NotBound(Why::Taken(other.to_owned())),
+            node if node == &*job.node => return BindOutcome::Bound,
+            other => return BindOutcome::NotBound(Why::Taken(other.to_owned())),
         }
         let mut bound = found.clone();
         bound.spec.as_mut().unwrap().node_name = job.node.to_string();
         self.bindings += 1;
         self.put(bound);
-        Outcome::Bound
+        BindOutcome::Bound
     }
 }
 
@@ -235,7 +235,7 @@ impl World {
         }
         let job = self.jobs.remove(self.random.random_range(0..self.jobs.len()));
         let outcome = match !is_calm && self.random.random_bool(0.2) {
-            true => Outcome::NotBound(Why::Refused("planted".to_owned())),
+            true => BindOutcome::NotBound(Why::Refused("planted".to_owned())),
             false => self.api.bind(&job),
         };
         self.log.push(format!("{:?} {} on {}: {outcome:?}", self.now, job.pod.name, job.node));

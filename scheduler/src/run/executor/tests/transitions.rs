@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::super::binding::{Outcome, Why};
+use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::event::Severity;
 use super::super::super::input::Input;
 use super::super::super::stored::{Followed, Stored};
@@ -18,7 +18,7 @@ fn a_pod_is_planned_assumed_bound_and_confirmed() {
     let job = bench.job();
     assert_eq!((&*job.node, &*job.pod.name, job.attempts), ("a", "p", 1));
     assert_eq!(bench.taken("a"), 1, "assumed at once");
-    bench.finish(job, Outcome::Bound);
+    bench.finish(job, BindOutcome::Bound);
     let reports = bench.reports();
     assert_eq!((reports[0].reason, reports[0].action), ("Scheduled", "Binding"));
     assert_eq!(reports[0].note, "Successfully assigned default/p to a");
@@ -37,7 +37,7 @@ fn the_watch_may_confirm_before_the_job_ends() {
     bench.step();
     let job = bench.job();
     bench.upsert(&on_node("p", "a"));
-    bench.finish(job, Outcome::Bound);
+    bench.finish(job, BindOutcome::Bound);
     assert_eq!(bench.taken("a"), 1);
     assert!(!bench.step());
     assert_eq!(bench.executor.bindings(), 0);
@@ -49,7 +49,7 @@ fn an_old_state_that_the_watch_tells_late_does_not_bring_a_bound_pod_back() {
     bench.upsert(&pod("p"));
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::Bound);
+    bench.finish(job, BindOutcome::Bound);
     let mut old = pod("p");
     old.metadata.as_mut().unwrap().labels.insert("x".to_owned(), "y".to_owned());
     bench.upsert(&old);
@@ -74,7 +74,7 @@ fn a_refused_binding_gives_the_room_back_and_the_pod_to_the_queue() {
     bench.upsert(&pod("p"));
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::NotBound(Why::Refused("no".to_owned())));
+    bench.finish(job, BindOutcome::NotBound(Why::Refused("no".to_owned())));
     assert_eq!(bench.taken("a"), 0);
     assert_eq!(bench.place("p"), Some("backoff"));
     let patches = bench.patches();
@@ -98,13 +98,15 @@ fn a_freed_room_wakes_a_pod_that_had_none() {
     bench.pass(20);
     bench.step();
     assert_eq!(&*bench.job().pod.name, "q");
-    bench.finish(job, Outcome::NotBound(Why::Gone));
+    bench.finish(job, BindOutcome::NotBound(Why::Gone));
     assert_eq!(bench.taken("a"), 1);
 }
 
 #[test]
 fn a_pod_that_is_deleted_while_it_is_bound_leaves_nothing() {
-    for outcome in [Outcome::Bound, Outcome::NotBound(Why::Gone), Outcome::NotBound(Why::NotLeading)] {
+    for outcome in
+        [BindOutcome::Bound, BindOutcome::NotBound(Why::Gone), BindOutcome::NotBound(Why::NotLeading)]
+    {
         let mut bench = Bench::with(&[("a", 1)]);
         bench.upsert(&pod("p"));
         bench.step();
@@ -123,7 +125,7 @@ fn a_pod_that_is_gone_before_the_watch_tells_leaves_nothing() {
     bench.upsert(&pod("p"));
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::NotBound(Why::Gone));
+    bench.finish(job, BindOutcome::NotBound(Why::Gone));
     bench.delete("p");
     assert_eq!(bench.taken("a"), 0);
     bench.pass(20);
@@ -138,7 +140,7 @@ fn a_pod_that_another_scheduler_bound_is_counted_where_it_is() {
     let job = bench.job();
     bench.upsert(&on_node("p", "b"));
     assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
-    bench.finish(job, Outcome::NotBound(Why::Taken("b".to_owned())));
+    bench.finish(job, BindOutcome::NotBound(Why::Taken("b".to_owned())));
     assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
     bench.pass(20);
     assert!(!bench.step());
@@ -150,7 +152,7 @@ fn the_job_may_see_before_the_watch_that_another_bound_the_pod() {
     bench.upsert(&pod("p"));
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::NotBound(Why::Taken("b".to_owned())));
+    bench.finish(job, BindOutcome::NotBound(Why::Taken("b".to_owned())));
     assert_eq!(bench.taken("a"), 0);
     bench.upsert(&on_node("p", "b"));
     assert_eq!((bench.taken("a"), bench.taken("b")), (0, 1));
@@ -192,7 +194,7 @@ fn a_name_that_comes_back_is_another_pod() {
     // The watch missed the deletion: only the new incarnation is told.
     bench.upsert(&second);
     assert_eq!(bench.taken("a"), 0);
-    bench.finish(job, Outcome::NotBound(Why::Gone));
+    bench.finish(job, BindOutcome::NotBound(Why::Gone));
     bench.step();
     assert_eq!(&*bench.job().pod.uid, "uid-second");
 }
@@ -218,7 +220,7 @@ fn each_profile_plans_its_pods_and_signs_its_events() {
     bench.step();
     let job = bench.job();
     assert_eq!(job.profile, 1);
-    bench.finish(job, Outcome::Bound);
+    bench.finish(job, BindOutcome::Bound);
     assert_eq!(&*bench.reports()[0].controller, "second");
 }
 
@@ -346,13 +348,13 @@ fn a_refused_binding_takes_a_nomination_back_and_lost_leadership_does_not() {
     bench.upsert(&nominated("p"));
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::NotBound(Why::NotLeading));
+    bench.finish(job, BindOutcome::NotBound(Why::NotLeading));
     assert_eq!(bench.executor.planning().nominated("uid-p"), Some("a"));
     assert!(bench.patches()[0].1["status"].get("nominatedNodeName").is_none());
     bench.pass(20);
     bench.step();
     let job = bench.job();
-    bench.finish(job, Outcome::NotBound(Why::Refused("no".to_owned())));
+    bench.finish(job, BindOutcome::NotBound(Why::Refused("no".to_owned())));
     assert_nomination_is_cleared(&mut bench);
 }
 
@@ -369,7 +371,7 @@ fn the_room_for_jobs_is_bounded() {
     let mut jobs = bench.jobs();
     assert_eq!(jobs.len(), super::super::BINDINGS_MAX);
     let first = jobs.remove(0);
-    bench.finish(first, Outcome::Bound);
+    bench.finish(first, BindOutcome::Bound);
     assert!(bench.executor.has_room());
 }
 
@@ -413,7 +415,7 @@ fn a_pod_that_is_being_deleted_does_not_come_back_from_its_job() {
         let mut ending = pod("p");
         ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Time::default());
         bench.upsert(&ending);
-        bench.finish(job, Outcome::NotBound(why.clone()));
+        bench.finish(job, BindOutcome::NotBound(why.clone()));
         assert_eq!((bench.taken("a"), bench.place("p")), (0, None), "{why:?}");
         bench.pass(20);
         assert!(!bench.step(), "{why:?}");
@@ -433,7 +435,7 @@ fn room_that_was_assumed_in_vain_wakes_those_who_wait_for_it() {
         bench.upsert(&pod("q"));
         bench.step();
         assert_eq!(bench.place("q"), Some("unschedulable"));
-        let taken = Outcome::NotBound(Why::Taken("b".to_owned()));
+        let taken = BindOutcome::NotBound(Why::Taken("b".to_owned()));
         if watch_is_first {
             bench.upsert(&on_node("p", "b"));
             bench.finish(job, taken);
@@ -462,7 +464,7 @@ fn jobs_that_wait_for_volumes_do_not_hold_up_others() {
     let jobs = bench.jobs();
     assert_eq!(bench.executor.bindings(), jobs.len());
     for job in jobs {
-        bench.finish(job, Outcome::Bound);
+        bench.finish(job, BindOutcome::Bound);
     }
     assert_eq!(bench.executor.bindings(), 0);
 }

@@ -1,7 +1,7 @@
 //! The part of the process that schedules, from the configuration to its end.
 //!
-//! Owns the options of [`Process`], made before anything runs, so that faults of the configuration show first, and what
-//! the end of that part means to the whole.
+//! Owns the options of [`Scheduler`], made before anything runs, so that faults of the configuration show first, and
+//! what the end of that part means to the whole.
 //!
 //! Invariant: a process that loses its lease ends, and with an error.
 
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{ObjectKey, chain};
 use crate::config::Configuration;
 use crate::config::types::LeaderElection;
-use crate::election::{Outcome, Timing};
+use crate::election::{ElectionEnd, Timing};
 use crate::metrics::resources::Ledger;
-use crate::run::{ElectionOptions, LockKind, Process, ProcessOptions, Readiness, Renewal};
+use crate::run::{ElectionOptions, LockKind, Readiness, Renewal, Scheduler, SchedulerOptions};
 use crate::serve::Check;
 use crate::stopwatch::Stopwatch;
 
-use super::{Failure, connection, extenders, figures, profiles};
+use super::{Failure, client_config, extenders, figures, profiles};
 
 /// The part that schedules, at work.
 pub(super) struct Running {
@@ -42,16 +42,16 @@ pub(super) fn start(
     let options = options(configuration, master, host, election)?;
     let is_elected = options.election.is_some();
     let ledger = options.ledger.clone();
-    let process = Process::start(options).map_err(|error| Failure(chain(&error)))?;
-    let (readiness, stop) = (process.readiness(), CancellationToken::new());
-    let task = tokio::spawn(run(process, stop.clone()));
+    let scheduler = Scheduler::start(options).map_err(|error| Failure(chain(&error)))?;
+    let (readiness, stop) = (scheduler.readiness(), CancellationToken::new());
+    let task = tokio::spawn(run(scheduler, stop.clone()));
     Ok(Running { readiness, is_elected, ledger, stop, task })
 }
 
-async fn run(process: Process, stop: CancellationToken) -> Result<(), Failure> {
-    match process.run(stop).await {
-        Ok(Outcome::Stopped) => Ok(()),
-        Ok(Outcome::Lost) => Err(Failure("leader election lost".to_owned())),
+async fn run(scheduler: Scheduler, stop: CancellationToken) -> Result<(), Failure> {
+    match scheduler.run(stop).await {
+        Ok(ElectionEnd::Stopped) => Ok(()),
+        Ok(ElectionEnd::Lost) => Err(Failure("leader election lost".to_owned())),
         Err(error) => Err(Failure(chain(&error))),
     }
 }
@@ -61,15 +61,15 @@ fn options(
     master: Option<&str>,
     host: String,
     election: Option<ElectionOptions>,
-) -> Result<ProcessOptions, Failure> {
+) -> Result<SchedulerOptions, Failure> {
     let brand = configuration.brand;
     let environment = |name: &str| std::env::var(name).ok();
-    let client = connection::config(&configuration.client, master, brand, Path::new("/"), environment)
+    let client = client_config::config(&configuration.client, master, brand, Path::new("/"), environment)
         .map_err(Failure)?;
     let profiles = profiles::plan_profiles(configuration).map_err(Failure)?;
     let names: Vec<Arc<str>> =
         profiles.iter().map(|profile| Arc::from(profile.scheduler_name.as_str())).collect();
-    Ok(ProcessOptions {
+    Ok(SchedulerOptions {
         client,
         brand,
         host,

@@ -1,4 +1,4 @@
-//! Everything that runs in a scheduler process, started and ended in order.
+//! The scheduler as a whole: everything that runs to schedule, started and ended in order.
 //!
 //! ```text
 //!   start:  clients ──> events ──> engine (follows the cluster at once) ──> contender for the lock
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Config, ConfigError, ObjectKey, user_agent};
 use crate::election::{
-    Annotated, AnnotatedLock, Announce, Elector, Leadership, LeaseLock, Lock, Machine, Outcome, Timing,
+    Annotated, AnnotatedLock, Announce, ElectionEnd, Elector, Leadership, LeaseLock, Lock, Machine, Timing,
     identity,
 };
 use crate::metrics::resources::Ledger;
@@ -37,8 +37,8 @@ use super::executor::{ExecutorOptions, ProfileOptions, Renewal};
 use super::extender::{Extender, ExtenderConfig};
 use super::recorder::Recorder;
 
-/// What a scheduler process is made of.
-pub struct ProcessOptions {
+/// What a scheduler is made of.
+pub struct SchedulerOptions {
     /// How to reach the API.
     pub client: Config,
     /// The brand of the cluster.
@@ -93,9 +93,9 @@ pub enum LockKind {
     ConfigMapsLeases,
 }
 
-/// Why a process could not start, or ended badly.
+/// Why a scheduler could not start, or ended badly.
 #[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
+pub enum SchedulerError {
     /// The configuration of the API or of an extender cannot be used.
     #[error("cannot use the configuration")]
     Config(#[from] ConfigError),
@@ -141,20 +141,20 @@ impl Readiness {
 const OVERDUE_MAX: Duration = Duration::from_secs(20);
 
 /// A running scheduler.
-pub struct Process {
+pub struct Scheduler {
     engine: Engine,
     readiness: Readiness,
-    contender: Option<JoinHandle<Outcome>>,
+    contender: Option<JoinHandle<ElectionEnd>>,
     stop_contender: CancellationToken,
     events: JoinHandle<()>,
 }
 
-impl Process {
+impl Scheduler {
     /// Starts to follow the cluster and to contend for the lock.
     ///
     /// # Errors
     /// Where the configuration cannot be used.
-    pub fn start(options: ProcessOptions) -> Result<Self, ProcessError> {
+    pub fn start(options: SchedulerOptions) -> Result<Self, SchedulerError> {
         let client = Client::new(&options.client, options.brand)?;
         let (recorder, sending) =
             Recorder::new(Client::new(&options.client, options.brand)?, options.host.clone());
@@ -200,16 +200,16 @@ impl Process {
     ///
     /// # Errors
     /// Where a part of the process panicked or is stuck. A lock that it holds lapses.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<Outcome, ProcessError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<ElectionEnd, SchedulerError> {
         let ended = match self.contender.take() {
             None => {
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => {}
-                    () = self.engine.stuck() => return Err(ProcessError::Stuck),
+                    () = self.engine.stuck() => return Err(SchedulerError::Stuck),
                 }
                 self.engine.stop().await?;
-                Outcome::Stopped
+                ElectionEnd::Stopped
             }
             Some(contender) => contended(self.engine, contender, self.stop_contender, stop).await?,
         };
@@ -224,16 +224,16 @@ impl Process {
 /// Works until `stop`, or until the contender for the lock has lost it.
 async fn contended(
     engine: Engine,
-    mut contender: JoinHandle<Outcome>,
+    mut contender: JoinHandle<ElectionEnd>,
     stop_contender: CancellationToken,
     stop: CancellationToken,
-) -> Result<Outcome, ProcessError> {
+) -> Result<ElectionEnd, SchedulerError> {
     let lost = tokio::select! {
         biased;
         ended = &mut contender => Some(ended),
         () = stop.cancelled() => None,
         // The lease lapses by itself: what the thread still does is unknown.
-        () = engine.stuck() => return Err(ProcessError::Stuck),
+        () = engine.stuck() => return Err(SchedulerError::Stuck),
     };
     #[cfg(test)]
     if plant::is(Plant::ReleasesEarly) {
@@ -247,7 +247,7 @@ async fn contended(
         // The lease lapses by itself, after the time in which a binding under way may still arrive.
         None if bindings > 0 => {
             contender.abort();
-            Outcome::Stopped
+            ElectionEnd::Stopped
         }
         None => {
             stop_contender.cancel();
@@ -261,11 +261,11 @@ const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the contender for the lock.
 fn contend(
-    options: &ProcessOptions,
+    options: &SchedulerOptions,
     election: &ElectionOptions,
     recorder: &Recorder,
     stop: CancellationToken,
-) -> Result<(Leadership, JoinHandle<Outcome>), ProcessError> {
+) -> Result<(Leadership, JoinHandle<ElectionEnd>), SchedulerError> {
     // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
     let mut config = options.client.clone();
     config.user_agent = user_agent("leader-election");
@@ -305,12 +305,12 @@ fn started(
     machine: Machine,
     announce: Announce,
     stop: CancellationToken,
-) -> (Leadership, JoinHandle<Outcome>) {
+) -> (Leadership, JoinHandle<ElectionEnd>) {
     let (elector, leadership) = Elector::new(lock, machine, announce);
     (leadership, tokio::spawn(elector.run(stop)))
 }
 
-fn executor_options(options: &ProcessOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
+fn executor_options(options: &SchedulerOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {
     let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     let profile = |profile: &Profile| ProfileOptions {
         scheduler_name: profile.scheduler_name.as_str().into(),
