@@ -19,6 +19,7 @@ mod plant;
 mod run;
 mod scheduler;
 mod settled;
+mod tenure;
 mod timeline;
 mod users;
 
