@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::links::{Deed, Sent};
-use super::tenure::Known;
+use super::links::Sent;
 use super::timeline::{Change, Entry, Pod, Room, Timeline};
 use super::users::ELSEWHERE;
 
@@ -47,12 +46,11 @@ struct Judge<'a> {
 /// The first broken promise.
 pub(crate) fn judge(timeline: &Timeline, sent: &[Sent], gap: Duration) -> Result<Judged, String> {
     let mut judge = Judge { gap, ..Judge::default() };
-    // First: a broken lease is the cause of much that is found below.
-    leadership(&timeline.entries, sent)?;
-    for sent in sent.iter().filter(|sent| sent.deed == Deed::Binding) {
+    for sent in sent {
         judge.sent.entry(&sent.pod).or_default().push(sent.at);
     }
     timeline.entries.iter().try_for_each(|entry| judge.take(entry))?;
+    leadership(&timeline.entries, sent)?;
     Ok(judge.judged)
 }
 
@@ -133,30 +131,18 @@ impl Judge<'_> {
     }
 }
 
-/// A process binds and evicts only while it can know that its time lasts and while the lease names it: its time ends before
-/// another may write itself in.
+/// A process sends bindings only while the lease names it: its time ends before another may write itself in.
 fn leadership(entries: &[Entry], sent: &[Sent]) -> Result<(), String> {
     let leases = entries.iter().filter_map(|entry| match &entry.change {
         Change::Lease(holder) => Some((entry.at, holder.as_str())),
         Change::Pod(..) | Change::Node(_) => None,
     });
     let holders: Vec<_> = leases.collect();
-    for Sent { at, by, pod, deed, known } in sent {
-        match known {
-            Known::Held => {}
-            Known::Past(since) => {
-                return Err(format!(
-                    "at {at:?} {by} sends {deed:?} of {pod}, {since:?} after its lease ended by its own clock"
-                ));
-            }
-            Known::NotHeld => {
-                return Err(format!("at {at:?} {by} sends {deed:?} of {pod}, and holds no lease"));
-            }
-        }
+    for Sent { at, by, pod } in sent {
         let known = holders.partition_point(|(from, _)| from <= at);
         let holder = known.checked_sub(1).map_or("", |last| holders[last].1);
         if !holder.starts_with(&format!("{by}_")) {
-            return Err(format!("at {at:?} {by} sends {deed:?} of {pod}, while the lease names `{holder}`: two lead"));
+            return Err(format!("at {at:?} {by} binds {pod}, while the lease names `{holder}`: two lead"));
         }
     }
     Ok(())
@@ -188,11 +174,6 @@ mod tests {
         judge(&timeline, sent, Duration::from_secs(1))
     }
 
-    fn sent(seconds: u64, by: &str, pod: &str, known: Known) -> Sent {
-        let (by, pod) = (by.to_owned(), pod.to_owned());
-        Sent { at: Duration::from_secs(seconds), by, pod, deed: Deed::Binding, known }
-    }
-
     fn binding(seconds: u64, name: &str, uid: &str) -> Entry {
         entry(seconds, name, Change::Pod(Some(pod(uid, "")), Some(pod(uid, "w0"))))
     }
@@ -210,23 +191,15 @@ mod tests {
     fn an_overload_is_found_unless_a_binding_came_late() {
         let both = || vec![binding(1, "a", "1"), binding(9, "b", "2")];
         assert!(of(both(), &[]).unwrap_err().contains("offers"));
-        let sent = |at| sent(at, "s0", "b", Known::Held);
+        let sent = |at| Sent { at: Duration::from_secs(at), by: "s0".to_owned(), pod: "b".to_owned() };
         assert!(of(both(), &[sent(9)]).is_err());
         assert_eq!(of(both(), &[sent(5)]), Ok(Judged { bound: 2, late: 1, excused: 1 }));
     }
 
     #[test]
     fn a_binding_of_a_process_that_the_lease_does_not_name_is_found() {
-        let sent = |by: &str| sent(1, by, "a", Known::Held);
+        let sent = |by: &str| Sent { at: Duration::from_secs(1), by: by.to_owned(), pod: "a".to_owned() };
         assert!(of(Vec::new(), &[sent("s0")]).is_ok());
         assert!(of(Vec::new(), &[sent("s1")]).unwrap_err().contains("two lead"));
-    }
-
-    #[test]
-    fn a_process_that_can_know_that_its_time_is_over_is_found() {
-        let late = sent(1, "s0", "a", Known::Past(Duration::from_secs(1)));
-        assert!(of(Vec::new(), &[late]).unwrap_err().contains("by its own clock"));
-        let eviction = Sent { deed: Deed::Eviction, ..sent(1, "s0", "a", Known::NotHeld) };
-        assert!(of(Vec::new(), &[eviction]).unwrap_err().contains("holds no lease"));
     }
 }

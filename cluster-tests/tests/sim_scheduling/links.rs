@@ -16,7 +16,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, Either, select};
-use http::{Method, Request, Response, response};
+use http::{Request, Response, response};
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::Frame;
 use openraft_rt::AsyncRuntime;
@@ -28,11 +28,9 @@ use orch_raft::transport::NodeId;
 use orch_scheduler::client::{Failure, Network, ResponseBody};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plant::Plant;
-use super::tenure::{Known, Tenures};
 
 /// Frames of a body under way to a slow reader: about as many as socket buffers hold.
 const WINDOW_FRAMES: usize = 4;
@@ -53,22 +51,13 @@ pub(crate) enum Origin {
     User,
 }
 
-/// What only the holder of the lease may do to a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
-    Binding,
-    Eviction,
-}
-
-/// A binding or an eviction that left a scheduler.
+/// A binding that left a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Duration,
     /// The name of the process's life.
     pub(crate) by: String,
     pub(crate) pod: String,
-    pub(crate) deed: Deed,
-    pub(crate) known: Known,
 }
 
 /// How often requests of a run go wrong, in percent.
@@ -85,7 +74,6 @@ struct State {
     /// Until when a sender does not reach a member.
     cuts: BTreeMap<(Origin, u64), Duration>,
     sent: Vec<Sent>,
-    tenures: Tenures,
 }
 
 /// All links of a run. Clones share them.
@@ -100,8 +88,6 @@ pub(crate) struct Links {
 /// A request that its sender has handed over.
 pub(crate) struct Outgoing {
     request: Request<Bytes>,
-    /// Of a renewal of the lease: who sends it, and until when its success lets that process work.
-    renewal: Option<(String, Duration)>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -127,7 +113,7 @@ impl Links {
         state.manner = Manner::default();
     }
 
-    /// The bindings and evictions that schedulers have sent.
+    /// The bindings that schedulers have sent.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.state.lock().sent.clone()
     }
@@ -162,7 +148,7 @@ impl Links {
         let request = request.header("content-type", content_type).header("accept", "application/json");
         let request = request.body(bytes).expect("users send valid requests");
         let (sender, answer) = oneshot::channel();
-        drop(spawn_detached(self.clone().carry(Origin::User, Outgoing { request, renewal: None, answer: sender })));
+        drop(spawn_detached(self.clone().carry(Origin::User, Outgoing { request, answer: sender })));
         let response = answer.await.ok()?.ok()?;
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.ok()?.to_bytes();
@@ -171,7 +157,7 @@ impl Links {
 
     /// Carries a request to its member, and the answer back.
     pub(crate) async fn carry(self, from: Origin, outgoing: Outgoing) {
-        let Outgoing { request, renewal, mut answer } = outgoing;
+        let Outgoing { request, mut answer } = outgoing;
         let reset = CancellationToken::new();
         let is_binding = request.uri().path().ends_with("/binding");
         let delivered = spawn_detached(self.clone().deliver(from, request, reset.clone()));
@@ -181,13 +167,7 @@ impl Links {
         };
         match outcome {
             // Nobody takes the answer where the process has crashed meanwhile.
-            Some(outcome) => {
-                let is_done = outcome.as_ref().is_ok_and(|response| response.status().is_success());
-                let is_taken = answer.send(self.planted(is_binding, outcome)).is_ok();
-                if let Some((life, until)) = renewal.filter(|_| is_done && is_taken) {
-                    self.state.lock().tenures.renewed(&life, until);
-                }
-            }
+            Some(outcome) => drop(answer.send(self.planted(is_binding, outcome))),
             // The sender waits no more, or is gone. What is under way arrives all the same; a reset follows, or not.
             None if self.dice.percent(50) => {
                 self.transit().await;
@@ -341,51 +321,20 @@ fn node_of(request: &Request<Bytes>) -> NodeId {
 /// The requests of one scheduler process, on their way out of its slice of time.
 pub(crate) struct Outbox {
     pub(crate) life: String,
-    /// When the process began, by its own clock.
-    pub(crate) origin: Instant,
-    pub(crate) renew_deadline: Duration,
     pub(crate) links: Links,
     pub(crate) requests: Mutex<Vec<Outgoing>>,
 }
 
-impl Outbox {
-    /// Notes what only the holder of the lease may send.
-    fn note(&self, request: &Request<Bytes>) {
-        let path = request.uri().path();
-        let (path, deed) = match path.strip_suffix("/binding") {
-            Some(path) => (path, Deed::Binding),
-            None if request.method() == Method::DELETE && path.contains("/pods/") => (path, Deed::Eviction),
-            None => return,
-        };
-        let pod = path.rsplit('/').next().unwrap_or_default().to_owned();
-        let (at, by) = (NodeRuntime::elapsed(), self.life.clone());
-        let mut state = self.links.state.lock();
-        let known = state.tenures.at(&by, self.origin.elapsed());
-        self.links.world.trace().event(format_args!("{by} sends {deed:?} of {pod}: {known:?}"));
-        state.sent.push(Sent { at, by, pod, deed, known });
-    }
-
-    /// Until when the success of this request lets the process work. A write of the lease that does not name it lets the lease
-    /// go: holders are named after lives.
-    fn renewal(&self, request: &Request<Bytes>) -> Option<(String, Duration)> {
-        if request.method() == Method::GET || !request.uri().path().contains("/leases") {
-            return None;
-        }
-        let name = format!("{}_", self.life);
-        if request.body().windows(name.len()).any(|window| window == name.as_bytes()) {
-            return Some((self.life.clone(), self.origin.elapsed() + self.renew_deadline));
-        }
-        self.links.state.lock().tenures.released(&self.life);
-        None
-    }
-}
-
 impl Network for Outbox {
     fn request(&self, request: Request<Bytes>) -> BoxFuture<'static, Answer> {
-        self.note(&request);
-        let renewal = self.renewal(&request);
+        let path = request.uri().path();
+        if let Some(pod) = path.strip_suffix("/binding").and_then(|path| path.rsplit('/').next()) {
+            let (at, by, pod) = (NodeRuntime::elapsed(), self.life.clone(), pod.to_owned());
+            self.links.world.trace().event(format_args!("{by} sends the binding of {pod}"));
+            self.links.state.lock().sent.push(Sent { at, by, pod });
+        }
         let (sender, answer) = oneshot::channel();
-        self.requests.lock().push(Outgoing { request, renewal, answer: sender });
+        self.requests.lock().push(Outgoing { request, answer: sender });
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(lost("the connection broke"))) })
     }
 }

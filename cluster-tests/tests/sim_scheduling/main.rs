@@ -19,7 +19,6 @@ mod plant;
 mod run;
 mod scheduler;
 mod settled;
-mod tenure;
 mod timeline;
 mod users;
 

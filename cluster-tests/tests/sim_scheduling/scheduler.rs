@@ -200,22 +200,17 @@ impl Scheduler {
         set_wall(now);
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without sockets needs nothing of the system");
-        let origin = runtime.block_on(async { Instant::now() });
-        let outbox = Arc::new(Outbox {
-            life: life.to_owned(),
-            origin,
-            renew_deadline: fleet.timings[index].renew_deadline(),
-            links: fleet.links.clone(),
-            requests: Mutex::default(),
-        });
+        let requests = Mutex::default();
+        let outbox = Arc::new(Outbox { life: life.to_owned(), links: fleet.links.clone(), requests });
         let options = options(fleet, index, life, outbox.clone());
-        let (readiness, running) = runtime.block_on(async {
+        let (origin, readiness, running) = runtime.block_on(async {
+            let origin = Instant::now();
             let process = Process::start(options).expect("the options are valid");
             let readiness = process.readiness();
             let running = tokio::spawn(async move {
                 process.run(stop).await.expect("no part of the process panics");
             });
-            (readiness, running)
+            (origin, readiness, running)
         });
         Self { runtime, origin, began: now, clock: now, outbox, readiness, running }
     }

@@ -83,8 +83,7 @@ async fn no_claim_is_written_again_after_the_lease() {
     job.claims = vec![write(Some(allocation()))];
     let lasting = Instant::now() + Duration::from_secs(3_600);
     let (lease, until) = watch::channel(Some(lasting));
-    let binder =
-        Binder::new(api.client(), Leadership::until(until), Arc::new(|_| ()), Arc::new(|_| ()));
+    let binder = Binder::new(api.client(), Leadership::until(until), Arc::new(|_| ()), Arc::new(|_| ()));
     let running = tokio::spawn(async move { binder.run(&job).await });
     eventually("the write is refused", || api.count("PUT") == 1).await;
     lease.send_replace(None);
