@@ -79,6 +79,12 @@ impl Leadership {
         Self { until: None }
     }
 
+    /// The leadership of a process that a test lets lead until the moment in `until`.
+    #[cfg(test)]
+    pub(crate) fn until(until: watch::Receiver<Option<Instant>>) -> Self {
+        Self { until: Some(until) }
+    }
+
     /// Whether this process may work at `now`.
     pub fn holds(&self, now: Instant) -> bool {
         match &self.until {
@@ -336,7 +342,7 @@ mod tests {
     async fn work_that_can_go_on_after_a_standstill_is_dropped_where_it_stood() {
         for (standstill, is_done) in [(Duration::from_secs(9), true), (Duration::from_secs(25), false)] {
             let (_sender, until) = watch::channel(Some(Instant::now() + Duration::from_secs(10)));
-            let leadership = Leadership { until: Some(until) };
+            let leadership = Leadership::until(until);
             let (connected, sent) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
             let work = {
                 let (connected, sent) = (connected.clone(), sent.clone());
@@ -358,7 +364,7 @@ mod tests {
     async fn work_goes_on_while_the_lease_is_renewed_and_ends_with_it() {
         let second = Duration::from_secs(1);
         let (sender, until) = watch::channel(Some(Instant::now() + second));
-        let leadership = Leadership { until: Some(until) };
+        let leadership = Leadership::until(until);
         let renewing = tokio::spawn(async move {
             for _ in 0..4 {
                 tokio::time::sleep(second / 2).await;

@@ -1,7 +1,7 @@
 //! Carries out the executor's effects.
 //!
 //! Owns the tasks that talk to the API, how many run at once, and the order of writes to one pod's status. What ends
-//! comes back to the executor as an input.
+//! comes back to the executor as an input. Nothing is evicted without leadership.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::api::core::v1::Pod;
 use crate::client::{Client, Error, PatchType, Reason, chain};
+use crate::election::Leadership;
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::binding::{Binder, PodRef};
 use super::evict::{Evicted, evict};
@@ -36,6 +39,7 @@ pub type Reporter = Box<dyn FnMut(&Levels<'_>) + Send>;
 pub(super) struct Effects {
     runtime: Handle,
     client: Client,
+    leadership: Leadership,
     binder: Binder,
     recorder: Recorder,
     observer: Observer,
@@ -50,6 +54,7 @@ impl Effects {
     pub(super) fn new(
         runtime: Handle,
         client: Client,
+        leadership: Leadership,
         binder: Binder,
         recorder: Recorder,
         observer: Observer,
@@ -58,6 +63,7 @@ impl Effects {
         Self {
             runtime,
             client,
+            leadership,
             binder,
             recorder,
             observer,
@@ -111,13 +117,22 @@ impl Effects {
         let began = tokio::time::Instant::now();
         let evictions = eviction.victims.iter().map(|victim| async {
             let _permit = self.evictions.acquire().await.expect("the semaphore is never closed");
-            let outcome =
-                evict(&self.client, &victim.namespace, &victim.name, &victim.uid, &eviction.scheduler).await;
-            match outcome {
-                Ok(Evicted::Deleted) => Evicting::Deleted(victim.clone()),
-                Ok(Evicted::Ending) => Evicting::Ending,
-                Ok(Evicted::Gone) => Evicting::Gone(victim.clone()),
-                Err(error) => Evicting::Failed(victim.clone(), chain(&error)),
+            let evicting =
+                evict(&self.client, &victim.namespace, &victim.name, &victim.uid, &eviction.scheduler);
+            #[cfg(test)]
+            let leadership = match plant::is(Plant::EvictsWithoutLease) {
+                true => &Leadership::always(),
+                false => &self.leadership,
+            };
+            #[cfg(not(test))]
+            let leadership = &self.leadership;
+            // Another leader may have found another node for the pod that needs the room.
+            match leadership.while_held(evicting).await {
+                Some(Ok(Evicted::Deleted)) => Evicting::Deleted(victim.clone()),
+                Some(Ok(Evicted::Ending)) => Evicting::Ending,
+                Some(Ok(Evicted::Gone)) => Evicting::Gone(victim.clone()),
+                Some(Err(error)) => Evicting::Failed(victim.clone(), chain(&error)),
+                None => Evicting::Failed(victim.clone(), "the lease ended before the eviction".to_owned()),
             }
         });
         let outcomes = futures::future::join_all(evictions).await;

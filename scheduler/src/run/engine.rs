@@ -95,7 +95,7 @@ pub struct Engine {
     stop: CancellationToken,
     synced: Arc<AtomicBool>,
     beat: Arc<AtomicU64>,
-    // Bindings under way at the end of the thread.
+    // Bindings and evictions under way at the end of the thread.
     ended: oneshot::Receiver<usize>,
 }
 
@@ -113,9 +113,9 @@ impl Engine {
         let shared = Shared { stop: stop.clone(), synced: synced.clone(), beat: beat.clone() };
         let run = Loop::new(planning, options, Handle::current(), shared);
         let engine = Self { stop, synced, beat, ended };
-        let tell = |bindings| {
+        let tell = |under_way| {
             // Where the process has not waited so long, nobody wants to know.
-            let _ = sender.send(bindings);
+            let _ = sender.send(under_way);
         };
         // Simulations have one thread.
         #[cfg(any(test, feature = "simulation"))]
@@ -149,8 +149,8 @@ impl Engine {
         }
     }
 
-    /// Stops planning and waits for what is under way, but not for ever. Returns how many bindings are under way all the
-    /// same: only if there are none may the lock be let go, because the next leader plans at once.
+    /// Stops planning and waits for what is under way, but not for ever. Returns how many bindings and evictions are
+    /// under way all the same: only if there are none may the lock be let go, because the next leader plans at once.
     ///
     /// # Errors
     /// [`StopError`]; the lock may not be let go then.
@@ -183,6 +183,8 @@ struct Loop<P: Planning> {
     reported: Instant,
     waiting: Option<Waiting>,
     informers: Informers,
+    // Evictions that were begun, and whose outcome is not known yet.
+    evictions: usize,
     // Whether the last turn was made as the leader.
     led: bool,
     lists_wanted: u64,
@@ -218,7 +220,8 @@ impl<P: Planning> Loop<P> {
             Arc::new(move |report| recorder.record(report))
         };
         let binder = Binder::new(client.clone(), leadership.clone(), observer.clone(), announce);
-        let effects = Effects::new(runtime.clone(), client, binder, recorder, observer, sender);
+        let effects =
+            Effects::new(runtime.clone(), client, leadership.clone(), binder, recorder, observer, sender);
         let now = Instant::now();
         // Without an election this process leads from the start, and its first lists are new.
         let led = waiting.is_none() && leadership.holds(now);
@@ -234,13 +237,14 @@ impl<P: Planning> Loop<P> {
             reported: now,
             waiting,
             informers,
+            evictions: 0,
             led,
             lists_wanted: 0,
             renewed: now,
         }
     }
 
-    /// Runs to the end, and returns how many bindings are under way then.
+    /// Runs to the end, and returns how many bindings and evictions are under way then.
     fn run(mut self) -> usize {
         let runtime = self.runtime.clone();
         let mut effects = Vec::new();
@@ -342,14 +346,18 @@ impl<P: Planning> Loop<P> {
 
     fn handle(&mut self, input: Input, effects: &mut Vec<Effect>) {
         let now = self.now();
+        if let Input::Evicted(..) = &input {
+            self.evictions -= 1;
+        }
         self.executor.handle(input, now, effects);
         if self.executor.is_synced() && !self.shared.synced.swap(true, Ordering::Relaxed) {
             tracing::info!("all objects are known");
         }
     }
 
-    fn carry_out(&self, effects: &mut Vec<Effect>) {
+    fn carry_out(&mut self, effects: &mut Vec<Effect>) {
         for effect in effects.drain(..) {
+            self.evictions += usize::from(matches!(effect, Effect::Evict(_)));
             self.effects.carry_out(effect);
         }
     }
@@ -378,19 +386,26 @@ impl<P: Planning> Loop<P> {
         }
     }
 
-    /// Waits for the jobs under way, so that the next leader finds no pod half bound.
+    /// What the next leader must not meet on its way.
+    fn under_way(&self) -> usize {
+        self.executor.bindings() + self.evictions
+    }
+
+    /// Waits for the jobs and the evictions under way, so that the next leader finds no pod half bound, and none is deleted
+    /// behind its back.
     async fn end(mut self, effects: &mut Vec<Effect>) -> usize {
         self.informers.stop();
         let until = Instant::now() + END_MAX;
-        while self.executor.bindings() > 0 && Instant::now() < until {
+        while self.under_way() > 0 && Instant::now() < until {
             let waited = tokio::time::timeout_at(until, self.inputs.recv()).await;
             let Ok(Some(input)) = waited else { break };
-            self.executor.handle(input, self.now(), effects);
+            self.handle(input, effects);
             self.carry_out(effects);
         }
-        if self.executor.bindings() > 0 {
-            tracing::warn!(bindings = self.executor.bindings(), "bindings are still under way at the end");
+        if self.under_way() > 0 {
+            let (bindings, evictions) = (self.executor.bindings(), self.evictions);
+            tracing::warn!(bindings, evictions, "bindings or evictions are still under way at the end");
         }
-        self.executor.bindings()
+        self.under_way()
     }
 }

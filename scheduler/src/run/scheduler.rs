@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   start:  clients ──> events ──> engine (follows the cluster at once) ──> contender for the lock
-//!   end:    engine stops planning, bindings under way end ──> the lock is let go
+//!   end:    engine stops planning, bindings and evictions end ──> the lock is let go
 //! ```
 //!
-//! Owns that order: the lock is free for others only once this process sends no bindings any more. A process that lost
+//! Owns that order: the lock is free for others only once this process binds and evicts no more. A process that lost
 //! its leadership must end, since what it knows of the cluster may be old; whoever started it starts it again.
 
 use std::sync::Arc;
@@ -239,13 +239,13 @@ async fn contended(
     if plant::is(Plant::ReleasesEarly) {
         stop_contender.cancel();
     }
-    let bindings = engine.stop().await?;
+    let under_way = engine.stop().await?;
     #[cfg(test)]
-    let bindings = if plant::is(Plant::ReleasesUnfinished) { 0 } else { bindings };
+    let under_way = if plant::is(Plant::ReleasesUnfinished) { 0 } else { under_way };
     Ok(match lost {
         Some(ended) => ended?,
-        // The lease lapses by itself, after the time in which a binding under way may still arrive.
-        None if bindings > 0 => {
+        // The lease lapses by itself, after the time in which what is under way may still arrive.
+        None if under_way > 0 => {
             contender.abort();
             ElectionEnd::Stopped
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Moment;
 use super::api::{Changed, Entry, is_finished, name_of, node_of, uid_of};
+use super::lease::{self, Deed};
 use super::network::{Life, World};
 use super::users::ELSEWHERE;
 use crate::api::core::v1::{Node, Pod};
@@ -14,32 +15,6 @@ use crate::api::core::v1::{Node, Pod};
 /// How old the view of a leader may be that is cut off, stopped or far behind. What a node offered within this time
 /// excuses a binding; more than it ever offered does not.
 const VIEW_AGE_MAX: Moment = 60_000;
-
-/// A binding that left a process.
-#[derive(Debug, Clone)]
-pub(super) struct Sent {
-    pub(super) at: Moment,
-    pub(super) by: Life,
-    pub(super) pod: String,
-    pub(super) node: String,
-}
-
-/// A binding that took effect.
-#[derive(Debug, Clone)]
-pub(super) struct Arrived {
-    pub(super) at: Moment,
-    pub(super) sent: Moment,
-    pub(super) by: Life,
-    pub(super) pod: String,
-    pub(super) uid: String,
-}
-
-impl Arrived {
-    /// It travelled for longer than the lease outlives its holder's deadline.
-    fn is_late(&self, world: &World) -> bool {
-        self.at - self.sent > world.manner.gap
-    }
-}
 
 /// What the lease's one assumption excused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,13 +83,15 @@ fn number(text: &str) -> u64 {
 
 /// Checks everything that must hold at each moment.
 pub(super) fn check(world: &World) -> Result<Excused, String> {
-    let late = world.arrived.iter().filter(|arrived| arrived.is_late(world));
+    // First: a broken lease is the cause of much that is found below.
+    lease::check(world)?;
+    let bindings = world.arrived.iter().filter(|arrived| matches!(arrived.deed, Deed::Binding(_)));
+    let late = bindings.filter(|arrived| arrived.is_late(world));
     let late: HashMap<String, Moment> = late.map(|arrived| (arrived.uid.clone(), arrived.at)).collect();
     let mut ledger = Ledger { late, ..Ledger::default() };
     for entry in &world.store.history {
         ledger.take(entry)?;
     }
-    leadership(world)?;
     told(world, &ledger)?;
     Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
@@ -211,42 +188,6 @@ impl Ledger {
 
 fn takes_room(pod: &Pod) -> bool {
     !node_of(pod).is_empty() && !is_finished(pod)
-}
-
-/// A process sends bindings only while the lease names it: its time ends before another may write itself in. They arrive
-/// before that, too, unless they travelled for too long.
-fn leadership(world: &World) -> Result<(), String> {
-    let mut holders = Vec::new();
-    for entry in &world.store.history {
-        if let Changed::Lease(step) = &entry.changed {
-            let spec = step.after.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-            holders.push((entry.at, spec.holder_identity.unwrap_or_default()));
-        }
-    }
-    let holder = |at: &Moment| {
-        let known = holders.partition_point(|(from, _)| from <= at);
-        known.checked_sub(1).map_or("", |last| holders[last].1.as_str())
-    };
-    for sent in &world.sent {
-        let Sent { at, by, pod, node } = sent;
-        if node == ELSEWHERE {
-            return Err(format!("at {at} {by:?} binds {pod} to {node}, where no pod may go"));
-        }
-        let holder = holder(at);
-        if world.holders.get(holder) != Some(by) {
-            return Err(format!("at {at} {by:?} binds {pod} to {node}, while the lease names `{holder}`"));
-        }
-    }
-    for arrived in world.arrived.iter().filter(|arrived| !arrived.is_late(world)) {
-        let Arrived { at, by, pod, .. } = arrived;
-        let holder = holder(at);
-        if world.holders.get(holder) != Some(by) {
-            return Err(format!(
-                "at {at} a binding of {pod} by {by:?} arrives, while the lease names `{holder}`"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// What users were told of bindings is what happened.

@@ -1,15 +1,15 @@
 //! What goes wrong with processes, connections and history, and when.
 //!
 //! Owns the schedule: each seed weighs the kinds of faults in its own way, so that some runs have many of one kind. The
-//! leader is struck more often than the others.
+//! leader is struck more often than the others. Runs with a theme ([`Theme`]) have its faults only.
 
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::network::{LastRenewal, Manner};
+use super::manner::Theme;
+use super::network::LastRenewal;
 use super::watches::WatchFault;
-use crate::election::Timing;
 
 /// A fault that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,11 @@ pub(super) enum Fault {
     Handover(Moment),
 }
 
-const KINDS: usize = 11;
+const KINDS: usize = 12;
+
+/// Places of kinds in the weights.
+const TERMINATE: usize = 1;
+const HANDOVER: usize = 10;
 
 /// The schedule of one run.
 pub(super) struct Faults {
@@ -44,10 +48,19 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn new(random: &mut StdRng) -> Self {
+    pub(super) fn new(theme: Theme, random: &mut StdRng) -> Self {
         let mut weights = [0; KINDS];
-        weights.fill_with(|| [0, 1, 1, 4][random.random_range(0..4)]);
-        Self { weights, every: random.random_range(1_500..8_000) }
+        match theme {
+            Theme::Mixed => {
+                weights.fill_with(|| [0, 1, 1, 4][random.random_range(0..4)]);
+                Self { weights, every: random.random_range(1_500..8_000) }
+            }
+            // The end of a leader takes some seconds: the next fault comes after it.
+            Theme::Handovers => {
+                (weights[TERMINATE], weights[HANDOVER]) = (3, 1);
+                Self { weights, every: random.random_range(6_000..10_000) }
+            }
+        }
     }
 
     /// The fault that begins within a slice, if one does.
@@ -64,7 +77,7 @@ impl Faults {
         })?;
         Some(match kind {
             0 => Fault::Crash,
-            1 => Fault::Terminate,
+            TERMINATE => Fault::Terminate,
             2 => Fault::Stop(random.random_range(200..25_000)),
             3 => {
                 Fault::Cut(random.random_range(0..super::network::SERVERS), random.random_range(500..20_000))
@@ -78,38 +91,8 @@ impl Faults {
                 delay: random.random_range(300..4_800),
                 silence: random.random_range(5_000..20_000),
             }),
-            _ => Fault::Handover(random.random_range(4_000..12_000)),
+            HANDOVER => Fault::Handover(random.random_range(4_000..12_000)),
+            _ => Fault::Watch(WatchFault::Ends),
         })
-    }
-}
-
-/// The election's durations of a run. Some leave a second between the end of one leadership and the next.
-pub(super) fn timing(random: &mut StdRng) -> Timing {
-    let (lease, renew, retry) =
-        [(15_000, 10_000, 2_000), (8_000, 5_000, 1_000), (6_000, 5_000, 1_000), (11_000, 10_000, 2_000)]
-            [random.random_range(0..4)];
-    let millis = std::time::Duration::from_millis;
-    Timing::new(millis(lease), millis(renew), millis(retry)).expect("each row fits together")
-}
-
-/// How the network of a run is.
-pub(super) fn manner(timing: Timing, random: &mut StdRng) -> Manner {
-    let gap = timing.lease_duration() - timing.renew_deadline();
-    let gap = Moment::try_from(gap.as_millis()).expect("durations are short");
-    let slice = [20, 20, 50][random.random_range(0..3)];
-    let mut often = |most: u32| if random.random_bool(0.5) { random.random_range(0..most) } else { 0 };
-    let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
-    let (refused, unconnected) = (often(100), often(60));
-    Manner {
-        slice,
-        gap,
-        transit_max: gap - 2 * slice,
-        answer_max: random.random_range(500..15_000),
-        lag_max: [slice, 500, 2_000, 5_000][random.random_range(0..4)],
-        slow,
-        lost_before,
-        lost_after,
-        refused,
-        unconnected,
     }
 }

@@ -19,6 +19,8 @@
 mod api;
 mod check;
 mod faults;
+mod lease;
+mod manner;
 mod network;
 pub(crate) mod plant;
 mod process;

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::oneshot;
@@ -21,10 +22,13 @@ use http::{Request, Response};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::time::Instant;
 
 use super::Moment;
 use super::api::{Store, uid_of};
-use super::check::{Arrived, Sent, Told};
+use super::check::Told;
+use super::lease::{Arrived, Sent, Tenures};
+use super::manner::Manner;
 use super::server::{Asked, Reply, refusal};
 use super::watches::Watches;
 use crate::client::{Failure, Network, ResponseBody};
@@ -37,31 +41,6 @@ pub(super) const SERVERS: usize = 2;
 pub(super) struct Life {
     pub(super) process: usize,
     pub(super) number: u64,
-}
-
-/// How often what goes wrong, in thousandths of requests, and how long things take, in milliseconds.
-#[derive(Debug, Clone)]
-pub(super) struct Manner {
-    pub(super) slice: Moment,
-    /// How long the lease outlives its holder's deadline.
-    pub(super) gap: Moment,
-    pub(super) transit_max: Moment,
-    pub(super) answer_max: Moment,
-    pub(super) lag_max: Moment,
-    pub(super) slow: u32,
-    pub(super) lost_before: u32,
-    pub(super) lost_after: u32,
-    pub(super) refused: u32,
-    pub(super) unconnected: u32,
-}
-
-impl Manner {
-    /// Nothing goes wrong any more.
-    pub(super) fn calm(&mut self) {
-        (self.slow, self.lost_before, self.lost_after) = (0, 0, 0);
-        (self.refused, self.unconnected) = (0, 0);
-        self.lag_max = self.slice * 2;
-    }
 }
 
 /// What becomes of a request.
@@ -79,7 +58,14 @@ type Answer = Result<Response<ResponseBody>, Failure>;
 enum Flight {
     Arrival(Arrival),
     // Without a server: noticed on the process's own side, cut off or not.
-    Return { from: Life, server: Option<usize>, outcome: Box<Answer>, answer: oneshot::Sender<Answer> },
+    Return { from: Life, server: Option<usize>, outcome: Box<Answer>, answer: Waiter },
+}
+
+/// Whoever waits for an answer.
+struct Waiter {
+    sender: oneshot::Sender<Answer>,
+    // When the process sent this renewal of its lease, by its own clock; `None` for other requests.
+    renewal: Option<Duration>,
 }
 
 /// A request under way.
@@ -89,7 +75,7 @@ struct Arrival {
     sent: Moment,
     asked: Box<Asked>,
     fate: Fate,
-    answer: oneshot::Sender<Answer>,
+    answer: Waiter,
 }
 
 /// A process whose next renewal arrives, whose answer to it comes late, and that reaches nothing else for a while.
@@ -108,6 +94,7 @@ pub(super) struct World {
     pub(super) watches: Watches,
     pub(super) sent: Vec<Sent>,
     pub(super) arrived: Vec<Arrived>,
+    tenures: Tenures,
     pub(super) told: Vec<Told>,
     /// Who wrote each name into the lease.
     pub(super) holders: BTreeMap<String, Life>,
@@ -131,6 +118,7 @@ impl World {
             watches: Watches::default(),
             sent: Vec::new(),
             arrived: Vec::new(),
+            tenures: Tenures::default(),
             told: Vec::new(),
             holders: BTreeMap::new(),
             trace: Vec::new(),
@@ -157,7 +145,10 @@ impl World {
 
     /// A delay of up to `max`, of which most are short.
     fn delay(&mut self, max: Moment) -> Moment {
-        let slow = self.manner.slow;
+        self.delay_of(self.manner.slow, max)
+    }
+
+    fn delay_of(&mut self, slow: u32, max: Moment) -> Moment {
         let short = self.manner.slice * 2;
         let max = if self.chance(slow) { max.max(short + 1) } else { short + 1 };
         self.manner.slice + self.random.random_range(0..max)
@@ -168,11 +159,13 @@ impl World {
         self.flights.insert((self.now + delay, self.serial), flight);
     }
 
-    fn fate(&mut self, process: usize, server: usize) -> Fate {
-        let Manner { lost_before, lost_after, refused, unconnected, .. } = self.manner;
+    fn fate(&mut self, process: usize, server: usize, asked: &Asked) -> Fate {
+        let Manner { lost_before, lost_after, refused, unconnected, bindings_deferred, .. } = self.manner;
+        let is_deferred = bindings_deferred > 0 && asked.is_binding() && self.chance(bindings_deferred);
         let is_cut = self.cut(process, server).is_some();
         match () {
             () if is_cut && self.random.random_bool(0.5) => Fate::Unconnected,
+            () if is_deferred => Fate::Refused(429, self.random.random_range(1..5)),
             () if self.chance(unconnected) => Fate::Unconnected,
             () if self.chance(lost_before) => Fate::LostBefore,
             () if self.chance(lost_after) => Fate::LostAfter,
@@ -186,25 +179,32 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: Life, request: Request<Bytes>) -> oneshot::Receiver<Answer> {
+    /// `from` hands a request over, at this time of its own clock.
+    fn send(&mut self, from: Life, clock: Duration, request: Request<Bytes>) -> oneshot::Receiver<Answer> {
         let host = request.uri().host().unwrap_or_default();
         let server = usize::from(host != "api-0");
         let asked = Box::new(Asked::new(request));
-        let (answer, receiver) = oneshot::channel();
-        let fate = self.fate(from.process, server);
+        let (sender, receiver) = oneshot::channel();
+        let fate = self.fate(from.process, server, &asked);
+        if let Some((pod, deed)) = asked.deed() {
+            let known = self.tenures.at(from, clock);
+            self.note(&format!("{from:?} sends {deed:?} of {pod}: {fate:?}, {known:?}"));
+            self.sent.push(Sent { at: self.now, by: from, pod, deed, known });
+        }
+        let holder = asked.lease_holder();
+        if holder.as_deref() == Some("") {
+            self.tenures.released(from);
+        }
+        let answer = Waiter { sender, renewal: holder.filter(|holder| !holder.is_empty()).map(|_| clock) };
         if fate == Fate::Unconnected {
             let outcome = Box::new(Err(Failure::Connect("no connection".into())));
             let delay = self.delay(self.manner.answer_max.min(5_000));
             self.fly(delay, Flight::Return { from, server: None, outcome, answer });
             return receiver;
         }
-        if asked.is_binding() {
-            let (pod, binding) = asked.binding();
-            let node = binding.target.map(|target| target.name).unwrap_or_default();
-            self.note(&format!("{from:?} sends the binding of {pod} to {node}: {fate:?}"));
-            self.sent.push(Sent { at: self.now, by: from, pod, node });
-        }
-        let delay = self.delay(self.manner.transit_max.saturating_sub(2 * self.manner.slice));
+        let Manner { slow, bindings_slow, transit_max, slice, .. } = self.manner;
+        let slow = if asked.is_binding() { slow.max(bindings_slow) } else { slow };
+        let delay = self.delay_of(slow, transit_max.saturating_sub(2 * slice));
         let sent = self.now;
         self.fly(delay, Flight::Arrival(Arrival { from, server, sent, asked, fate, answer }));
         receiver
@@ -246,8 +246,7 @@ impl World {
                             self.fly(delay, Flight::Return { from, server, outcome, answer });
                         }
                         Some((server, _)) => self.break_later(from, server, answer),
-                        // Nobody takes the answer where the process has crashed, or waits no more.
-                        None => drop(answer.send(*outcome)),
+                        None => self.answer(from, *outcome, answer),
                     }
                 }
             }
@@ -256,12 +255,24 @@ impl World {
         watches.flush(*now, store, random, manner, cuts);
     }
 
-    fn break_later(&mut self, from: Life, server: usize, answer: oneshot::Sender<Answer>) {
+    /// Gives an answer. Nobody takes it where the process has crashed, or waits no more.
+    fn answer(&mut self, from: Life, outcome: Answer, answer: Waiter) {
+        let is_done = matches!(&outcome, Ok(response) if response.status() == 200);
+        let is_taken = answer.sender.send(outcome).is_ok();
+        if is_done
+            && is_taken
+            && let Some(sent) = answer.renewal
+        {
+            self.tenures.renewed(from, sent, self.manner.renew_deadline);
+        }
+    }
+
+    fn break_later(&mut self, from: Life, server: usize, answer: Waiter) {
         let until = self.cut(from.process, server).unwrap_or(self.now);
         let wait = self.random.random_range(0..=until - self.now);
         let outcome = Box::new(Err(Failure::Lost("the connection broke".to_owned())));
         match wait {
-            0 => drop(answer.send(*outcome)),
+            0 => self.answer(from, *outcome, answer),
             wait => self.fly(wait, Flight::Return { from, server: None, outcome, answer }),
         }
     }
@@ -278,6 +289,10 @@ impl World {
         if is_cut || fate == Fate::LostBefore {
             return self.break_later(from, server, answer);
         }
+        let aimed = asked.deed().map(|(pod, deed)| {
+            let uid = self.store.pod(&pod).map(|pod| uid_of(pod).to_owned()).unwrap_or_default();
+            (pod, uid, deed)
+        });
         let reply = match fate {
             Fate::Refused(code, retry_after) => {
                 Reply::Whole(refusal(&(code, "", "planted".to_owned()), retry_after))
@@ -286,10 +301,8 @@ impl World {
         };
         let is_done = matches!(&reply, Reply::Whole(response) if response.status() == 200);
         self.see(from, &asked, fate, &reply);
-        if is_done && asked.is_binding() {
-            let (pod, _) = asked.binding();
-            let uid = self.store.pod(&pod).map(|pod| uid_of(pod).to_owned()).unwrap_or_default();
-            self.arrived.push(Arrived { at: self.now, sent, by: from, pod, uid });
+        if is_done && let Some((pod, uid, deed)) = aimed {
+            self.arrived.push(Arrived { at: self.now, sent, by: from, pod, uid, deed });
         }
         let outcome = match (fate, reply) {
             (Fate::LostAfter, _) => Err(Failure::Lost("the answer was lost".to_owned())),
@@ -332,6 +345,13 @@ impl World {
         }
     }
 
+    /// All watches end in order, as those of a server that is replaced.
+    pub(super) fn end_watches(&mut self) {
+        let now = self.now;
+        self.note("all watches end");
+        self.watches.end_all(now);
+    }
+
     /// Ends every fault: connections that were cut break or go on at once.
     pub(super) fn calm(&mut self) {
         self.manner.calm();
@@ -351,12 +371,14 @@ impl World {
 /// The way of one process to the servers.
 pub(super) struct Link {
     pub(super) from: Life,
+    /// When the process began, by its own clock.
+    pub(super) origin: Instant,
     pub(super) world: Arc<Mutex<World>>,
 }
 
 impl Network for Link {
     fn request(&self, request: Request<Bytes>) -> BoxFuture<'static, Answer> {
-        let answer = self.world.lock().send(self.from, request);
+        let answer = self.world.lock().send(self.from, self.origin.elapsed(), request);
         Box::pin(async move {
             answer.await.unwrap_or_else(|_| Err(Failure::Lost("the connection broke".to_owned())))
         })

@@ -21,6 +21,8 @@ pub(crate) enum Plant {
     TakesOverEarly,
     /// Bindings are sent after the lease has ended.
     BindsWithoutLease,
+    /// Victims are evicted after the lease has ended.
+    EvictsWithoutLease,
     /// The end of a pod wakes nobody.
     LosesWake,
     /// A watch resumes one version too late.

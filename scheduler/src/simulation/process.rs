@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Moment;
 use super::api::NAMESPACE;
+use super::manner::Standby;
 use super::network::{Life, Link, World};
 use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
@@ -41,14 +42,14 @@ fn millis(time: Moment) -> Duration {
 }
 
 impl Scheduler {
-    pub(super) fn start(life: Life, timing: Timing, world: &Arc<Mutex<World>>) -> Self {
+    pub(super) fn start(life: Life, timing: Timing, standby: Standby, world: &Arc<Mutex<World>>) -> Self {
         let now = world.lock().now;
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without sockets needs nothing of the system");
         let stop = CancellationToken::new();
         let (origin, readiness, running) = runtime.block_on(async {
             let origin = Instant::now();
-            let options = options(life, timing, world.clone());
+            let options = options(life, timing, standby, world.clone());
             let process = run::Scheduler::start(options).expect("the options are valid");
             let readiness = process.readiness();
             let stop = stop.clone();
@@ -94,12 +95,12 @@ impl Scheduler {
     }
 }
 
-fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> SchedulerOptions {
+fn options(life: Life, timing: Timing, standby: Standby, world: Arc<Mutex<World>>) -> SchedulerOptions {
     let endpoint = |name: &str| format!("http://{name}:80").parse().expect("a valid address");
     let mut client = Config::new(vec![endpoint("api-0"), endpoint("api-1")]);
     client.qps = -1.0;
     client.trust = Trust::Anyone;
-    client.simulated = Some(Simulated(Arc::new(Link { from: life, world })));
+    client.simulated = Some(Simulated(Arc::new(Link { from: life, origin: Instant::now(), world })));
     SchedulerOptions {
         client,
         brand: &ORCH,
@@ -114,7 +115,7 @@ fn options(life: Life, timing: Timing, world: Arc<Mutex<World>>) -> SchedulerOpt
             key: ObjectKey::new(NAMESPACE, "scheduler"),
             timing,
         }),
-        waits_for_leadership: false,
+        waits_for_leadership: standby == Standby::Waits,
         observer: Arc::new(|_| ()),
         ledger: Arc::default(),
         report: Box::new(|_| ()),

@@ -12,11 +12,13 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::check::Excused;
-use super::faults::{Fault, Faults, manner, timing};
+use super::faults::{Fault, Faults};
+use super::lease::Deed;
+use super::manner::{Standby, Theme, manner, timing};
 use super::network::{Life, World};
 use super::plant::{Plant, plant};
 use super::process::Scheduler;
-use super::users::Users;
+use super::users::{Settling, Users};
 use super::watches::WatchFault;
 use super::{Moment, check, settled};
 use crate::ambient;
@@ -48,6 +50,7 @@ struct Run {
     world: Arc<Mutex<World>>,
     random: StdRng,
     timing: Timing,
+    standby: Standby,
     users: Users,
     faults: Faults,
     slots: Vec<Slot>,
@@ -68,7 +71,7 @@ pub(super) fn run(seed: u64, planted: Option<Plant>) -> Report {
     ambient::replace_wall(None);
     plant(None);
     let mut world = run.world.lock();
-    let bound = world.sent.len();
+    let bound = world.arrived.iter().filter(|arrived| matches!(arrived.deed, Deed::Binding(_))).count();
     let (leaders, trace) = (world.holders.len(), std::mem::take(&mut world.trace));
     let excused = *outcome.as_ref().unwrap_or(&Excused::default());
     Report { problem: outcome.err(), trace, bound, leaders, excused }
@@ -77,20 +80,23 @@ pub(super) fn run(seed: u64, planted: Option<Plant>) -> Report {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let timing = timing(&mut random);
-        let manner = manner(timing, &mut random);
+        let theme = Theme::of(seed);
+        let timing = timing(theme, &mut random);
+        let manner = manner(theme, timing, &mut random);
         let slice = manner.slice;
-        let faults = Faults::new(&mut random);
+        let faults = Faults::new(theme, &mut random);
+        let standby = Standby::draw(&mut random);
         let processes = random.random_range(2..4);
         let mut users = Users::default();
         let mut world = World::new(seed, manner);
         users.found(&mut world.store);
-        world.trace.push(format!("seed {seed}: {:?} {timing:?}", world.manner));
+        world.trace.push(format!("seed {seed}: {theme:?} {:?} {timing:?} {standby:?}", world.manner));
         let slots = (0..processes).map(|_| Slot::Down(random.random_range(0..2_000))).collect();
         Self {
             world: Arc::new(Mutex::new(world)),
             random,
             timing,
+            standby,
             users,
             faults,
             slots,
@@ -125,7 +131,11 @@ impl Run {
             let now = world.now;
             match phase {
                 Phase::Faults => self.users.act(now, &mut world.store, &mut self.random),
-                Phase::Calm => self.users.settle(now, &mut world.store, &mut self.random),
+                Phase::Calm => {
+                    if self.users.settle(now, &mut world.store, &mut self.random) == Settling::Arrivals {
+                        world.end_watches();
+                    }
+                }
             }
             now
         };
@@ -161,7 +171,7 @@ impl Run {
                 self.lives += 1;
                 let life = Life { process: index, number: self.lives };
                 self.world.lock().note(&format!("{life:?} starts"));
-                let scheduler = Scheduler::start(life, self.timing, &self.world);
+                let scheduler = Scheduler::start(life, self.timing, self.standby, &self.world);
                 self.slots[index] = Slot::Runs(Box::new(scheduler));
                 Ok(())
             }

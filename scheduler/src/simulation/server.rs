@@ -12,6 +12,7 @@ use prost::Message;
 
 use super::Moment;
 use super::api::{Store, is_finished};
+use super::lease::Deed;
 use super::rules::Refused;
 use crate::api::coordination::v1::Lease;
 use crate::api::core::v1::{Binding, NodeList, Pod, PodList};
@@ -71,9 +72,14 @@ impl Asked {
         self.path.get(2).is_some_and(|part| part == "binding")
     }
 
-    /// The pod of a binding, and where it is to go.
-    pub(super) fn binding(&self) -> (String, Binding) {
-        (self.path[1].clone(), self.read())
+    /// What the request does to which pod, where only the holder of the lease may.
+    pub(super) fn deed(&self) -> Option<(String, Deed)> {
+        let [plural, pod, ..] = &self.path[..] else { return None };
+        if self.is_binding() {
+            let target = self.read::<Binding>().target.unwrap_or_default();
+            return Some((pod.clone(), Deed::Binding(target.name)));
+        }
+        (self.method == "DELETE" && plural == "pods").then(|| (pod.clone(), Deed::Eviction))
     }
 
     /// The event of a request that creates one.
@@ -87,6 +93,12 @@ impl Asked {
 
     pub(super) fn is_lease(&self) -> bool {
         self.path[0] == "leases"
+    }
+
+    /// The holder that a write of the lease names, empty for nobody; `None` for every other request.
+    pub(super) fn lease_holder(&self) -> Option<String> {
+        let is_write = self.is_lease() && self.method != "GET";
+        is_write.then(|| self.read::<Lease>().spec.unwrap_or_default().holder_identity.unwrap_or_default())
     }
 
     pub(super) fn is_event(&self) -> bool {

@@ -30,9 +30,21 @@ const NAMES: usize = 36;
 const NODE_CPU: u64 = 4_000;
 const NODE_PODS: u64 = 6;
 
+/// Pods that come in the calm, and how long after its begin. All watches end at that moment: the first of these pods has
+/// the version right after the last one that they told.
+const ARRIVALS: usize = 3;
+const ARRIVALS_AFTER: Moment = 10_000;
+
 /// Pods that end in the calm, and how long after its begin: nothing else can wake then what waits for their room.
 const LAST_WAVE: usize = 3;
 const LAST_WAVE_AFTER: Moment = 25_000;
+
+/// What happens in a moment of the calm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settling {
+    Quiet,
+    Arrivals,
+}
 
 /// Users of one run.
 #[derive(Default)]
@@ -41,6 +53,8 @@ pub(super) struct Users {
     removals: BTreeMap<String, Moment>,
     // Nodes that are away or smaller, and when they are whole again.
     broken: BTreeMap<String, Moment>,
+    // When some pods come once more; `None` before the calm.
+    arrivals: Option<Moment>,
     // When some pods end after which nothing happens any more; `None` before the calm.
     last_wave: Option<Moment>,
 }
@@ -73,23 +87,27 @@ impl Users {
         }
     }
 
-    /// Nothing new happens but that some pods end late: nodes are whole, and what is ending comes to its end.
-    pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
+    /// Nothing new happens but that some pods come, and some end late: nodes are whole, and what is ending comes to its end.
+    pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) -> Settling {
         self.end_pods(now, store, random);
         for until in self.broken.values_mut() {
             *until = now;
         }
         self.mend_nodes(now, store);
+        let arrivals = *self.arrivals.get_or_insert(now + ARRIVALS_AFTER);
         let wave = *self.last_wave.get_or_insert(now + LAST_WAVE_AFTER);
         if now >= wave {
             self.last_wave = Some(Moment::MAX);
-            for _ in 0..LAST_WAVE {
-                let Some(name) = any(store, random, |pod| !node_of(pod).is_empty() && !is_ending(pod)) else {
-                    return;
-                };
-                store.delete_pod(now, &name, &DeleteOptions::default()).expect("the pod is there");
-            }
+            end_some(now, store, random);
         }
+        if now < arrivals {
+            return Settling::Quiet;
+        }
+        self.arrivals = Some(Moment::MAX);
+        let free = (0..NAMES).map(pod_name).filter(|name| !store.pods.contains_key(name));
+        let names: Vec<_> = free.take(ARRIVALS).collect();
+        names.into_iter().for_each(|name| make_pod(name, now, store, random));
+        Settling::Arrivals
     }
 
     /// Marked and finished pods go after a while; so do those whose node is away.
@@ -178,6 +196,20 @@ fn node(name: &str, cpu: u64, pods: u64) -> Node {
     }
 }
 
+fn pod_name(index: usize) -> String {
+    format!("p{index}")
+}
+
+/// Some pods with nodes are deleted.
+fn end_some(now: Moment, store: &mut Store, random: &mut StdRng) {
+    for _ in 0..LAST_WAVE {
+        let Some(name) = any(store, random, |pod| !node_of(pod).is_empty() && !is_ending(pod)) else {
+            return;
+        };
+        store.delete_pod(now, &name, &DeleteOptions::default()).expect("the pod is there");
+    }
+}
+
 /// A pod without a node goes at once, and another of its name comes.
 fn replace_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
     let Some(name) = any(store, random, |pod| node_of(pod).is_empty()) else { return };
@@ -186,7 +218,7 @@ fn replace_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
 }
 
 fn create_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
-    let name = format!("p{}", random.random_range(0..NAMES));
+    let name = pod_name(random.random_range(0..NAMES));
     if !store.pods.contains_key(&name) {
         make_pod(name, now, store, random);
     }

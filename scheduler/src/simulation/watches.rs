@@ -15,7 +15,8 @@ use rand::rngs::StdRng;
 
 use super::Moment;
 use super::api::{Changed, Entry, Step, Store, is_finished};
-use super::network::{Life, Manner};
+use super::manner::Manner;
+use super::network::Life;
 use super::server::{WatchRequest, Watched, frame};
 use crate::api::core::v1::{Node, Pod};
 use crate::api::meta::v1::{ObjectMeta, Status};
@@ -51,6 +52,7 @@ pub(super) struct Watches {
 pub(super) enum WatchFault {
     Breaks,
     Expires,
+    Ends,
     Stalls(Moment),
 }
 
@@ -117,12 +119,18 @@ impl Watches {
             match fault {
                 WatchFault::Breaks => watch.fail(),
                 WatchFault::Expires => watch.expire(),
+                WatchFault::Ends => watch.end(now),
                 WatchFault::Stalls(time) => {
                     watch.stalled_until = now + time;
                     true
                 }
             }
         });
+    }
+
+    /// Ends all watches in order.
+    pub(super) fn end_all(&mut self, now: Moment) {
+        self.open.retain_mut(|watch| watch.end(now));
     }
 
     /// Ends stalls.
@@ -141,6 +149,12 @@ impl Watch {
 
     fn fail(&self) -> bool {
         drop(self.frames.unbounded_send(Err(std::io::Error::other("the connection broke"))));
+        false
+    }
+
+    /// Says up to which version everything has been told, and ends.
+    fn end(&mut self, now: Moment) -> bool {
+        self.bookmark(now);
         false
     }
 
@@ -166,11 +180,14 @@ impl Watch {
             }
         }
         if now >= self.bookmark_at {
-            self.bookmark_at = now + BOOKMARK;
-            let metadata =
-                ObjectMeta { resource_version: self.position.to_string(), ..ObjectMeta::default() };
-            self.send(frame("BOOKMARK", &Pod { metadata: Some(metadata), ..Pod::default() }));
+            self.bookmark(now);
         }
+    }
+
+    fn bookmark(&mut self, now: Moment) {
+        self.bookmark_at = now + BOOKMARK;
+        let metadata = ObjectMeta { resource_version: self.position.to_string(), ..ObjectMeta::default() };
+        self.send(frame("BOOKMARK", &Pod { metadata: Some(metadata), ..Pod::default() }));
     }
 }
 

@@ -149,7 +149,9 @@ impl Binder {
     pub async fn run(&self, job: &Job) -> BindOutcome {
         let mut reserved = Vec::new();
         let began = Instant::now();
-        let prepared = self.prepare(job, &mut reserved).await;
+        // A late write of a claim is as bad as a late binding: the next leader may have given its devices away.
+        let prepared = self.leadership.while_held(self.prepare(job, &mut reserved)).await;
+        let prepared = prepared.unwrap_or(Err(Why::NotLeading));
         self.observe(job, ExtensionPoint::PreBind, prepared.is_ok(), began);
         let outcome = match prepared {
             Ok(()) => {
@@ -161,16 +163,22 @@ impl Binder {
             Err(why) => BindOutcome::NotBound(why),
         };
         if let BindOutcome::NotBound(_) = outcome
-            && self.leads()
+            && !reserved.is_empty()
+            && self.leadership.while_held(self.give_back(job, reserved)).await.is_none()
         {
-            for claim in reserved {
-                match claim.new {
-                    Some(_) => self.delete_claim(&claim.claim, &claim.uid).await,
-                    None => self.release(&job.pod, &claim).await,
-                }
-            }
+            let PodRef { namespace, name, .. } = &job.pod;
+            tracing::warn!(%namespace, %name, "the lease ended before the claims of a pod were given back");
         }
         outcome
+    }
+
+    async fn give_back(&self, job: &Job, reserved: Vec<ClaimWrite>) {
+        for claim in reserved {
+            match claim.new {
+                Some(_) => self.delete_claim(&claim.claim, &claim.uid).await,
+                None => self.release(&job.pod, &claim).await,
+            }
+        }
     }
 
     fn observe(&self, job: &Job, point: ExtensionPoint, is_done: bool, began: Instant) {

@@ -1,11 +1,14 @@
 //! Resource claims before a binding.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::super::claims::{Change, deallocation, release, reservation};
-use super::super::{BindOutcome, PodRef, Why};
+use super::super::{BindOutcome, Binder, PodRef, Why};
 use super::bench;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{
@@ -13,6 +16,7 @@ use crate::api::resource::v1::{
     ResourceClaimConsumerReference, ResourceClaimStatus,
 };
 use crate::client::testing::{FakeApi, Fault, eventually};
+use crate::election::Leadership;
 use crate::plan::decision::{ClaimName, ClaimWrite};
 use crate::plan::devices::RESERVED_FOR_MAX;
 
@@ -70,6 +74,22 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
     assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
     let status = &claim(&api)["status"];
     assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
+}
+
+#[tokio::test]
+async fn no_claim_is_written_again_after_the_lease() {
+    let (api, _, mut job) = bench().await;
+    put_claim(&api);
+    api.plant("PUT", "/resourceclaims", 1, Fault::Status(429, 1));
+    job.claims = vec![write(Some(allocation()))];
+    let lasting = Instant::now() + Duration::from_secs(3_600);
+    let (lease, until) = watch::channel(Some(lasting));
+    let binder = Binder::new(api.client(), Leadership::until(until), Arc::new(|_| ()), Arc::new(|_| ()));
+    let running = tokio::spawn(async move { binder.run(&job).await });
+    eventually("the write is refused", || api.count("PUT") == 1).await;
+    lease.send_replace(None);
+    assert_eq!(running.await.unwrap(), BindOutcome::NotBound(Why::NotLeading));
+    assert_eq!(api.count("PUT"), 1);
 }
 
 #[tokio::test]

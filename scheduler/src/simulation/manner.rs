@@ -1,0 +1,118 @@
+//! What a run is about, how its processes and its network are, and how long its leases are.
+//!
+//! Owns the choice by seed. Most runs mix everything; those with a theme bring together what chance seldom does.
+
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::Moment;
+use crate::election::Timing;
+
+/// What a run is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Everything, weighed by the seed.
+    Mixed,
+    /// Leaders are told to end while the API puts bindings off for seconds, or is slow to take them; leases pass.
+    Handovers,
+}
+
+/// One run of so many is about handovers.
+const HANDOVERS_EVERY: u64 = 8;
+
+impl Theme {
+    pub(super) fn of(seed: u64) -> Self {
+        if seed % HANDOVERS_EVERY == HANDOVERS_EVERY - 1 { Theme::Handovers } else { Theme::Mixed }
+    }
+}
+
+/// What the processes of a run do before they lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standby {
+    /// They follow the cluster.
+    Follows,
+    /// They hold nothing, and list everything once they lead.
+    Waits,
+}
+
+impl Standby {
+    pub(super) fn draw(random: &mut StdRng) -> Self {
+        if random.random_bool(0.2) { Standby::Waits } else { Standby::Follows }
+    }
+}
+
+/// How often what goes wrong, in thousandths of requests, and how long things take, in milliseconds.
+#[derive(Debug, Clone)]
+pub(super) struct Manner {
+    pub(super) slice: Moment,
+    /// How long a leader works after a renewal.
+    pub(super) renew_deadline: Duration,
+    /// How long the lease outlives its holder's deadline.
+    pub(super) gap: Moment,
+    pub(super) transit_max: Moment,
+    pub(super) answer_max: Moment,
+    pub(super) lag_max: Moment,
+    pub(super) slow: u32,
+    pub(super) lost_before: u32,
+    pub(super) lost_after: u32,
+    pub(super) refused: u32,
+    pub(super) unconnected: u32,
+    /// Bindings that are to come again later, and that are slow: servers limit kinds of requests apart, and let leases pass
+    /// before others.
+    pub(super) bindings_deferred: u32,
+    pub(super) bindings_slow: u32,
+}
+
+impl Manner {
+    /// Nothing goes wrong any more.
+    pub(super) fn calm(&mut self) {
+        (self.slow, self.lost_before, self.lost_after) = (0, 0, 0);
+        (self.refused, self.unconnected) = (0, 0);
+        (self.bindings_deferred, self.bindings_slow) = (0, 0);
+        self.lag_max = self.slice * 2;
+    }
+}
+
+/// The election's durations of a run. Some leave a second between the end of one leadership and the next; where bindings
+/// are slow they leave more, since that is how long a binding may travel.
+pub(super) fn timing(theme: Theme, random: &mut StdRng) -> Timing {
+    let rows =
+        [(15_000, 10_000, 2_000), (8_000, 5_000, 1_000), (6_000, 5_000, 1_000), (11_000, 10_000, 2_000)];
+    let (lease, renew, retry) = match theme {
+        Theme::Mixed => rows[random.random_range(0..4)],
+        Theme::Handovers => rows[random.random_range(0..2)],
+    };
+    let millis = std::time::Duration::from_millis;
+    Timing::new(millis(lease), millis(renew), millis(retry)).expect("each row fits together")
+}
+
+/// How the network of a run is.
+pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manner {
+    let gap = timing.lease_duration() - timing.renew_deadline();
+    let gap = Moment::try_from(gap.as_millis()).expect("durations are short");
+    let slice = [20, 20, 50][random.random_range(0..3)];
+    let mut often = |most: u32| if random.random_bool(0.5) { random.random_range(0..most) } else { 0 };
+    let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
+    let (refused, unconnected) = (often(100), often(60));
+    let (bindings_deferred, bindings_slow) = match theme {
+        Theme::Mixed => (0, 0),
+        Theme::Handovers => (random.random_range(600..850), random.random_range(500..900)),
+    };
+    Manner {
+        renew_deadline: timing.renew_deadline(),
+        slice,
+        gap,
+        transit_max: gap - 2 * slice,
+        answer_max: random.random_range(500..15_000),
+        lag_max: [slice, 500, 2_000, 5_000][random.random_range(0..4)],
+        slow,
+        lost_before,
+        lost_after,
+        refused,
+        unconnected,
+        bindings_deferred,
+        bindings_slow,
+    }
+}
