@@ -15,7 +15,7 @@ use crate::election::Timing;
 pub(super) enum Theme {
     /// Everything, weighed by the seed.
     Mixed,
-    /// Leaders are told to end while the API puts bindings off for seconds, or is slow to take them; leases pass.
+    /// Leaders are told to end while the API refuses bindings or is slow to take them; leases pass.
     Handovers,
 }
 
@@ -59,9 +59,8 @@ pub(super) struct Manner {
     pub(super) lost_after: u32,
     pub(super) refused: u32,
     pub(super) unconnected: u32,
-    /// Bindings that are to come again later, and that are slow: servers limit kinds of requests apart, and let leases pass
-    /// before others.
-    pub(super) bindings_deferred: u32,
+    /// The same for bindings alone: servers limit kinds of requests apart, and let leases pass before others.
+    pub(super) bindings_refused: u32,
     pub(super) bindings_slow: u32,
 }
 
@@ -70,7 +69,7 @@ impl Manner {
     pub(super) fn calm(&mut self) {
         (self.slow, self.lost_before, self.lost_after) = (0, 0, 0);
         (self.refused, self.unconnected) = (0, 0);
-        (self.bindings_deferred, self.bindings_slow) = (0, 0);
+        (self.bindings_refused, self.bindings_slow) = (0, 0);
         self.lag_max = self.slice * 2;
     }
 }
@@ -96,9 +95,9 @@ pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manne
     let mut often = |most: u32| if random.random_bool(0.5) { random.random_range(0..most) } else { 0 };
     let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
     let (refused, unconnected) = (often(100), often(60));
-    let (bindings_deferred, bindings_slow) = match theme {
+    let (bindings_refused, bindings_slow) = match theme {
         Theme::Mixed => (0, 0),
-        Theme::Handovers => (random.random_range(600..850), random.random_range(500..900)),
+        Theme::Handovers => (random.random_range(300..700), random.random_range(300..800)),
     };
     Manner {
         renew_deadline: timing.renew_deadline(),
@@ -112,7 +111,7 @@ pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manne
         lost_after,
         refused,
         unconnected,
-        bindings_deferred,
+        bindings_refused,
         bindings_slow,
     }
 }

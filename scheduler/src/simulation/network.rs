@@ -160,12 +160,11 @@ impl World {
     }
 
     fn fate(&mut self, process: usize, server: usize, asked: &Asked) -> Fate {
-        let Manner { lost_before, lost_after, refused, unconnected, bindings_deferred, .. } = self.manner;
-        let is_deferred = bindings_deferred > 0 && asked.is_binding() && self.chance(bindings_deferred);
+        let Manner { lost_before, lost_after, refused, unconnected, bindings_refused, .. } = self.manner;
+        let refused = if asked.is_binding() { refused.max(bindings_refused) } else { refused };
         let is_cut = self.cut(process, server).is_some();
         match () {
             () if is_cut && self.random.random_bool(0.5) => Fate::Unconnected,
-            () if is_deferred => Fate::Refused(429, self.random.random_range(1..5)),
             () if self.chance(unconnected) => Fate::Unconnected,
             () if self.chance(lost_before) => Fate::LostBefore,
             () if self.chance(lost_after) => Fate::LostAfter,

@@ -41,15 +41,23 @@ fn millis(time: Moment) -> Duration {
     Duration::from_millis(time)
 }
 
+/// What all processes of a run have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    pub(super) timing: Timing,
+    pub(super) standby: Standby,
+    pub(super) renewal: Renewal,
+}
+
 impl Scheduler {
-    pub(super) fn start(life: Life, timing: Timing, standby: Standby, world: &Arc<Mutex<World>>) -> Self {
+    pub(super) fn start(life: Life, habits: Habits, world: &Arc<Mutex<World>>) -> Self {
         let now = world.lock().now;
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without sockets needs nothing of the system");
         let stop = CancellationToken::new();
         let (origin, readiness, running) = runtime.block_on(async {
             let origin = Instant::now();
-            let options = options(life, timing, standby, world.clone());
+            let options = options(life, habits, world.clone());
             let process = run::Scheduler::start(options).expect("the options are valid");
             let readiness = process.readiness();
             let stop = stop.clone();
@@ -95,7 +103,7 @@ impl Scheduler {
     }
 }
 
-fn options(life: Life, timing: Timing, standby: Standby, world: Arc<Mutex<World>>) -> SchedulerOptions {
+fn options(life: Life, habits: Habits, world: Arc<Mutex<World>>) -> SchedulerOptions {
     let endpoint = |name: &str| format!("http://{name}:80").parse().expect("a valid address");
     let mut client = Config::new(vec![endpoint("api-0"), endpoint("api-1")]);
     client.qps = -1.0;
@@ -113,14 +121,13 @@ fn options(life: Life, timing: Timing, standby: Standby, world: Arc<Mutex<World>
         election: Some(ElectionOptions {
             lock: LockKind::Leases,
             key: ObjectKey::new(NAMESPACE, "scheduler"),
-            timing,
+            timing: habits.timing,
         }),
-        waits_for_leadership: standby == Standby::Waits,
+        waits_for_leadership: habits.standby == Standby::Waits,
         observer: Arc::new(|_| ()),
         ledger: Arc::default(),
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
-        // As often as there is a text that was not known before.
-        renewal: Renewal { bytes_min: 0, factor: 1, interval_min: Duration::from_secs(15) },
+        renewal: habits.renewal,
     }
 }
