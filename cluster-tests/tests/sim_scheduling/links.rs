@@ -89,6 +89,18 @@ pub(crate) struct Links {
 pub(crate) struct Outgoing {
     request: Request<Bytes>,
     answer: oneshot::Sender<Answer>,
+    /// Cancelled right before the sender's process is dropped.
+    end: CancellationToken,
+}
+
+/// What ends a request early.
+#[derive(Clone, Default)]
+struct Ends {
+    /// The sender gives the request up.
+    reset: CancellationToken,
+    /// The sender's process ends. Its runtime drops tasks in an order that depends on how many were ever spawned in this
+    /// program, which is no part of the seed; this wakes those who deal with its requests in theirs, before.
+    end: CancellationToken,
 }
 
 impl Links {
@@ -148,7 +160,10 @@ impl Links {
         let request = request.header("content-type", content_type).header("accept", "application/json");
         let request = request.body(bytes).expect("users send valid requests");
         let (sender, answer) = oneshot::channel();
-        drop(spawn_detached(self.clone().carry(Origin::User, Outgoing { request, answer: sender })));
+        drop(spawn_detached(
+            self.clone()
+                .carry(Origin::User, Outgoing { request, answer: sender, end: CancellationToken::new() }),
+        ));
         let response = answer.await.ok()?.ok()?;
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.ok()?.to_bytes();
@@ -157,11 +172,12 @@ impl Links {
 
     /// Carries a request to its member, and the answer back.
     pub(crate) async fn carry(self, from: Origin, outgoing: Outgoing) {
-        let Outgoing { request, mut answer } = outgoing;
-        let reset = CancellationToken::new();
+        let Outgoing { request, mut answer, end } = outgoing;
+        let ends = Ends { end, ..Ends::default() };
         let is_binding = request.uri().path().ends_with("/binding");
-        let delivered = spawn_detached(self.clone().deliver(from, request, reset.clone()));
-        let outcome = match select(delivered, answer.cancellation()).await {
+        let delivered = spawn_detached(self.clone().deliver(from, request, ends.clone()));
+        let gone = select(answer.cancellation(), Box::pin(ends.end.cancelled()));
+        let outcome = match select(delivered, gone).await {
             Either::Left((outcome, _)) => Some(outcome.unwrap_or_else(|_| Err(lost("the run ends")))),
             Either::Right(_) => None,
         };
@@ -171,7 +187,7 @@ impl Links {
             // The sender waits no more, or is gone. What is under way arrives all the same; a reset follows, or not.
             None if self.dice.percent(50) => {
                 self.transit().await;
-                reset.cancel();
+                ends.reset.cancel();
             }
             None => {}
         }
@@ -187,7 +203,7 @@ impl Links {
         }
     }
 
-    async fn deliver(self, from: Origin, request: Request<Bytes>, reset: CancellationToken) -> Answer {
+    async fn deliver(self, from: Origin, request: Request<Bytes>, ends: Ends) -> Answer {
         let node = node_of(&request);
         if self.is_cut(from, node) {
             NodeRuntime::sleep(self.dice.duration(LOOK, PING_MAX)).await;
@@ -205,7 +221,7 @@ impl Links {
         };
         let (head_sender, head) = oneshot::channel();
         let (frames, body) = mpsc::channel(WINDOW_FRAMES);
-        drop(group.spawn(self.clone().serve((from, node), server, request, reset, (head_sender, frames))));
+        drop(group.spawn(self.clone().serve((from, node), server, request, ends, (head_sender, frames))));
         drop(group);
         // The process was killed, or the request was reset.
         let Ok(head) = head.await else { return Err(lost("the connection broke")) };
@@ -235,22 +251,21 @@ impl Links {
         (from, node): (Origin, NodeId),
         server: Server,
         request: Request<Bytes>,
-        reset: CancellationToken,
+        ends: Ends,
         (head, frames): (oneshot::Sender<response::Parts>, mpsc::Sender<Piece>),
     ) {
         let is_altered = self.plant == Some(Plant::TakesOverEarly)
             && from == Origin::Scheduler(1)
             && request.uri().path().contains("/leases/");
-        let served = select(Box::pin(server.http(request)), Box::pin(reset.cancelled()));
+        let served = select(Box::pin(server.http(request)), Box::pin(ends.reset.cancelled()));
         let Either::Left((response, _)) = served.await else { return };
         let (parts, mut body) = response.into_parts();
         if head.send(parts).is_err() {
             return;
         }
         loop {
-            let Either::Left((Some(piece), _)) =
-                select(Box::pin(next(&mut body)), Box::pin(frames.closed())).await
-            else {
+            let closed = select(Box::pin(frames.closed()), Box::pin(ends.end.cancelled()));
+            let Either::Left((Some(piece), _)) = select(Box::pin(next(&mut body)), closed).await else {
                 return;
             };
             self.transit().await;
@@ -323,6 +338,8 @@ pub(crate) struct Outbox {
     pub(crate) life: String,
     pub(crate) links: Links,
     pub(crate) requests: Mutex<Vec<Outgoing>>,
+    /// Cancelled right before the process is dropped.
+    pub(crate) end: CancellationToken,
 }
 
 impl Network for Outbox {
@@ -334,7 +351,7 @@ impl Network for Outbox {
             self.links.state.lock().sent.push(Sent { at, by, pod });
         }
         let (sender, answer) = oneshot::channel();
-        self.requests.lock().push(Outgoing { request, answer: sender });
+        self.requests.lock().push(Outgoing { request, answer: sender, end: self.end.clone() });
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(lost("the connection broke"))) })
     }
 }

@@ -125,6 +125,24 @@ fn a_seed_replays_its_run() {
     assert_ne!(first.hash, run(2, None).hash, "seeds differ");
 }
 
+/// A runtime that is dropped with its tasks drops them in an order of their numbers, which count on through the program.
+#[test]
+fn a_seed_replays_its_run_whatever_ran_before() {
+    for seed in [2, 6] {
+        let first = run(seed, None);
+        for shift in 1..4 {
+            tokio::runtime::Builder::new_current_thread().build().expect("nothing is needed").block_on(
+                async {
+                    tokio::spawn(async {}).await.expect("it does nothing");
+                },
+            );
+            let again = run(seed, None);
+            let differ = first.trace.iter().zip(&again.trace).find(|(one, other)| one != other);
+            assert_eq!(differ, None, "seed {seed}, shift {shift}");
+        }
+    }
+}
+
 #[test]
 fn planted_bugs_are_found() {
     let name = std::env::var("PLANT").unwrap_or_default();

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::links::{Links, Origin, Outbox};
 
@@ -184,6 +184,8 @@ fn set_wall(now: Duration) {
 
 /// A running process.
 struct Scheduler {
+    // Before the runtime: those who deal with its requests are woken in their order.
+    _end: DropGuard,
     runtime: Runtime,
     /// The process's clock at the moment `began`.
     origin: Instant,
@@ -200,8 +202,9 @@ impl Scheduler {
         set_wall(now);
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without sockets needs nothing of the system");
-        let requests = Mutex::default();
-        let outbox = Arc::new(Outbox { life: life.to_owned(), links: fleet.links.clone(), requests });
+        let (requests, end) = (Mutex::default(), CancellationToken::new());
+        let outbox = Outbox { life: life.to_owned(), links: fleet.links.clone(), requests, end: end.clone() };
+        let outbox = Arc::new(outbox);
         let options = options(fleet, index, life, outbox.clone());
         let (origin, readiness, running) = runtime.block_on(async {
             let origin = Instant::now();
@@ -212,7 +215,7 @@ impl Scheduler {
             });
             (origin, readiness, running)
         });
-        Self { runtime, origin, began: now, clock: now, outbox, readiness, running }
+        Self { _end: end.drop_guard(), runtime, origin, began: now, clock: now, outbox, readiness, running }
     }
 
     /// Lets the process run until the world's time `now`.
