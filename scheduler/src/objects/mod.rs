@@ -8,6 +8,7 @@
 pub mod affinity;
 pub mod features;
 pub mod images;
+pub mod in_tree;
 pub mod intern;
 pub mod labels;
 pub mod node;

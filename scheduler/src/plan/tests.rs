@@ -1,6 +1,7 @@
 //! Tests of the snapshot's indexes, of single plans, and of what planners keep between plans.
 
 mod answers;
+mod attached;
 mod devices;
 mod indexes;
 mod kept;

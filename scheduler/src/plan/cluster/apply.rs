@@ -82,7 +82,7 @@ impl Cluster {
             }
             Object::StorageClass(class) => {
                 let name = meta(&class.metadata).name.clone();
-                set(&mut storage.classes, name, there.then(|| storage::class(texts, class)));
+                set(&mut storage.classes, name, there.then(|| storage::class(texts, self.brand, class)));
             }
             Object::CsiNode(node) => {
                 let name = texts.intern(&meta(&node.metadata).name);
