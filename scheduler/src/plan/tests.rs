@@ -3,5 +3,7 @@
 mod answers;
 mod attached;
 mod devices;
+mod images;
 mod indexes;
 mod kept;
+mod topologies;
