@@ -6,6 +6,7 @@
 //! must not be mixed.
 
 pub mod affinity;
+pub mod controller;
 pub mod features;
 pub mod images;
 pub mod in_tree;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::api::core::v1;
 use crate::api::meta::v1::ObjectMeta;
+use crate::objects::controller::Controller;
 use crate::objects::intern::Symbol;
 use crate::objects::labels::{Labels, Selector};
 use crate::objects::node::Node;
@@ -11,7 +12,6 @@ use crate::objects::pod::Pod;
 
 use super::budgets::Budget;
 use super::nodes::NodeId;
-use super::workloads::Controller;
 use super::{Assigned, Change, Cluster, Object, storage};
 
 impl Cluster {
