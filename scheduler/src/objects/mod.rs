@@ -6,8 +6,10 @@
 //! must not be mixed.
 
 pub mod affinity;
+pub mod controller;
 pub mod features;
 pub mod images;
+pub mod in_tree;
 pub mod intern;
 pub mod labels;
 pub mod node;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::api::core::v1;
 
 use super::features::Features;
-use super::images::normalized;
 use super::intern::{Interner, Symbol};
 use super::labels::Labels;
 use super::quantity;
@@ -29,7 +28,7 @@ pub struct Node {
     pub allocatable: Resources,
     /// How many pods it takes.
     pub pods_max: i64,
-    /// Images that it holds: every name of an image, in normal form, and its size in bytes. Sorted by name.
+    /// Images that it holds: every name of an image, as the node tells it, and its size in bytes. Sorted by name.
     pub images: Arc<[(Symbol, i64)]>,
     /// `status.declaredFeatures`.
     pub features: Features,
@@ -44,11 +43,10 @@ impl Node {
         let taints = node.spec.iter().flat_map(|spec| &spec.taints);
         let mut images: Vec<(Symbol, i64)> = Vec::new();
         for image in &status.images {
-            images.extend(
-                image.names.iter().map(|name| (interner.intern(&normalized(name)), image.size_bytes)),
-            );
+            images.extend(image.names.iter().map(|name| (interner.intern(name), image.size_bytes)));
         }
-        images.sort_unstable();
+        // Of a name that is told twice, the first size counts.
+        images.sort_by_key(|(name, _)| *name);
         images.dedup_by_key(|(name, _)| *name);
         Node {
             name: interner.intern(meta.map_or("", |meta| &meta.name)),

@@ -14,6 +14,7 @@ use crate::api::meta::v1::{ObjectMeta, Time};
 use crate::plan::devices::PodClaims;
 
 use super::affinity::PodTerms;
+use super::controller::Controller;
 use super::features::Features;
 use super::images::normalized;
 use super::intern::{Interner, Symbol};
@@ -61,8 +62,8 @@ pub struct Shape {
     pub spreads: Spreads,
     /// Volumes.
     pub volumes: Volumes,
-    /// The controller that owns the pod: its kind, name. Default constraints of spreading follow it.
-    pub owner: Option<(Symbol, Symbol)>,
+    /// The controller that owns the pod, and its name. Default constraints of spreading follow it.
+    pub owner: Option<(Controller, Symbol)>,
 }
 
 /// A pod.
@@ -179,7 +180,7 @@ fn compile_shape(
         spreads: Spreads::compile(interner, &labels, &spec.topology_spread_constraints),
         labels,
         volumes: Volumes::compile(&meta.name, &spec.volumes),
-        owner: owner.map(|owner| (interner.intern(&owner.kind), interner.intern(&owner.name))),
+        owner: owner.and_then(|owner| Some((Controller::of(owner)?, interner.intern(&owner.name)))),
     }
 }
 

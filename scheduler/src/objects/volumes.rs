@@ -4,6 +4,8 @@
 
 use crate::api::core::v1;
 
+use super::in_tree::{self, DriverVolume};
+
 /// A volume that is backed by a PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimVolume {
@@ -55,6 +57,8 @@ pub struct Volumes {
     pub claims: Vec<ClaimVolume>,
     /// Disks without claims.
     pub disks: Vec<Disk>,
+    /// Volumes without claims that count against the attach limits of nodes.
+    pub attachable: Vec<DriverVolume>,
 }
 
 impl Volumes {
@@ -70,13 +74,14 @@ impl Volumes {
                 compiled.claims.push(ClaimVolume { claim, ephemeral: true });
             }
             compiled.disks.extend(disk(source));
+            compiled.attachable.extend(in_tree::of_pod(source));
         }
         compiled
     }
 
     /// Whether there is none that matters.
     pub fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.disks.is_empty()
+        self.claims.is_empty() && self.disks.is_empty() && self.attachable.is_empty()
     }
 }
 

@@ -189,9 +189,10 @@ impl LocalTable {
         self.taints.resize(columns, 0);
         self.preferred.resize(columns, 0);
         self.flags.resize(columns, 0);
-        let images_changed = self.images_version != cluster.images_version()
-            && self.local.images.iter().any(|image| cluster.nodes_with_image(*image) > 0);
-        self.images_version = cluster.images_version();
+        let images = cluster.images();
+        let images_changed = self.images_version != images.version()
+            && self.local.images.iter().any(|image| images.find(*image).is_some());
+        self.images_version = images.version();
         let offers_version = cluster.devices().offers_version();
         let offers_changed =
             self.offers_version != offers_version && !self.local.requests.total.scalars.is_empty();

@@ -166,10 +166,10 @@ pub(super) fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 
     }
     let total = cluster.nodes().len() as f64;
     let mut sum = 0;
-    for image in &local.images {
-        if let Ok(at) = held.binary_search_by_key(image, |(name, _)| *name) {
-            let spread = cluster.nodes_with_image(*image) as f64 / total;
-            sum += (held[at].1 as f64 * spread) as i64;
+    for name in &local.images {
+        let is_held = held.binary_search_by_key(name, |(held, _)| *held).is_ok();
+        if let Some(image) = cluster.images().find(*name).filter(|_| is_held) {
+            sum += (image.size as f64 * (image.nodes as f64 / total)) as i64;
         }
     }
     let max = IMAGES_MAX * i64::try_from(local.containers).unwrap_or(i64::MAX / IMAGES_MAX);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::requests::{self, Amounts};
 use crate::api::core::v1::{Pod, PodAffinityTerm, PodSpec, PodStatus, TopologySpreadConstraint, Volume};
 use crate::api::meta::v1::ObjectMeta;
+use crate::objects::in_tree;
 use crate::selector::{LabelSelector, Labels, NodeSelector};
 
 /// The uid of a pod.
@@ -82,6 +83,8 @@ pub struct PodShape {
     pub volume_claims: Vec<String>,
     /// Volumes of which a node, or the cluster, may hold one use only.
     pub disks: Vec<Disk>,
+    /// Whether a volume without a claim counts against the attach limits of its node.
+    pub has_attachable: bool,
     /// Names of its ResourceClaims, those made from templates once they are known.
     pub resource_claims: Vec<String>,
     /// `spec.schedulingGates`, by name.
@@ -260,6 +263,7 @@ fn shape(pod: &Pod) -> PodShape {
         host_ports: host_ports(spec),
         volume_claims: spec.volumes.iter().filter_map(|volume| claim_name(volume, &metadata.name)).collect(),
         disks: spec.volumes.iter().filter_map(disk).collect(),
+        has_attachable: spec.volumes.iter().any(is_attachable),
         resource_claims: resource_claims(spec, pod.status.as_ref()),
         gates: spec.scheduling_gates.iter().map(|gate| gate.name.clone()).collect(),
         spreading: spreading(spec, &metadata.labels),
@@ -292,6 +296,10 @@ fn claim_name(volume: &Volume, pod: &str) -> Option<String> {
         (None, Some(_)) => Some(format!("{pod}-{}", volume.name)),
         (None, None) => None,
     }
+}
+
+fn is_attachable(volume: &Volume) -> bool {
+    volume.volume_source.as_ref().and_then(in_tree::of_pod).is_some()
 }
 
 fn disk(volume: &Volume) -> Option<Disk> {

@@ -74,9 +74,10 @@ pub(crate) fn node(random: &mut Random, name: &str) -> v1::Node {
             });
         }
     }
-    let images = (0..random.below(3)).map(|_| v1::ContainerImage {
-        names: vec![format!("img:{}", random.below(3))],
-        size_bytes: i64::try_from(random.below(900) << 20).unwrap(),
+    // The size of an image is the same on all nodes.
+    let images = (0..random.below(3)).map(|_| {
+        let (tag, size) = *random.pick(&[&("0", 40), &("1", 300), &("latest", 800)]);
+        v1::ContainerImage { names: vec![format!("img:{tag}")], size_bytes: size << 20 }
     });
     v1::Node {
         status: Some(v1::NodeStatus {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::api::core::v1;
 use crate::api::meta::v1::ObjectMeta;
+use crate::objects::controller::Controller;
 use crate::objects::intern::Symbol;
 use crate::objects::labels::{Labels, Selector};
 use crate::objects::node::Node;
@@ -11,7 +12,6 @@ use crate::objects::pod::Pod;
 
 use super::budgets::Budget;
 use super::nodes::NodeId;
-use super::workloads::Controller;
 use super::{Assigned, Change, Cluster, Object, storage};
 
 impl Cluster {
@@ -82,7 +82,7 @@ impl Cluster {
             }
             Object::StorageClass(class) => {
                 let name = meta(&class.metadata).name.clone();
-                set(&mut storage.classes, name, there.then(|| storage::class(texts, class)));
+                set(&mut storage.classes, name, there.then(|| storage::class(texts, self.brand, class)));
             }
             Object::CsiNode(node) => {
                 let name = texts.intern(&meta(&node.metadata).name);
@@ -164,12 +164,12 @@ impl Cluster {
         }
         let old_images = old.map(|slot| Arc::clone(&slot.node.images));
         if old_images.as_deref() != Some(&*node.images) {
-            self.count_images(old_images.as_deref().unwrap_or(&[]), -1);
-            self.count_images(&node.images, 1);
+            self.images.remove(old_images.as_deref().unwrap_or(&[]));
+            self.images.add(&node.images);
         }
         let (_, is_new) = self.nodes.upsert(node);
         if is_new {
-            self.images_version += 1;
+            self.images.node_counted();
             for pod in self.homeless.remove(&name).unwrap_or_default() {
                 self.attach(name, pod);
             }
@@ -181,21 +181,14 @@ impl Cluster {
         let Some(id) = self.nodes.find(name) else { return };
         let slot = self.nodes.slot(id).expect("the table names live slots");
         let (pods, images) = (slot.pods.clone(), Arc::clone(&slot.node.images));
-        self.count_images(&images, -1);
-        self.images_version += 1;
+        self.images.remove(&images);
+        self.images.node_counted();
         for pod in &pods {
             self.detach(name, &pod.uid);
         }
         self.nodes.remove(id);
         if !pods.is_empty() {
             self.homeless.insert(name, pods);
-        }
-    }
-
-    fn count_images(&mut self, images: &[(Symbol, i64)], by: i64) {
-        for (image, _) in images {
-            *self.images.entry(*image).or_default() += by;
-            self.images_version += 1;
         }
     }
 

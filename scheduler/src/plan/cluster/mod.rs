@@ -17,6 +17,7 @@ mod apply;
 pub mod budgets;
 pub mod counts;
 pub mod grouped;
+pub mod images;
 mod load;
 pub mod namespaces;
 pub mod nodes;
@@ -40,6 +41,7 @@ use crate::objects::pod::{Pod, Shapes};
 use super::decision::{ClaimWrite, Placement, VolumeWrites};
 use super::devices::Devices;
 use budgets::Budgets;
+use images::Images;
 use namespaces::Namespaces;
 use nodes::Nodes;
 use nominations::Nominations;
@@ -123,8 +125,7 @@ pub struct Cluster {
     budgets_version: u64,
     nominations: Nominations,
     devices: Devices,
-    images: HashMap<Symbol, i64>,
-    images_version: u64,
+    images: Images,
     memo: RefCell<Memo>,
 }
 
@@ -162,8 +163,7 @@ impl Cluster {
             budgets_version: 0,
             nominations: Nominations::default(),
             devices: Devices::new(brand),
-            images: HashMap::new(),
-            images_version: 0,
+            images: Images::default(),
             memo: RefCell::default(),
         }
     }
@@ -303,14 +303,9 @@ impl Cluster {
         &self.devices
     }
 
-    /// How many nodes hold an image.
-    pub fn nodes_with_image(&self, image: Symbol) -> i64 {
-        self.images.get(&image).copied().unwrap_or(0)
-    }
-
-    /// Changes whenever the score of images may have changed on nodes that did not change themselves.
-    pub fn images_version(&self) -> u64 {
-        self.images_version
+    /// Images that nodes hold.
+    pub fn images(&self) -> &Images {
+        &self.images
     }
 
     /// Name of the slot's node.

@@ -8,6 +8,7 @@ use orch_proto::Brand;
 use crate::api::core::v1;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::storage::v1 as storage;
+use crate::objects::in_tree::{self, DriverVolume};
 use crate::objects::intern::{Interner, Symbol};
 use crate::objects::labels::{Labels, Operator, Requirement, Selector};
 use crate::objects::node_selector::NodeSelector;
@@ -25,6 +26,8 @@ pub struct Volume {
     pub labels: Labels,
     /// Driver and handle of a CSI volume.
     pub csi: Option<(String, String)>,
+    /// Driver and handle of a volume that names its storage system instead of a driver.
+    pub in_tree: Option<DriverVolume>,
     /// The nodes that can use it.
     pub nodes: Option<NodeSelector>,
     /// Its storage class.
@@ -76,11 +79,21 @@ pub struct Claim {
     pub owner: Option<String>,
 }
 
+impl Volume {
+    /// The driver that attaches it, and the handle by which that knows it; `None` if no attach limit counts it.
+    pub fn driver_and_handle(&self) -> Option<(&str, &str)> {
+        let csi = self.csi.as_ref().map(|(driver, handle)| (driver.as_str(), handle.as_str()));
+        csi.or_else(|| self.in_tree.as_ref().map(|(driver, handle)| (*driver, handle.as_str())))
+    }
+}
+
 /// A storage class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// Who makes its volumes.
     pub provisioner: String,
+    /// The driver that attaches them; `None` if no attach limit counts them.
+    pub driver: Option<String>,
     /// Whether binding waits for the first pod.
     pub waits: bool,
     /// Where volumes can be made: alternatives; empty is everywhere.
@@ -202,7 +215,10 @@ pub fn volume(texts: &mut Interner, brand: &Brand, object: &v1::PersistentVolume
     let (no_meta, no_spec) = Default::default();
     let meta = object.metadata.as_ref().unwrap_or(&no_meta);
     let spec: &v1::PersistentVolumeSpec = object.spec.as_ref().unwrap_or(&no_spec);
-    let csi = spec.persistent_volume_source.as_ref().and_then(|source| source.csi.as_ref());
+    let source = spec.persistent_volume_source.as_ref();
+    let csi = source.and_then(|source| source.csi.as_ref());
+    let mut prefixes = ["topology", "failure-domain.beta"].iter();
+    let zones = prefixes.find_map(|prefix| meta.labels.get(&format!("{prefix}.{}", brand.label("zone"))));
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     let claim = spec.claim_ref.as_ref().map(|claim| {
         (ClaimName { namespace: claim.namespace.clone(), name: claim.name.clone() }, claim.uid.clone())
@@ -212,6 +228,7 @@ pub fn volume(texts: &mut Interner, brand: &Brand, object: &v1::PersistentVolume
         name: meta.name.clone(),
         labels: Labels::compile(texts, &meta.labels),
         csi: csi.map(|csi| (csi.driver.clone(), csi.volume_handle.clone())),
+        in_tree: source.and_then(|source| in_tree::of_persistent(source, zones.map(String::as_str))),
         nodes: required.map(|required| NodeSelector::compile(texts, required)),
         class: beta_class(brand, meta).unwrap_or(&spec.storage_class_name).clone(),
         capacity: spec.capacity.get("storage").map_or(0, |amount| quantity::units(&amount.string)),
@@ -258,7 +275,7 @@ fn beta_class<'a>(brand: &Brand, meta: &'a ObjectMeta) -> Option<&'a String> {
 }
 
 /// Compiles a storage class.
-pub fn class(texts: &mut Interner, object: &storage::StorageClass) -> Class {
+pub fn class(texts: &mut Interner, brand: &Brand, object: &storage::StorageClass) -> Class {
     let topologies = object.allowed_topologies.iter().map(|term| {
         let expressions = term.match_label_expressions.iter().map(|expression| {
             let mut values: Vec<Symbol> = expression.values.iter().map(|value| texts.intern(value)).collect();
@@ -270,6 +287,7 @@ pub fn class(texts: &mut Interner, object: &storage::StorageClass) -> Class {
     Class {
         topologies: topologies.collect(),
         provisioner: object.provisioner.clone(),
+        driver: in_tree::driver_of(brand, &object.provisioner),
         waits: object.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
     }
 }

@@ -6,29 +6,10 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use crate::objects::controller::Controller;
 use crate::objects::intern::{Interner, Symbol};
 use crate::objects::labels::Selector;
 use crate::objects::pod::Shape;
-
-/// Kinds of controllers whose selectors count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the API")]
-pub enum Controller {
-    ReplicationController,
-    ReplicaSet,
-    StatefulSet,
-}
-
-impl Controller {
-    fn named(kind: &str) -> Option<Controller> {
-        Some(match kind {
-            "ReplicationController" => Controller::ReplicationController,
-            "ReplicaSet" => Controller::ReplicaSet,
-            "StatefulSet" => Controller::StatefulSet,
-            _ => return None,
-        })
-    }
-}
 
 /// The selectors.
 #[derive(Debug, Default)]
@@ -73,10 +54,8 @@ impl Workloads {
                 selector.require_all(service);
             }
         }
-        let controller = shape.owner.and_then(|(kind, name)| {
-            let controller = Controller::named(texts.text(kind))?;
-            self.controllers.get(&(controller, shape.namespace, name))
-        });
+        let controller =
+            shape.owner.and_then(|(kind, name)| self.controllers.get(&(kind, shape.namespace, name)));
         if let Some(controller) = controller {
             selector.require_all(controller);
         }

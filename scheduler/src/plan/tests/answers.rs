@@ -14,8 +14,9 @@ use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profi
 use crate::wall_time::WallTime;
 
 /// A cluster and its planner.
-struct Bench {
-    cluster: Cluster,
+pub(super) struct Bench {
+    /// The cluster.
+    pub(super) cluster: Cluster,
     planner: Planner,
 }
 
@@ -32,7 +33,7 @@ pub(super) fn decode<M: prost::Message + Default>(kind: &str, object: &Value) ->
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         Bench::with(Profile::default())
     }
 
@@ -43,7 +44,7 @@ impl Bench {
     }
 
     /// A node with room for `cpu` and ten pods.
-    fn node(&mut self, name: &str, cpu: &str, labels: Value) {
+    pub(super) fn node(&mut self, name: &str, cpu: &str, labels: Value) {
         self.node_with(
             name,
             labels,
@@ -51,7 +52,7 @@ impl Bench {
         );
     }
 
-    fn node_with(&mut self, name: &str, labels: Value, status: Value) {
+    pub(super) fn node_with(&mut self, name: &str, labels: Value, status: Value) {
         let object = json!({ "metadata": { "name": name, "labels": labels }, "status": status });
         self.cluster.apply(Change::Upsert(Object::Node(&decode("Node", &object))));
     }
@@ -68,7 +69,7 @@ impl Bench {
         self.cluster.apply(Change::Upsert(Object::PersistentVolume(&decode("PersistentVolume", &object))));
     }
 
-    fn claim(&mut self, metadata: Value, spec: Value, phase: &str) {
+    pub(super) fn claim(&mut self, metadata: Value, spec: Value, phase: &str) {
         let object = json!({ "metadata": metadata, "spec": spec, "status": { "phase": phase } });
         let claim = decode("PersistentVolumeClaim", &object);
         self.cluster.apply(Change::Upsert(Object::PersistentVolumeClaim(&claim)));
@@ -80,14 +81,14 @@ impl Bench {
     }
 
     /// The node of a pod that fits.
-    fn bound(&mut self, pod: &Value) -> String {
+    pub(super) fn bound(&mut self, pod: &Value) -> String {
         match self.plan(pod) {
             Decision::Bind(placement) => placement.node.to_string(),
             other => panic!("{other:?}"),
         }
     }
 
-    fn refused(&mut self, pod: &Value) -> Refusal {
+    pub(super) fn refused(&mut self, pod: &Value) -> Refusal {
         match self.plan(pod) {
             Decision::Unschedulable(refusal) => refusal,
             other => panic!("{other:?}"),
@@ -96,7 +97,7 @@ impl Bench {
 }
 
 /// A pod with one container; `spec` has the rest.
-fn pod(name: &str, labels: Value, spec: Value) -> Value {
+pub(super) fn pod(name: &str, labels: Value, spec: Value) -> Value {
     let mut pod = json!({
         "metadata": { "name": name, "uid": name, "namespace": "ns", "labels": labels },
         "spec": { "containers": [{ "name": "c", "image": "i" }] },
@@ -371,7 +372,7 @@ fn features_that_a_pod_needs_are_declared_by_its_node() {
     assert_eq!(bench.bound(&pod("p", json!({}), restarting())), "a");
 }
 
-fn with_requests(mut pod: Value, requests: Value) -> Value {
+pub(super) fn with_requests(mut pod: Value, requests: Value) -> Value {
     pod["spec"]["containers"][0]["resources"] = json!({ "requests": requests });
     pod
 }
@@ -441,19 +442,4 @@ fn of_victims_that_have_not_started_the_first_goes() {
     let preemption = bench.refused(&urgent).preemption.unwrap();
     let victims: Vec<&str> = preemption.victims.iter().map(|victim| &*victim.name).collect();
     assert_eq!(victims, ["e1"]);
-}
-
-#[test]
-fn images_of_volumes_count_like_those_of_containers() {
-    let mut bench = Bench::new();
-    let image = json!({ "names": ["model:1"], "sizeBytes": 900 << 20 });
-    let offer = |cpu: &str| json!({ "cpu": cpu, "memory": "64Gi", "pods": "10" });
-    bench.node_with("a", json!({}), json!({ "allocatable": offer("100"), "images": [image] }));
-    bench.node_with("b", json!({}), json!({ "allocatable": offer("101") }));
-    let volume = json!({ "name": "m", "image": { "reference": "model:1" } });
-    let plain = with_requests(pod("p", json!({}), json!({})), json!({ "cpu": "10", "memory": "6Gi" }));
-    assert_eq!(bench.bound(&plain), "b");
-    let mut with_image = plain;
-    with_image["spec"]["volumes"] = json!([volume]);
-    assert_eq!(bench.bound(&with_image), "a");
 }

@@ -197,8 +197,10 @@ impl<'a> Waiting<'a> {
             return Err(NO_VOLUME);
         }
         let (labels, texts) = (&slot.node.labels, cluster.texts());
-        let is_in =
-            |term: &Vec<Requirement>| term.iter().all(|requirement| requirement.matches(labels, texts));
+        // A term without requirements selects no node.
+        let is_in = |term: &Vec<Requirement>| {
+            !term.is_empty() && term.iter().all(|requirement| requirement.matches(labels, texts))
+        };
         if !class.topologies.is_empty() && !class.topologies.iter().any(is_in) {
             return Err(NO_VOLUME);
         }

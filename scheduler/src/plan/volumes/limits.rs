@@ -1,8 +1,10 @@
 //! NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
 //!
 //! A volume that is in use on the node already takes no more room. Volumes that are not made yet count by their claim.
+//! Volumes that name their storage system instead of a driver count for the driver that serves the system.
 
 use crate::objects::pod::Pod;
+use crate::objects::volumes::Volumes;
 
 use super::super::cluster::Cluster;
 use super::super::cluster::nodes::Slot;
@@ -18,7 +20,7 @@ pub(super) struct Attachable {
     handle: String,
 }
 
-/// The volumes of CSI drivers that a pod uses, each once.
+/// The volumes that a pod uses and a driver attaches, each once.
 pub(super) fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
     let storage = cluster.storage();
     let mut found: Vec<Attachable> = Vec::new();
@@ -28,15 +30,22 @@ pub(super) fn attachable_of(cluster: &Cluster, pod: &Pod) -> Vec<Attachable> {
         let bound = storage.volumes.get(&claim.volume).filter(|_| !claim.volume.is_empty());
         let attachable = match bound {
             Some(volume) => {
-                let Some((driver, handle)) = &volume.csi else { continue };
-                Attachable { driver: driver.clone(), handle: handle.clone() }
+                let Some((driver, handle)) = volume.driver_and_handle() else { continue };
+                Attachable { driver: driver.to_owned(), handle: handle.to_owned() }
             }
             None => {
-                let Some(class) = storage.classes.get(&claim.class) else { continue };
+                let class = storage.classes.get(&claim.class);
+                let Some(driver) = class.and_then(|class| class.driver.clone()) else { continue };
                 let handle = format!("{}/{}", name.namespace, name.name);
-                Attachable { driver: class.provisioner.clone(), handle }
+                Attachable { driver, handle }
             }
         };
+        if !found.contains(&attachable) {
+            found.push(attachable);
+        }
+    }
+    for (driver, handle) in &pod.shape.volumes.attachable {
+        let attachable = Attachable { driver: (*driver).to_owned(), handle: handle.clone() };
         if !found.contains(&attachable) {
             found.push(attachable);
         }
@@ -54,7 +63,8 @@ pub(super) fn check(cluster: &Cluster, wanted: &[Attachable], slot: &Slot, pods:
     if drivers.limits.iter().all(|(_, limit)| limit.is_none()) {
         return Verdict::FITS;
     }
-    let of_pods = pods.iter().filter(|pod| !pod.shape.volumes.claims.is_empty());
+    let has_attachable = |volumes: &Volumes| !volumes.claims.is_empty() || !volumes.attachable.is_empty();
+    let of_pods = pods.iter().filter(|pod| has_attachable(&pod.shape.volumes));
     let mut of_pods: Vec<Attachable> = of_pods.flat_map(|pod| attachable_of(cluster, pod)).collect();
     let handle_of =
         |volume: &str| storage.volumes.get(volume)?.csi.as_ref().map(|(_, handle)| handle.clone());

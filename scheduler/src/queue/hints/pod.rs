@@ -22,8 +22,7 @@ pub(super) fn hint(
         }
         (Plugin::VolumeRestrictions, Some(gone), None) => Hint::when(shares_volume(shape, gone)),
         (Plugin::NodeVolumeLimits, Some(gone), None) => {
-            // Inline disks of migrated drivers count against the limits, too.
-            Hint::when(!gone.volume_claims.is_empty() || !gone.disks.is_empty())
+            Hint::when(!gone.volume_claims.is_empty() || gone.has_attachable)
         }
         _ => Hint::Queue,
     }

@@ -234,6 +234,7 @@ fn limits_of_volumes_are_relieved_by_pods_with_volumes() {
     let plugin = Plugin::NodeVolumeLimits;
     assert!(check(plugin, &claiming("c"), &gone(claiming("d"))));
     assert!(!check(plugin, &claiming("c"), &gone(in_namespace())));
+    assert!(check(plugin, &claiming("c"), &gone(PodShape { has_attachable: true, ..in_namespace() })));
     assert!(check(plugin, &claiming("c"), &ClusterEvent::volume_attachment_deleted()));
     assert!(!check(Plugin::VolumeBinding, &claiming("c"), &ClusterEvent::volume_attachment_deleted()));
 }

@@ -122,6 +122,7 @@ fn volumes_name_claims_and_disks() {
     });
     assert_eq!(shape.volume_claims, ["c", "p-w"]);
     assert_eq!(shape.disks, [Disk::GcePersistentDisk("d".to_owned())]);
+    assert!(shape.has_attachable);
 }
 
 #[test]
