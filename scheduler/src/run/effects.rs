@@ -1,7 +1,7 @@
 //! Carries out the executor's effects.
 //!
 //! Owns the tasks that talk to the API, how many run at once, and the order of writes to one pod's status. What ends
-//! comes back to the executor as an input. Nothing is evicted without leadership.
+//! comes back to the executor as an input. Nothing is evicted or written without leadership.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,7 +91,12 @@ impl Effects {
                 self.runtime.spawn(async move { this.evict_all(eviction).await });
             }
             Effect::GiveUp { claim, pod } => {
-                self.runtime.spawn(async move { this.binder.give_up(&claim, &pod).await });
+                self.runtime.spawn(async move {
+                    // Another leader may use the claim. This process finds it again if it leads once more.
+                    if this.leadership.while_held(this.binder.give_up(&claim, &pod)).await.is_none() {
+                        tracing::debug!(uid = %pod.uid, "the lease ended before a claim was given up");
+                    }
+                });
             }
             Effect::Patch(pod, patch) => {
                 let mut waiting = self.waiting.lock();
@@ -145,10 +150,11 @@ impl Effects {
     async fn patch_all(&self, pod: PodRef, mut patch: Value) {
         loop {
             let permit = self.patches.acquire().await.expect("the semaphore is never closed");
-            let outcome = self.patch(&pod, &patch).await;
+            // What the leader has written since is newer.
+            let outcome = self.leadership.while_held(self.patch(&pod, &patch)).await;
             drop(permit);
-            let is_done = outcome.is_ok();
-            if let Err(error) = outcome {
+            let is_done = matches!(outcome, Some(Ok(())));
+            if let Some(Err(error)) = outcome {
                 let (namespace, name) = (&pod.namespace, &pod.name);
                 tracing::warn!(%namespace, %name, error = chain(&error), "cannot write the status of a pod");
             }

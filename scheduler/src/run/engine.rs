@@ -279,7 +279,7 @@ impl<P: Planning> Loop<P> {
         self.report();
         let leads = self.leadership.holds(Instant::now());
         if leads && !self.led {
-            self.take_over();
+            self.take_over(effects);
         }
         self.led = leads;
         let is_renewing = self.renew(effects);
@@ -294,12 +294,13 @@ impl<P: Planning> Loop<P> {
 
     /// Begins to lead. Bindings of the one before have arrived by now, or never will; but watches may not have told them
     /// yet. So nothing is planned before everything has been listed since.
-    fn take_over(&mut self) {
+    fn take_over(&mut self, effects: &mut Vec<Effect>) {
         if let Some(waiting) = self.waiting.take() {
             let _runtime = self.runtime.enter();
             self.informers = waiting.follow();
             return;
         }
+        self.executor.report_all_gates(self.now(), effects);
         #[cfg(test)]
         if plant::is(Plant::TrustsOldView) {
             return;

@@ -9,6 +9,7 @@ use super::answers::decode;
 use crate::api::core::v1;
 use crate::objects::pod::Pod;
 use crate::plan::{Change, Cluster, Decision, NoExtenders, Object, Planner, Profile};
+use crate::wall_time::WallTime;
 
 const FULL: &str = "0/1 nodes are available: 1 node(s) exceed max volume count.";
 
@@ -82,7 +83,7 @@ impl Bench {
     /// Whether the node takes a pod with these volumes.
     fn takes(&mut self, volumes: &[Value]) -> bool {
         let pod: Arc<Pod> = self.cluster.compile(&decode("Pod", &pod("p", volumes)));
-        match self.planner.plan(&self.cluster, &pod, 1, &mut NoExtenders) {
+        match self.planner.plan(&self.cluster, &pod, WallTime::default(), 1, &mut NoExtenders) {
             Decision::Bind(_) => true,
             Decision::Unschedulable(refusal) if refusal.message.starts_with(FULL) => false,
             other => panic!("{other:?}"),

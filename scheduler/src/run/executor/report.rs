@@ -12,6 +12,7 @@ use super::super::event::{Report, Severity, reference_by_name};
 use super::super::input::Effect;
 use super::super::planning::Planning;
 use super::super::pod_status::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
+use super::pending::Stage;
 use super::{Executor, Now, pod_ref};
 
 /// The message of the condition of a pod with gates.
@@ -69,6 +70,17 @@ impl<P: Planning> Executor<P> {
         if gates {
             let reason = Unscheduled::SchedulingGated;
             self.report_condition(uid, reason, GATED, &Nomination::Keep, now, effects);
+        }
+    }
+
+    /// The same for all pods: this process begins to lead, and what it had to say before was not written.
+    pub fn report_all_gates(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let waiting = self.pending.iter().filter(|(_, pending)| pending.stage == Stage::Queued);
+        let mut uids: Vec<Uid> = waiting.map(|(uid, _)| uid.clone()).collect();
+        // In an order that is the same each time.
+        uids.sort_unstable();
+        for uid in uids {
+            self.report_gates(&uid, now, effects);
         }
     }
 

@@ -138,6 +138,27 @@ async fn nothing_is_planned_without_leadership() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_writes_no_status_and_makes_up_for_it_when_it_leads() {
+    let api = FakeApi::start().await;
+    let mut gated = pod("p");
+    gated["spec"]["schedulingGates"] = json!([{ "name": "example.com/gate" }]);
+    api.store().put("pods", gated);
+    let (lease, until) = tokio::sync::watch::channel(None);
+    let engine = start(&api, Leadership::until(until));
+    eventually("all is known", || engine.is_synced()).await;
+    api.store().put("pods", pod("q"));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(api.count("PATCH"), 0);
+    lease.send_replace(Some(tokio::time::Instant::now() + Duration::from_secs(3_600)));
+    let is_told = || {
+        let pod = api.store().get("pods", "default", "p").unwrap();
+        pod["status"]["conditions"][0]["reason"] == "SchedulingGated"
+    };
+    eventually("users are told of the gate", is_told).await;
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_failures_become_a_series_of_one_event() {
     let api = FakeApi::start().await;
     let (recorder, sending) = Recorder::new(api.client(), "host".to_owned());
