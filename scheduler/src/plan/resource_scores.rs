@@ -168,7 +168,7 @@ pub(super) fn images(cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i64 
     let mut sum = 0;
     for name in &local.images {
         let is_held = held.binary_search_by_key(name, |(held, _)| *held).is_ok();
-        if let Some(image) = cluster.images().find(*name).filter(|_| is_held) {
+        if is_held && let Some(image) = cluster.images().find(*name) {
             sum += (image.size as f64 * (image.nodes as f64 / total)) as i64;
         }
     }
