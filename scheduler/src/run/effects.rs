@@ -133,7 +133,9 @@ impl Effects {
             let leadership = &self.leadership;
             // Another leader may have found another node for the pod that needs the room.
             match leadership.while_held(evicting).await {
-                Some(Ok(Evicted::Deleted)) => Evicting::Deleted(victim.clone()),
+                Some(Ok(Evicted::Deleted { version })) => {
+                    Evicting::Deleted(PodRef { version: version.into(), ..victim.clone() })
+                }
                 Some(Ok(Evicted::Ending)) => Evicting::Ending,
                 Some(Ok(Evicted::Gone)) => Evicting::Gone(victim.clone()),
                 Some(Err(error)) => Evicting::Failed(victim.clone(), chain(&error)),

@@ -46,14 +46,15 @@ pub struct Report {
     pub controller: Arc<str>,
 }
 
-/// A reference to a pod of which only the names are known.
-pub(super) fn reference_by_name(pod: &PodRef) -> ObjectReference {
+/// A reference to a pod.
+pub(super) fn reference(pod: &PodRef) -> ObjectReference {
     ObjectReference {
         kind: "Pod".to_owned(),
         api_version: "v1".to_owned(),
         namespace: pod.namespace.to_string(),
         name: pod.name.to_string(),
         uid: pod.uid.to_string(),
+        resource_version: pod.version.to_string(),
         ..ObjectReference::default()
     }
 }

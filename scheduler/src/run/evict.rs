@@ -15,7 +15,10 @@ use super::pod_status::eviction_patch;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
     /// Its deletion is under way, by this eviction.
-    Deleted,
+    Deleted {
+        /// Its resourceVersion before that.
+        version: String,
+    },
     /// It was being deleted already.
     Ending,
     /// It was gone already.
@@ -55,7 +58,7 @@ pub(super) async fn evict(
     }
     let options = DeleteOptions { uid: uid.to_owned(), grace_period_seconds: None };
     match client.delete::<Pod>(namespace, name, &options).await {
-        Ok(()) => Ok(Evicted::Deleted),
+        Ok(()) => Ok(Evicted::Deleted { version: metadata.resource_version }),
         Err(error) if error.is(Reason::NotFound) || error.is(Reason::Conflict) => Ok(Evicted::Gone),
         Err(error) => Err(error),
     }

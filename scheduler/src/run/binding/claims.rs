@@ -13,7 +13,7 @@ use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
 use crate::plan::devices::{Binding, RESERVED_FOR_MAX, binding_failure, binding_state, has_conditions};
 use crate::wall_time::WallTime;
 
-use super::super::event::{Report, Severity, reference_by_name};
+use super::super::event::{Report, Severity, reference};
 use super::{Binder, Job, PodRef, Why, refused};
 
 /// Attempts against other writers of the same claim.
@@ -33,7 +33,7 @@ enum Told {
 /// The event of a pod with devices that others make ready.
 fn waiting_for_devices(job: &Job) -> Report {
     Report {
-        regarding: reference_by_name(&job.pod),
+        regarding: reference(&job.pod),
         related: None,
         severity: Severity::Normal,
         reason: "BindingConditionsPending",

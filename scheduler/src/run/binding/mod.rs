@@ -38,8 +38,8 @@ use super::event::Report;
 use super::extender::Extender;
 use super::input::Observation;
 
-/// A pod by all its names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A pod by all its names, and which state of it is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRef {
     /// Its namespace.
     pub namespace: Arc<str>,
@@ -47,6 +47,8 @@ pub struct PodRef {
     pub name: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
+    /// Its resourceVersion when something was decided about it; empty where only its names are known.
+    pub version: Arc<str>,
 }
 
 /// One pod on its way to its node.

@@ -56,10 +56,9 @@ impl<P: Planning> Executor<P> {
         let by = eviction.preemptor.clone();
         eviction.victims.retain(|victim| {
             let uid = Uid(victim.uid.clone());
-            let Some(job) = self.pending.get(&uid).and_then(|pending| pending.preparing.clone()) else {
-                return true;
-            };
-            let report = preempted(victim, &by, &node, scheduler.clone());
+            let Some(pending) = self.pending.get(&uid) else { return true };
+            let Some(job) = pending.preparing.clone() else { return true };
+            let report = preempted(&pod_ref(&pending.api), &by, &node, scheduler.clone());
             effects.extend([Effect::Cancel(job), Effect::Record(report)]);
             self.giving_way.insert(uid, preemptor.clone());
             false
@@ -123,5 +122,10 @@ impl<P: Planning> Executor<P> {
 }
 
 fn by_name(pod: &PodName) -> PodRef {
-    PodRef { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }
+    PodRef {
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        version: "".into(),
+    }
 }

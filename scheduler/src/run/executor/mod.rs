@@ -281,7 +281,7 @@ impl<P: Planning> Executor<P> {
     }
 }
 
-/// All names of a pod.
+/// All names of a pod, and its version.
 fn pod_ref(pod: &Pod) -> PodRef {
     let metadata = pod.metadata.as_ref();
     let text = |field: fn(&crate::api::meta::v1::ObjectMeta) -> &String| {
@@ -291,5 +291,6 @@ fn pod_ref(pod: &Pod) -> PodRef {
         namespace: text(|meta| &meta.namespace),
         name: text(|meta| &meta.name),
         uid: text(|meta| &meta.uid),
+        version: text(|meta| &meta.resource_version),
     }
 }

@@ -4,11 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::api::core::v1::{ObjectReference, Pod};
 use crate::queue::Uid;
 
 use super::super::binding::PodRef;
-use super::super::event::{Report, Severity, reference_by_name};
+use super::super::event::{Report, Severity, reference};
 use super::super::input::Effect;
 use super::super::planning::Planning;
 use super::super::pod_status::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
@@ -31,7 +30,7 @@ impl<P: Planning> Executor<P> {
     ) {
         let Some(pending) = self.pending.get(uid) else { return };
         let report = Report {
-            regarding: reference(&pod_ref(&pending.api), &pending.api),
+            regarding: reference(&pod_ref(&pending.api)),
             related: None,
             severity: Severity::Warning,
             reason: "FailedScheduling",
@@ -102,18 +101,10 @@ fn essence(reason: Unscheduled, message: &str, patch: &serde_json::Value) -> ser
     serde_json::json!([reason.as_str(), message, nominated])
 }
 
-/// A reference to a pod for events.
-pub(super) fn reference(pod: &PodRef, api: &Pod) -> ObjectReference {
-    ObjectReference {
-        resource_version: api.metadata.as_ref().map(|meta| meta.resource_version.clone()).unwrap_or_default(),
-        ..reference_by_name(pod)
-    }
-}
-
 /// The event of a pod that was bound.
 pub(super) fn scheduled(pod: &PodRef, node: &str, controller: Arc<str>) -> Report {
     Report {
-        regarding: reference_by_name(pod),
+        regarding: reference(pod),
         related: None,
         severity: Severity::Normal,
         reason: "Scheduled",
@@ -126,8 +117,8 @@ pub(super) fn scheduled(pod: &PodRef, node: &str, controller: Arc<str>) -> Repor
 /// The event of a pod that was evicted for another.
 pub(super) fn preempted(victim: &PodRef, preemptor: &PodRef, node: &str, controller: Arc<str>) -> Report {
     Report {
-        regarding: reference_by_name(victim),
-        related: Some(reference_by_name(preemptor)),
+        regarding: reference(victim),
+        related: Some(reference(preemptor)),
         severity: Severity::Normal,
         reason: "Preempted",
         action: "Preempting",

@@ -121,11 +121,26 @@ async fn a_pod_of_higher_priority_takes_the_place_of_others() {
     important["spec"]["priority"] = 1000.into();
     important["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2".into();
     api.store().put("pods", important);
+    let version =
+        |name: &str| api.store().get("pods", "default", name).unwrap()["metadata"]["resourceVersion"].clone();
+    let versions = ["v", "w", "p"].map(version);
     let running = start(options(&api, "one"));
     eventually("the important pod has the node", || node_of(&api, "p").as_deref() == Some("a")).await;
     assert_eq!(count_on(&api, "a"), 1, "both victims are gone");
     let preempted = || events(&api).iter().filter(|event| event["reason"] == "Preempted").count();
     eventually("both victims are told of", || preempted() == 2).await;
+    for event in events(&api).iter().filter(|event| event["reason"] == "Preempted") {
+        let at = if event["regarding"]["name"] == "v" { 0 } else { 1 };
+        assert_eq!(event["regarding"]["resourceVersion"], versions[at]);
+        assert_eq!(event["related"]["resourceVersion"], versions[2]);
+    }
+    eventually("users are told of the binding", || {
+        events(&api).iter().any(|event| {
+            let version = &event["regarding"]["resourceVersion"];
+            event["reason"] == "Scheduled" && version.as_str().is_some_and(|version| !version.is_empty())
+        })
+    })
+    .await;
     running.stop().await;
 }
 

@@ -100,7 +100,7 @@ async fn a_claim_that_is_gone_ends_the_job() {
 }
 
 fn pod() -> PodRef {
-    PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into() }
+    PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into(), version: "".into() }
 }
 
 fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim {

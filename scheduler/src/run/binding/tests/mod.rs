@@ -29,6 +29,7 @@ fn job(api: &FakeApi) -> Job {
             namespace: "default".into(),
             name: "p".into(),
             uid: stored["metadata"]["uid"].as_str().unwrap().into(),
+            version: stored["metadata"]["resourceVersion"].as_str().unwrap().into(),
         },
         profile: 0,
         controller: "s".into(),
@@ -157,7 +158,7 @@ fn answers_are_certain_or_the_pod_is_asked() {
 
 #[test]
 fn a_pod_says_whose_it_is() {
-    let wanted = PodRef { namespace: "d".into(), name: "p".into(), uid: "u".into() };
+    let wanted = PodRef { namespace: "d".into(), name: "p".into(), uid: "u".into(), version: "".into() };
     let found = |uid: &str, node: &str| Pod {
         metadata: Some(ObjectMeta { uid: uid.to_owned(), ..ObjectMeta::default() }),
         spec: Some(PodSpec { node_name: node.to_owned(), ..PodSpec::default() }),

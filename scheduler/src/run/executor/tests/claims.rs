@@ -24,7 +24,8 @@ fn a_claim_that_helps_nobody_is_given_up() {
         Effect::GiveUp { claim, pod } => Ok((claim, pod)),
         other => Err(Box::new(other)),
     });
-    let of = PodRef { namespace: "default".into(), name: "p".into(), uid: "uid-p".into() };
+    let of =
+        PodRef { namespace: "default".into(), name: "p".into(), uid: "uid-p".into(), version: "".into() };
     assert_eq!(given_up, [(unusable, of)]);
     assert_eq!(bench.place("p"), Some("unschedulable"), "it waits until the claim is gone");
 }

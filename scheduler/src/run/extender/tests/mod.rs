@@ -127,7 +127,7 @@ async fn a_binding_is_told_by_names() {
         (200, json!({ "Error": "no" }))
     })
     .await;
-    let pod = PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into() };
+    let pod = PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into(), version: "".into() };
     let error = extender.bind(&pod, "a").await.unwrap_err();
     assert!(!error.is_outcome_unknown() && error.to_string() == "no");
 }
