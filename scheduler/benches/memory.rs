@@ -27,7 +27,7 @@ use orch_scheduler::client::{Object, ObjectKey};
 use orch_scheduler::plan::Profile;
 use orch_scheduler::queue::QueueOptions;
 use orch_scheduler::run::{
-    ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Renewal, Stored,
+    ClusterPlanner, Executor, ExecutorOptions, Followed, Input, Now, ProfileOptions, Rebuild, Stored,
 };
 use orch_scheduler::stopwatch::Stopwatch;
 use orch_scheduler::wall_time::WallTime;
@@ -198,7 +198,7 @@ impl Process {
         }];
         let queue = QueueOptions::default();
         let options =
-            ExecutorOptions { profiles, queue, binders: Vec::new(), stopwatch, renewal: Renewal::default() };
+            ExecutorOptions { profiles, queue, binders: Vec::new(), stopwatch, rebuild: Rebuild::default() };
         Process {
             executor: Executor::new(planner, options),
             waiting: VecDeque::new(),

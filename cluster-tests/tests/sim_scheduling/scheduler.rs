@@ -20,7 +20,7 @@ use orch_scheduler::ambient;
 use orch_scheduler::client::{Config, ContentType, Endpoint, ObjectKey, Simulated, Trust};
 use orch_scheduler::election::Timing;
 use orch_scheduler::plan::Profile;
-use orch_scheduler::run::{self, ElectionOptions, LockKind, Readiness, Renewal, SchedulerOptions};
+use orch_scheduler::run::{self, ElectionOptions, LockKind, Readiness, Rebuild, SchedulerOptions};
 use orch_scheduler::stopwatch::Stopwatch;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -274,6 +274,11 @@ fn options(fleet: &Fleet, index: usize, life: &str, outbox: Arc<Outbox>) -> Sche
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
         // As often as there is a text that was not known before.
-        renewal: Renewal { bytes_min: 0, factor: 1, interval_min: Duration::from_secs(10) },
+        rebuild: Rebuild {
+            bytes_min: 0,
+            factor: 1,
+            interval_min: Duration::from_secs(10),
+            ..Rebuild::default()
+        },
     }
 }

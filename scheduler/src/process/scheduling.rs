@@ -16,7 +16,7 @@ use crate::config::Configuration;
 use crate::config::types::LeaderElection;
 use crate::election::{ElectionEnd, Timing};
 use crate::metrics::resources::Ledger;
-use crate::run::{ElectionOptions, LockKind, Readiness, Renewal, Scheduler, SchedulerOptions};
+use crate::run::{ElectionOptions, LockKind, Readiness, Rebuild, Scheduler, SchedulerOptions};
 use crate::serve::Check;
 use crate::stopwatch::Stopwatch;
 
@@ -84,7 +84,7 @@ fn options(
         ledger: Arc::default(),
         report: figures::reporter(names),
         stopwatch: Stopwatch::system(),
-        renewal: Renewal::default(),
+        rebuild: Rebuild::default(),
     })
 }
 

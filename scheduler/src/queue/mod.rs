@@ -170,6 +170,11 @@ impl Queue {
         }
     }
 
+    /// An empty queue that counts on where `before` ends.
+    pub fn continuing(options: QueueOptions, before: &mut Queue) -> Queue {
+        Queue { incoming: std::mem::take(&mut before.incoming), ..Queue::new(options) }
+    }
+
     /// Adds a pending pod of the profile with this index. A pod that is known already is updated.
     pub fn add(&mut self, at: At<'_>, facts: Arc<PodFacts>, profile: usize) {
         if self.ids.contains_key(&facts.uid) {

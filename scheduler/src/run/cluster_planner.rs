@@ -386,3 +386,34 @@ fn planned(object: &Stored) -> Object<'_> {
         Stored::DeviceClass(object) => Object::DeviceClass(object),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+    use crate::api::meta::v1::ObjectMeta;
+
+    #[tokio::test]
+    async fn texts_of_pods_that_are_gone_weigh_until_it_begins_anew() {
+        let mut planner = ClusterPlanner::new(
+            &ORCH,
+            vec![Profile::default()],
+            Vec::new(),
+            Handle::current(),
+            &Stopwatch::default(),
+        );
+        let fresh = planner.worn_bytes();
+        for number in 0..100 {
+            let labels = [("app".to_owned(), format!("job-{number:060}"))].into();
+            let metadata = ObjectMeta { uid: "u".to_owned(), labels, ..ObjectMeta::default() };
+            let pod = Pod { metadata: Some(metadata), ..Pod::default() };
+            planner.compile(&pod);
+            planner.upsert(&Stored::Pod(Box::new(pod.clone())));
+            planner.delete(&Stored::Pod(Box::new(pod)));
+        }
+        assert!(planner.worn_bytes() > fresh + 100 * 64, "{fresh}, {}", planner.worn_bytes());
+        planner.begin_anew();
+        assert_eq!(planner.worn_bytes(), fresh);
+    }
+}

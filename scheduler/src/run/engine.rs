@@ -25,7 +25,7 @@ use crate::wall_time::WallTime;
 
 use super::binding::Binder;
 use super::effects::{Effects, Observer, Reporter};
-use super::executor::{Executor, ExecutorOptions, Now};
+use super::executor::{Executor, ExecutorOptions, Now, Rebuild, Wear};
 use super::informers::{Informers, follow_all};
 use super::input::{Effect, Input};
 use super::planning::Planning;
@@ -188,8 +188,10 @@ struct Loop<P: Planning> {
     // Whether the last turn was made as the leader.
     led: bool,
     lists_wanted: u64,
-    // When it last began anew.
-    renewed: Instant,
+    // When it last began anew, or gave up to.
+    rebuilt: Instant,
+    // Since when planning pauses for that.
+    paused: Option<Instant>,
 }
 
 /// What informers are made of that do not follow the cluster yet.
@@ -240,7 +242,8 @@ impl<P: Planning> Loop<P> {
             evictions: 0,
             led,
             lists_wanted: 0,
-            renewed: now,
+            rebuilt: now,
+            paused: None,
         }
     }
 
@@ -282,8 +285,8 @@ impl<P: Planning> Loop<P> {
             self.take_over(effects);
         }
         self.led = leads;
-        let is_renewing = self.renew(effects);
-        let may_plan = leads && !is_renewing && self.executor.is_synced() && self.executor.has_room();
+        let is_paused = self.rebuild(effects);
+        let may_plan = leads && !is_paused && self.executor.is_synced() && self.executor.has_room();
         let planned = may_plan && {
             let seed = ambient::rng().random();
             self.executor.step(self.now(), seed, effects)
@@ -310,27 +313,41 @@ impl<P: Planning> Loop<P> {
         self.informers.relist(self.lists_wanted);
     }
 
-    /// Begins anew where the planner holds too much that is of no use any more, once no job is under way. Returns whether
-    /// planning has to wait for that.
-    fn renew(&mut self, effects: &mut Vec<Effect>) -> bool {
-        if !self.executor.is_worn() || self.renewed.elapsed() < self.executor.renewal().interval_min {
+    /// Begins anew where it is time for that, once nothing is under way. Returns whether planning has to wait for that.
+    fn rebuild(&mut self, effects: &mut Vec<Effect>) -> bool {
+        let (wear, Rebuild { interval_min, pause_max, .. }) = (self.executor.wear(), self.executor.rebuild());
+        if wear == Wear::Light || self.rebuilt.elapsed() < interval_min {
             return false;
         }
-        if self.executor.bindings() > 0 {
-            self.executor.cancel_preparing(effects);
+        if self.under_way() == 0 {
+            self.begin_anew();
             return true;
         }
+        match wear {
+            Wear::Heavy => self.executor.cancel_preparing(effects),
+            // They may wait for minutes: a quiet moment comes without them.
+            _ if self.executor.preparing() > 0 => return false,
+            _ => {}
+        }
+        if self.paused.get_or_insert_with(Instant::now).elapsed() < pause_max {
+            return true;
+        }
+        tracing::warn!("what is under way does not end: objects that are gone are kept for now");
+        (self.rebuilt, self.paused) = (Instant::now(), None);
+        false
+    }
+
+    fn begin_anew(&mut self) {
         tracing::info!("forgetting objects that are gone: listing the cluster anew");
-        self.renewed = Instant::now();
+        (self.rebuilt, self.paused) = (Instant::now(), None);
         self.lists_wanted += 1;
         self.executor.begin_anew(self.lists_wanted);
         #[cfg(test)]
         if plant::is(Plant::TellsNothingAgain) {
             self.informers.relist(self.lists_wanted);
-            return true;
+            return;
         }
         self.informers.relist_all(self.lists_wanted);
-        true
     }
 
     fn now(&self) -> Now {
@@ -396,6 +413,9 @@ impl<P: Planning> Loop<P> {
     /// behind its back.
     async fn end(mut self, effects: &mut Vec<Effect>) -> usize {
         self.informers.stop();
+        // Without them the lock could not be let go for minutes.
+        self.executor.cancel_preparing(effects);
+        self.carry_out(effects);
         let until = Instant::now() + END_MAX;
         while self.under_way() > 0 && Instant::now() < until {
             let waited = tokio::time::timeout_at(until, self.inputs.recv()).await;

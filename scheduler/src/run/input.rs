@@ -51,7 +51,8 @@ pub enum Effect {
     Bind(Box<Job>),
     /// Write a pod's status; answered by [`Input::Patched`].
     Patch(PodRef, Value),
-    /// End a job that still waits for volumes or devices, if it does: the pod gives way to another.
+    /// End a job that still waits for volumes or devices, if it does: the pod gives way to another, is gone, or the process
+    /// stops or begins anew.
     Cancel(CancellationToken),
     /// Evict pods; answered by [`Input::Evicted`].
     Evict(Eviction),

@@ -36,7 +36,7 @@ pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};
 pub use event::{Report, Severity};
-pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions, Renewal};
+pub use executor::{BINDINGS_MAX, Executor, ExecutorOptions, Now, ProfileOptions, Rebuild, Wear};
 pub use extender::{
     Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
     inline_pem, pem_file,

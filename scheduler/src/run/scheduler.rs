@@ -33,7 +33,7 @@ use super::cluster_planner::ClusterPlanner;
 use super::effects::{Observer, Reporter};
 use super::engine::{Engine, EngineOptions, StopError};
 use super::event::{Report, Severity};
-use super::executor::{ExecutorOptions, ProfileOptions, Renewal};
+use super::executor::{ExecutorOptions, ProfileOptions, Rebuild};
 use super::extender::{Extender, ExtenderConfig};
 use super::recorder::Recorder;
 
@@ -68,7 +68,7 @@ pub struct SchedulerOptions {
     /// Measures durations for the metrics.
     pub stopwatch: Stopwatch,
     /// When what is known is forgotten and listed again.
-    pub renewal: Renewal,
+    pub rebuild: Rebuild,
 }
 
 /// The election.
@@ -328,7 +328,7 @@ fn executor_options(options: &SchedulerOptions, extenders: &[Arc<Extender>]) -> 
             stopwatch: options.stopwatch.clone(),
         },
         stopwatch: options.stopwatch.clone(),
-        renewal: options.renewal,
+        rebuild: options.rebuild,
         binders: extenders.iter().filter(binds).cloned().collect(),
     }
 }

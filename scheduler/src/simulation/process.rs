@@ -20,7 +20,7 @@ use super::network::{Life, Link, World};
 use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
 use crate::plan::Profile;
-use crate::run::{self, ElectionOptions, LockKind, Readiness, Renewal, SchedulerOptions};
+use crate::run::{self, ElectionOptions, LockKind, Readiness, Rebuild, SchedulerOptions};
 use crate::stopwatch::Stopwatch;
 
 /// A running process.
@@ -46,7 +46,7 @@ fn millis(time: Moment) -> Duration {
 pub(super) struct Habits {
     pub(super) timing: Timing,
     pub(super) standby: Standby,
-    pub(super) renewal: Renewal,
+    pub(super) rebuild: Rebuild,
 }
 
 impl Scheduler {
@@ -128,6 +128,6 @@ fn options(life: Life, habits: Habits, world: Arc<Mutex<World>>) -> SchedulerOpt
         ledger: Arc::default(),
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
-        renewal: habits.renewal,
+        rebuild: habits.rebuild,
     }
 }

@@ -28,7 +28,7 @@ use crate::plan::Profile;
 use crate::queue::{QueueOptions, Rejectors};
 use crate::run::{
     BindOutcome, ClusterPlanner, Effect, Evicting, Executor, ExecutorOptions, Followed, Input, Job, Now,
-    ProfileOptions, Renewal, Stored,
+    ProfileOptions, Rebuild, Stored,
 };
 use crate::stopwatch::testing::ticking;
 use crate::wall_time::WallTime;
@@ -226,7 +226,7 @@ impl World {
             },
             binders: Vec::new(),
             stopwatch: stopwatch.clone(),
-            renewal: Renewal::default(),
+            rebuild: Rebuild::default(),
         };
         let handle = runtime.handle().clone();
         let planner = ClusterPlanner::new(&KUBERNETES, vec![profile], Vec::new(), handle, &stopwatch);

@@ -47,7 +47,7 @@ pub struct PodRef {
     pub name: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
-    /// Its resourceVersion when something was decided about it; empty where only its names are known.
+    /// The resourceVersion of the state that an event is about; empty where only its names are known.
     pub version: Arc<str>,
 }
 
@@ -80,8 +80,8 @@ pub struct Job {
     pub device_timeout: Duration,
     /// The extender that binds in the scheduler's place.
     pub binder: Option<Arc<Extender>>,
-    /// Cancelled when the pod's place is for another, or the executor begins anew: a job that still waits for volumes or
-    /// devices ends.
+    /// Cancelled when the pod's place is for another, the pod is gone, or the executor stops or begins anew: a job that
+    /// still waits for volumes or devices ends.
     pub cancelled: CancellationToken,
 }
 

@@ -4,7 +4,8 @@
 //! or a user who makes and deletes pods with thousands of labels, would fill the memory. Everything is then forgotten and
 //! listed again, as after a restart; pods wait some seconds, in large clusters.
 //!
-//! Never forgets a job that is under way: its pod could be bound twice.
+//! Never forgets a job that is under way: its pod could be bound twice. The caller does not forget an eviction either: its
+//! preemptor would be planned again, and choose more victims.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,16 +19,18 @@ use super::{Executor, Objects};
 
 /// When everything is forgotten and listed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Renewal {
+pub struct Rebuild {
     /// Not with less in the tables that only grow.
     pub bytes_min: usize,
     /// Not with less than so often what was in them at the last beginning.
     pub factor: usize,
     /// Not sooner after the last beginning.
     pub interval_min: Duration,
+    /// How long planning pauses at most, until the jobs under way have ended; then it is tried an interval later.
+    pub pause_max: Duration,
 }
 
-impl Default for Renewal {
+impl Default for Rebuild {
     fn default() -> Self {
         Self {
             // About the texts of 100,000 pods with a dozen labels each of their own.
@@ -37,16 +40,37 @@ impl Default for Renewal {
             // The lists of a large cluster take some seconds, and whoever creates and deletes pods without pause must not
             // have the scheduler do nothing else.
             interval_min: Duration::from_secs(30),
+            // A binding takes milliseconds; one whose outcome is unknown may be asked after for ever.
+            pause_max: Duration::from_secs(10),
         }
     }
 }
 
+/// How much of what the planner holds may be of objects that are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wear {
+    /// Little.
+    Light,
+    /// Most: it is time to begin anew at a quiet moment.
+    Worn,
+    /// So much more that jobs which wait for volumes or devices are not waited for.
+    Heavy,
+}
+
+/// How often the limit of [`Wear::Worn`] that of [`Wear::Heavy`] is.
+const HEAVY_FACTOR: usize = 4;
+
 impl<P: Planning> Executor<P> {
-    /// Whether most of what the planner holds may be of objects that are gone.
-    pub fn is_worn(&self) -> bool {
-        let Renewal { bytes_min, factor, .. } = self.options.renewal;
-        let limit = |known: usize| bytes_min.max(known.saturating_mul(factor));
-        self.known_bytes.is_some_and(|known| self.planning.worn_bytes() > limit(known))
+    /// Whether it is time to begin anew.
+    pub fn wear(&self) -> Wear {
+        let Rebuild { bytes_min, factor, .. } = self.options.rebuild;
+        let Some(known) = self.known_bytes else { return Wear::Light };
+        let (bytes, limit) = (self.planning.worn_bytes(), bytes_min.max(known.saturating_mul(factor)));
+        match bytes {
+            _ if bytes > limit.saturating_mul(HEAVY_FACTOR) => Wear::Heavy,
+            _ if bytes > limit => Wear::Worn,
+            _ => Wear::Light,
+        }
     }
 
     /// Every kind has been listed: what is held now is what a beginning costs.
@@ -86,7 +110,8 @@ impl<P: Planning> Executor<P> {
             preparing: _,
         } = self;
         planning.begin_anew();
-        *queue = Queue::new(options.queue.clone());
+        // Counters of metrics never go back.
+        *queue = Queue::continuing(options.queue.clone(), queue);
         *shapes = Shapes::default();
         *pending = HashMap::new();
         *assigned = HashMap::new();

@@ -56,9 +56,15 @@ impl<P: Planning> Executor<P> {
     }
 
     /// Takes in that an object is gone, and returns the label of the event that it was.
-    pub(super) fn delete(&mut self, object: Stored, key: &ObjectKey, now: Now) -> Option<&'static str> {
+    pub(super) fn delete(
+        &mut self,
+        object: Stored,
+        key: &ObjectKey,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         if let Stored::Pod(_) = object {
-            return self.delete_pod(key, now);
+            return self.delete_pod(key, now, effects);
         }
         self.planning.delete(&object);
         let event = match object {

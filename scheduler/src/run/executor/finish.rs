@@ -18,8 +18,8 @@ use super::{Executor, Now};
 /// What users are told of a pod that gave way before it was bound.
 const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
 
-/// What users are told of a pod whose job was cancelled because the scheduler begins anew.
-const INTERRUPTED: &str = "the scheduler lists the cluster anew, and plans the pod again then";
+/// What users are told of a pod whose job was cancelled because the scheduler stops, or begins anew.
+const INTERRUPTED: &str = "the scheduler was interrupted before the pod was bound, and plans it again";
 
 impl<P: Planning> Executor<P> {
     pub(super) fn finished(&mut self, job: &Job, outcome: BindOutcome, now: Now, effects: &mut Vec<Effect>) {
@@ -54,18 +54,22 @@ impl<P: Planning> Executor<P> {
                 self.queue.done(&uid);
             }
             BindOutcome::NotBound(why) => {
-                let cancelled = if gave_way { PREEMPTED } else { INTERRUPTED };
+                // Where the pod does not give way, the next plan tries its node first.
+                let cancelled = match gave_way {
+                    true => (PREEMPTED, Nomination::Clear),
+                    false => (INTERRUPTED, Nomination::Keep),
+                };
                 self.not_bound(&uid, job, (why, cancelled), now, effects);
             }
         }
     }
 
-    /// `why` has what users are told where the job was cancelled.
+    /// `why` comes with what users are told where the job was cancelled, and what becomes of the pod's nomination.
     fn not_bound(
         &mut self,
         uid: &Uid,
         job: &Job,
-        (why, cancelled): (Why, &str),
+        (why, cancelled): (Why, (&str, Nomination)),
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
@@ -83,7 +87,10 @@ impl<P: Planning> Executor<P> {
         match why {
             _ if is_ending => self.let_go(uid, now),
             Why::Gone | Why::Taken(_) => self.let_go(uid, now),
-            Why::Cancelled => self.back_to_queue(uid, cancelled, &Nomination::Clear, now, effects),
+            Why::Cancelled => {
+                let (message, nomination) = cancelled;
+                self.back_to_queue(uid, message, &nomination, now, effects);
+            }
             Why::Refused(message) => {
                 let node = &job.node;
                 let (namespace, name) = (&job.pod.namespace, &job.pod.name);

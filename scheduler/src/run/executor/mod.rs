@@ -44,7 +44,7 @@ use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
 use super::stored::Followed;
 
-pub use anew::Renewal;
+pub use anew::{Rebuild, Wear};
 use changes::Objects;
 use evicting::Preempting;
 use pending::{Pending, Stage};
@@ -84,7 +84,7 @@ pub struct ExecutorOptions {
     /// Measures durations for the metrics.
     pub stopwatch: Stopwatch,
     /// When the executor is to begin anew.
-    pub renewal: Renewal,
+    pub rebuild: Rebuild,
 }
 
 /// The moment of a call.
@@ -157,7 +157,7 @@ impl<P: Planning> Executor<P> {
             }
             Input::Delete(object, key) => {
                 let started = self.options.stopwatch.start();
-                let event = self.delete(object, &key, now);
+                let event = self.delete(object, &key, now, effects);
                 self.observe_event(event, started, effects);
             }
             Input::Synced(kind, number) => {
@@ -195,6 +195,11 @@ impl<P: Planning> Executor<P> {
         self.bindings < BINDINGS_MAX && self.preparing < PREPARING_MAX
     }
 
+    /// Jobs under way that have to prepare first.
+    pub fn preparing(&self) -> usize {
+        self.preparing
+    }
+
     /// Jobs under way.
     pub fn bindings(&self) -> usize {
         self.bindings + self.preparing
@@ -216,8 +221,8 @@ impl<P: Planning> Executor<P> {
     }
 
     /// When it is to begin anew.
-    pub fn renewal(&self) -> Renewal {
-        self.options.renewal
+    pub fn rebuild(&self) -> Rebuild {
+        self.options.rebuild
     }
 
     /// The queue, for metrics.

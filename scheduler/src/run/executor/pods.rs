@@ -35,7 +35,7 @@ impl<P: Planning> Executor<P> {
         if let Some(before) = self.uids.insert(key.clone(), uid.clone())
             && before != uid
         {
-            self.pod_is_gone(&key, &before, now);
+            self.pod_is_gone(&key, &before, now, effects);
         }
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().map_or("", |status| status.phase.as_str());
@@ -44,10 +44,10 @@ impl<P: Planning> Executor<P> {
         let is_ending = is_ending(&pod);
         let reads_whole = self.reads_whole_pods();
         if is_finished {
-            return self.pod_is_gone(&key, &uid, now);
+            return self.pod_is_gone(&key, &uid, now, effects);
         }
         if has_node {
-            return self.upsert_assigned(pod, uid, now);
+            return self.upsert_assigned(pod, uid, now, effects);
         }
         if !is_ending {
             return self.upsert_pending(pod, uid, now, effects);
@@ -60,20 +60,32 @@ impl<P: Planning> Executor<P> {
                 pending.api = Arc::new(if reads_whole { *pod } else { reduced(*pod) });
                 Some(UNSCHEDULED_POD_UPDATE)
             }
-            _ => self.pod_is_gone(&key, &uid, now),
+            _ => self.pod_is_gone(&key, &uid, now, effects),
         }
     }
 
     /// Takes in that a pod is gone, and returns the label of the event that it was.
-    pub(super) fn delete_pod(&mut self, key: &ObjectKey, now: Now) -> Option<&'static str> {
+    pub(super) fn delete_pod(
+        &mut self,
+        key: &ObjectKey,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         let uid = self.uids.remove(key)?;
-        self.pod_is_gone(key, &uid, now)
+        self.pod_is_gone(key, &uid, now, effects)
     }
 
     /// A pod has a node: by a job of this process, or by whoever.
-    fn upsert_assigned(&mut self, pod: Box<Pod>, uid: Uid, now: Now) -> Option<&'static str> {
+    fn upsert_assigned(
+        &mut self,
+        pod: Box<Pod>,
+        uid: Uid,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         let facts = Arc::new(self.shapes.facts(&pod));
-        if self.pending.remove(&uid).is_some() {
+        if let Some(pending) = self.pending.remove(&uid) {
+            effects.extend(pending.preparing.map(Effect::Cancel));
             // The snapshot replaces an assumption by what the API says, whichever node that is.
             self.leave_queue(&uid, now);
         }
@@ -135,9 +147,17 @@ impl<P: Planning> Executor<P> {
 
     /// A pod needs no room any more: it was deleted, has ended, or was replaced by another of its name. Returns the label
     /// of the event.
-    pub(super) fn pod_is_gone(&mut self, key: &ObjectKey, uid: &Uid, now: Now) -> Option<&'static str> {
+    pub(super) fn pod_is_gone(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<&'static str> {
         let mut event = None;
-        if let Some(pending) = self.pending.remove(uid) {
+        if let Some(mut pending) = self.pending.remove(uid) {
+            // A job that waits for volumes or devices would look at those alone, for minutes.
+            effects.extend(pending.preparing.take().map(Effect::Cancel));
             event = Some(UNSCHEDULED_POD_DELETE);
             self.leave_queue(uid, now);
             self.planning.withdraw(&uid.0);

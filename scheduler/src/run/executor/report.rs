@@ -79,6 +79,9 @@ impl<P: Planning> Executor<P> {
         // In an order that is the same each time.
         uids.sort_unstable();
         for uid in uids {
+            if let Some(pending) = self.pending.get_mut(&uid) {
+                pending.reported = None;
+            }
             self.report_gates(&uid, now, effects);
         }
     }

@@ -4,6 +4,7 @@ mod devices;
 mod whole;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -144,10 +145,12 @@ async fn a_standby_writes_no_status_and_makes_up_for_it_when_it_leads() {
     gated["spec"]["schedulingGates"] = json!([{ "name": "example.com/gate" }]);
     api.store().put("pods", gated);
     let (lease, until) = tokio::sync::watch::channel(None);
-    let engine = start(&api, Leadership::until(until));
-    eventually("all is known", || engine.is_synced()).await;
-    api.store().put("pods", pod("q"));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let gated = Arc::new(AtomicUsize::new(0));
+    let seen = gated.clone();
+    let report: Reporter =
+        Box::new(move |levels| seen.store(levels.queue.pending().gated, Ordering::Relaxed));
+    let engine = start_reporting(&api, Leadership::until(until), false, report);
+    eventually("the gate is known", || gated.load(Ordering::Relaxed) == 1).await;
     assert_eq!(api.count("PATCH"), 0);
     lease.send_replace(Some(tokio::time::Instant::now() + Duration::from_secs(3_600)));
     let is_told = || {

@@ -13,7 +13,7 @@ use crate::client::testing::{FakeApi, PATIENCE, eventually, pod};
 use crate::election::{ElectionEnd, Timing};
 use crate::plan::Profile;
 use crate::run::{
-    ElectionOptions, LockKind, Readiness, Renewal, Scheduler, SchedulerError, SchedulerOptions,
+    ElectionOptions, LockKind, Readiness, Rebuild, Scheduler, SchedulerError, SchedulerOptions,
 };
 use crate::stopwatch::Stopwatch;
 
@@ -38,7 +38,7 @@ pub(super) fn options(api: &FakeApi, host: &str) -> SchedulerOptions {
         ledger: Arc::default(),
         report: Box::new(|_| ()),
         stopwatch: Stopwatch::default(),
-        renewal: Renewal::default(),
+        rebuild: Rebuild::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::input::Input;
 use super::super::super::stored::{Followed, Stored};
-use super::{Bench, node, on_node, pod};
+use super::{Bench, Wear, node, on_node, pod};
 
 /// The tables that only grow take so much.
 fn wear(bench: &mut Bench, bytes: usize) {
@@ -19,26 +19,61 @@ fn sync(bench: &mut Bench, request: u64) {
 #[test]
 fn it_is_due_when_what_only_grows_outweighs_what_is_there() {
     let mut bench = Bench::new();
-    wear(&mut bench, 3);
-    assert!(!bench.executor.is_worn(), "too little to gain anything");
-    wear(&mut bench, 4);
-    assert!(bench.executor.is_worn());
+    let mut at = |bytes: usize| {
+        wear(&mut bench, bytes);
+        bench.executor.wear()
+    };
+    assert_eq!([3, 4, 12, 13].map(&mut at), [Wear::Light, Wear::Worn, Wear::Worn, Wear::Heavy]);
     bench.executor.begin_anew(1);
-    assert!(!bench.executor.is_worn());
+    assert_eq!(bench.executor.wear(), Wear::Light);
     wear(&mut bench, 10);
-    assert!(!bench.executor.is_worn(), "as long as it is not known how much is there");
+    assert_eq!(bench.executor.wear(), Wear::Light, "as long as it is not known how much is there");
     sync(&mut bench, 0);
     assert!(!bench.executor.is_synced(), "lists that began before say nothing");
     sync(&mut bench, 1);
     assert!(bench.executor.is_synced());
     wear(&mut bench, 20);
-    assert!(!bench.executor.is_worn(), "twice what is there");
+    assert_eq!(bench.executor.wear(), Wear::Light, "twice what is there");
     wear(&mut bench, 21);
-    assert!(bench.executor.is_worn());
+    assert_eq!(bench.executor.wear(), Wear::Worn);
     // A take-over lists again, which is no measure of what is there: nothing was forgotten.
     bench.executor.distrust(2);
     sync(&mut bench, 2);
-    assert!(bench.executor.is_worn());
+    assert_eq!(bench.executor.wear(), Wear::Worn);
+}
+
+#[test]
+fn counters_go_on() {
+    let incoming =
+        |bench: &Bench| bench.executor.queue().incoming().iter().map(|(.., count)| count).sum::<u64>();
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.upsert(&pod("p"));
+    let before = incoming(&bench);
+    assert!(before > 0);
+    bench.executor.begin_anew(1);
+    assert_eq!(incoming(&bench), before);
+}
+
+#[test]
+fn the_job_of_a_pod_that_is_gone_or_elsewhere_does_not_wait() {
+    for is_deleted in [true, false] {
+        let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+        bench.executor.planning.provisions = true;
+        bench.upsert(&pod("p"));
+        bench.step();
+        let job = bench.job();
+        match is_deleted {
+            true => bench.delete("p"),
+            false => bench.upsert(&on_node("p", "b")),
+        }
+        bench.cancel();
+        assert!(job.cancelled.is_cancelled(), "deleted: {is_deleted}");
+        assert_eq!(bench.executor.preparing(), 1);
+        bench.finish(job, BindOutcome::NotBound(Why::Cancelled));
+        assert_eq!(bench.executor.preparing(), 0);
+        assert!(bench.reports().is_empty(), "nobody is told of a pod that needs no node");
+        bench.executor.begin_anew(1);
+    }
 }
 
 #[test]
@@ -87,7 +122,7 @@ fn jobs_that_still_wait_are_told_to_end_once() {
     assert_eq!((bench.executor.bindings(), bench.taken("a")), (0, 0));
     let reports = bench.reports();
     let report = reports.iter().find(|report| report.reason == "FailedScheduling").expect("users are told");
-    assert!(report.note.contains("lists the cluster anew"), "{}", report.note);
+    assert!(report.note.contains("was interrupted"), "{}", report.note);
     bench.executor.begin_anew(1);
 }
 

@@ -26,7 +26,7 @@ use super::super::binding::{BindOutcome, Job};
 use super::super::event::Report;
 use super::super::input::{Effect, Eviction, Input};
 use super::super::stored::{Follow, Followed, Stored};
-use super::{Executor, ExecutorOptions, Now, ProfileOptions, Renewal};
+use super::{Executor, ExecutorOptions, Now, ProfileOptions, Rebuild, Wear};
 
 use planner::Slots;
 
@@ -50,7 +50,7 @@ fn options() -> ExecutorOptions {
         queue: QueueOptions { profiles: vec![plugins, plugins], ..queue },
         binders: Vec::new(),
         stopwatch: Stopwatch::default(),
-        renewal: Renewal { bytes_min: 3, factor: 2, ..Renewal::default() },
+        rebuild: Rebuild { bytes_min: 3, factor: 2, ..Rebuild::default() },
     }
 }
 

@@ -157,7 +157,7 @@ fn a_victim_that_waits_for_its_volume_gives_way_and_is_not_deleted() {
         assert!(bench.evictions().is_empty());
         assert!(bench.reports().iter().any(|report| report.reason == "Preempted"));
         let outcome = match is_too_late {
-            false => BindOutcome::NotBound(Why::Refused("gave way".to_owned())),
+            false => BindOutcome::NotBound(Why::Cancelled),
             true => BindOutcome::Bound,
         };
         bench.finish(waiting, outcome);
@@ -167,6 +167,11 @@ fn a_victim_that_waits_for_its_volume_gives_way_and_is_not_deleted() {
             assert_eq!(&*bench.evictions().remove(0).victims[0].name, "v", "it is bound, and has to go");
         } else {
             assert_eq!(&*bench.job().pod.name, "p");
+            let told = bench.reports().iter().any(|report| {
+                report.reason == "FailedScheduling"
+                    && report.note.starts_with("preempted by a pod of higher priority")
+            });
+            assert!(told, "users are told why");
         }
     }
 }
