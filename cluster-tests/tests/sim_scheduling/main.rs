@@ -110,6 +110,7 @@ fn schedulers_over_a_simulated_cluster_keep_their_promises() {
          {excused} overloads followed from them, {untold} runs could not be judged"
     );
     let seeds = usize::try_from(seeds).expect("seeds are few");
+    // Some runs have few pods that fit: about ten are bound in the mean.
     assert!(bound > seeds * 5, "pods are bound: {bound} in {seeds} runs");
     assert!(leaders > seeds, "leaders change: {leaders} in {seeds} runs");
     assert!(untold * 10 <= seeds, "runs can be judged: {untold} of {seeds} could not");
