@@ -101,7 +101,7 @@ fn a_seed_replays_its_run() {
 /// change of the product or of the faults moves them, `PLANT=` names one to search for it.
 const PLANTS: [(Plant, Range<u64>, &str); 19] = [
     (Plant::ForgetsAssume, 0..3, "offers"),
-    (Plant::TakesOverEarly, 3..6, "lead"),
+    (Plant::TakesOverEarly, 13..16, "lead"),
     (Plant::IgnoresDeletion, 4..7, "has no node in the end, and"),
     (Plant::UndoesUnknown, 8..11, "offers"),
     (Plant::TrustsUnknown, 0..3, "told `Successfully assigned"),
@@ -118,7 +118,7 @@ const PLANTS: [(Plant, Range<u64>, &str); 19] = [
     (Plant::ReleasesUnfinished, 398..401, "arrives, while the lease names"),
     (Plant::RetriesWithoutLease, 13..16, "after its lease ended by its own clock"),
     (Plant::TrustsOldView, 220..223, "offers"),
-    (Plant::TellsNothingAgain, 3..6, "offers"),
+    (Plant::TellsNothingAgain, 282..283, "offers"),
 ];
 
 /// Seeds for a planted bug that is searched for by its name.
