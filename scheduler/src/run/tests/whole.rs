@@ -145,6 +145,34 @@ async fn a_pod_of_higher_priority_takes_the_place_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clean_stop_lets_the_lock_go_although_a_pod_waits_for_its_volume() {
+    let api = FakeApi::start().await;
+    put_node(&api, "a");
+    let class = json!({
+        "metadata": { "name": "slow" }, "provisioner": "nobody.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    api.store().put("storageclasses", class);
+    let request = json!({
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "resources": { "requests": { "storage": "1Gi" } },
+    });
+    let claim = json!({ "metadata": { "name": "c", "namespace": "default" }, "spec": request });
+    api.store().put("persistentvolumeclaims", claim);
+    let mut waiting = pod("p");
+    waiting["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]);
+    api.store().put("pods", waiting);
+    let running = start(options(&api, "one"));
+    let is_asked_for = || {
+        let claim = api.store().get("persistentvolumeclaims", "default", "c").unwrap();
+        claim["metadata"]["annotations"].to_string().contains("selected-node")
+    };
+    eventually("the volume is asked for", is_asked_for).await;
+    assert_eq!(running.stop().await, ElectionEnd::Stopped);
+    let lease = api.store().get("leases", "default", "scheduler").unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "");
+    assert_eq!(node_of(&api, "p"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_processes_one_works_and_the_other_takes_over() {
     let api = FakeApi::start().await;
     put_node(&api, "a");
