@@ -35,9 +35,23 @@ fn start_reporting(
     waits_for_leadership: bool,
     report: Reporter,
 ) -> Engine {
+    start_rebuilding(api, leadership, waits_for_leadership, report, Duration::from_secs(60))
+}
+
+/// An engine that may begin anew so often.
+fn start_rebuilding(
+    api: &FakeApi,
+    leadership: Leadership,
+    waits_for_leadership: bool,
+    report: Reporter,
+    rebuild_interval: Duration,
+) -> Engine {
     let (recorder, sending) = Recorder::new(api.client(), "host".to_owned());
     tokio::spawn(sending);
-    let (planning, executor) = slots_for_tests();
+    let (planning, mut executor) = slots_for_tests();
+    // Longer than a test takes, but for the one that is about it.
+    executor.rebuild.interval_min = rebuild_interval;
+    executor.rebuild.pause_max = Duration::from_millis(200);
     let options = EngineOptions {
         client: api.client(),
         recorder,
@@ -158,6 +172,25 @@ async fn a_standby_writes_no_status_and_makes_up_for_it_when_it_leads() {
         pod["status"]["conditions"][0]["reason"] == "SchedulingGated"
     };
     eventually("users are told of the gate", is_told).await;
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_binding_that_nobody_can_ask_after_does_not_stop_planning_when_it_is_time_to_begin_anew() {
+    let api = FakeApi::start().await;
+    put_node(&api, "a", 100);
+    let interval = Duration::from_millis(50);
+    let engine = start_rebuilding(&api, Leadership::always(), false, Box::new(|_| ()), interval);
+    eventually("all is known", || engine.is_synced()).await;
+    api.plant("POST", "/pods/stuck/binding", 1, Fault::LostAfter);
+    api.plant("GET", "/pods/stuck", 1_000_000, Fault::Status(403, 0));
+    api.store().put("pods", pod("stuck"));
+    eventually("it is asked after", || api.count("GET /api/v1/namespaces/default/pods/stuck") > 0).await;
+    for index in 0..8 {
+        let name = format!("p{index}");
+        api.store().put("pods", pod(&name));
+        eventually("a later pod is bound", || node_of(&api, &name).is_some()).await;
+    }
     engine.stop().await.unwrap();
 }
 

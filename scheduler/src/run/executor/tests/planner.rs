@@ -153,6 +153,7 @@ impl Planning for Slots {
     }
 
     fn compile(&mut self, pod: &Pod) -> Arc<Compiled> {
+        self.worn += 1;
         Arc::new(compiled(pod))
     }
 
