@@ -30,7 +30,7 @@ pub struct Interner {
     bytes: usize,
 }
 
-/// What a text takes beside its bytes: two pointers in the list, two and the symbol in the map with its spare places, the
+/// Memory of a text beside its own bytes: two pointers in the list, two and the symbol in the map with its spare places, the
 /// counters of its allocation and what the allocator rounds up.
 const ENTRY_BYTES: usize = 88;
 

@@ -1,4 +1,4 @@
-//! What a plan reads and never changes: profile, snapshot, prepared indexes, the pod and the time.
+//! The read-only inputs of a plan: profile, snapshot, prepared indexes, the pod and the time.
 //!
 //! Owns no data: a [`Context`] is a bundle of references, made once the indexes of a plan are there.
 
@@ -13,7 +13,7 @@ use super::cluster::topology::Topologies;
 use super::local::LocalTable;
 use super::rules::Rules;
 
-/// What does not change during a plan.
+/// The read-only inputs of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     /// The profile.

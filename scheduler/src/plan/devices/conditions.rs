@@ -12,12 +12,12 @@ use crate::api::resource::v1::{
 pub enum Binding {
     /// All conditions hold, or there are none.
     Ready,
-    /// Some do not hold yet, since this time in seconds since 1970.
+    /// Some binding conditions do not hold yet.
     Waiting {
-        /// When the devices were allocated.
+        /// When the devices were allocated, in seconds since 1970.
         since: Option<i64>,
     },
-    /// One that says that it failed holds.
+    /// A condition holds that stands for a failure of the device.
     Failed,
 }
 

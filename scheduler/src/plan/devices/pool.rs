@@ -30,7 +30,7 @@ struct Pool {
     newest: OnceCell<Newest>,
 }
 
-/// What is the same of a pool from every node.
+/// The part of a pool that is the same for all nodes.
 #[derive(Debug)]
 struct Newest {
     /// The slices of the newest generation, by name.
@@ -41,7 +41,7 @@ struct Newest {
     has_unique_names: bool,
 }
 
-/// What a pool looks like from a node.
+/// A pool as one node sees it.
 #[derive(Debug)]
 pub(super) struct PoolView {
     pub(super) id: PoolId,

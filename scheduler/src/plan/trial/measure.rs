@@ -1,4 +1,4 @@
-//! What the filters of a plan cost, for metrics.
+//! Durations of the filters of a plan, for metrics.
 //!
 //! Owns the sampling: filters that run together on many nodes are measured one by one on a single node. It decides
 //! nothing: verdicts that are asked for here are dropped.
@@ -33,7 +33,7 @@ impl Trial<'_> {
         };
         let pods = PodsOn { pods: &slot.pods, without: &[], with: &[] };
         for plugin in enabled.filter.iter().copied() {
-            // What devices a node has was searched for already, and the search is remembered: it would take no time.
+            // The search for devices on the node was made already, and its result is kept: it would take no time.
             if self.is_concerned(plugin) && plugin != Plugin::DynamicResources {
                 let started = meter.start();
                 let verdict = self.ask_plugin(plugin, node, slot, None, pods);

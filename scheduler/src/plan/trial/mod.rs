@@ -63,7 +63,7 @@ impl<'a> Trial<'a> {
         self.context
     }
 
-    /// What the filters say of a node as it is, and with the pods that are nominated to it.
+    /// The verdict of the filters on a node as it is, and with the pods that are nominated to it.
     pub(super) fn check_node(&mut self, node: NodeId) -> Verdict {
         if self.reads_columns {
             return self.check_columns(node);
@@ -105,8 +105,8 @@ impl<'a> Trial<'a> {
         self.affinity.as_ref().map_or(Verdict::FITS, |affinity| affinity.check(topologies, node))
     }
 
-    /// What the filters say of a node without some of its pods; `load` is what is left of its load. Everything that
-    /// the filters count was adjusted before.
+    /// The verdict of the filters on a node without some of its pods; `load` is the rest of its load. The indexes that
+    /// the filters count by were adjusted before.
     pub(super) fn check(
         &mut self,
         node: NodeId,

@@ -120,7 +120,7 @@ impl Compiled {
     }
 }
 
-/// What is wrong in the words of the reference's library, where a fault has such.
+/// The text of a fault; the reference's library has the same for the common ones.
 fn runtime_reason(error: &ExecutionError) -> String {
     let mut reason = match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
