@@ -18,6 +18,7 @@ mod listener;
 mod loopback;
 mod pace;
 mod places;
+mod plain;
 mod serve;
 mod socket;
 mod stall;
