@@ -103,10 +103,10 @@ fn credentials_may_be_files_beside_the_configuration_or_a_token() {
         2,
         "an authority may be a file in one entry and data in the other"
     );
-    value["users"][0]["user"] = json!({"token": "secret"});
+    value["users"][0]["user"] = json!({"token": "canary-1"});
     let with_token = access(&value).unwrap();
-    assert_eq!(with_token.token.as_ref().unwrap(), "Bearer secret");
-    assert!(!format!("{with_token:?}").contains("secret"), "it is not printed");
+    assert_eq!(with_token.token.as_ref().unwrap(), "Bearer canary-1");
+    assert!(!format!("{with_token:?}").contains("canary"), "it is not printed");
     value["users"][0]["user"] = json!({"exec": {"command": "x"}});
     assert!(access(&value).unwrap_err().to_string().contains("neither a client certificate nor a token"));
 }

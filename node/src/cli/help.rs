@@ -11,7 +11,7 @@ use clap::{Arg, Command, Error};
 pub(super) const ALL: &str = "help-all";
 
 /// Flags that `--help` shows, of those of a node.
-const SHOWN: [&str; 18] = [
+const SHOWN: [&str; 17] = [
     "data-dir",
     "name",
     "certs-dir",
@@ -25,7 +25,6 @@ const SHOWN: [&str; 18] = [
     "peer-port",
     "no-scheduler",
     "brand",
-    "controllers",
     "config",
     "log-format",
     "help",
@@ -44,7 +43,9 @@ fn shortened(command: Command) -> Command {
     let about = command.get_long_about().or_else(|| command.get_about()).cloned().unwrap_or_default();
     let left_out = groups(&command);
     let name = command.get_name().to_owned();
-    let examples = command.get_after_help().cloned().unwrap_or_default();
+    // The same once more as a file is left to `--help-all`.
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = examples.split("\n\nThe same as a file").next().unwrap_or_default();
     let after = format!(
         "{examples}\n\nMore flags: `orch {name} --{ALL}` explains every one, in these groups:\n{left_out}"
     );
@@ -62,12 +63,22 @@ fn in_a_line(argument: Arg) -> Arg {
         argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
     let is_switch = values.len() < 2 || values == ["true", "false"];
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = first_sentence(&help);
     let help = if is_switch { help } else { format!("{help}: {}", values.join(" or ")) };
     argument
         .long_help(None::<&'static str>)
         .hide_possible_values(true)
         .help_heading(None::<&'static str>)
         .help(help)
+}
+
+/// The first sentence of `help`, with the default that it ends with.
+fn first_sentence(help: &str) -> String {
+    let first = help.split_once(". ").map_or(help, |(first, _)| first);
+    match help.rfind(" [default: ") {
+        Some(at) if at > first.len() => format!("{first}{}", &help[at..]),
+        _ => first.to_owned(),
+    }
 }
 
 /// Headings of the flags that `--help` leaves out, each with their number, in lines.
@@ -83,7 +94,7 @@ fn groups(command: &Command) -> String {
         }
     }
     let groups: Vec<String> = groups.iter().map(|(heading, count)| format!("{heading} ({count})")).collect();
-    let lines: Vec<String> = groups.chunks(2).map(|pair| format!("  {}", pair.join(", "))).collect();
+    let lines: Vec<String> = groups.chunks(3).map(|pair| format!("  {}", pair.join(", "))).collect();
     lines.join("\n")
 }
 
