@@ -167,7 +167,10 @@ pub(super) fn is_shown(command: &ClusterCommand, view: &Value) -> bool {
         ClusterCommand::Promote(member) => {
             is_settled && role_of(&member.name).is_some_and(|role| role == "voter")
         }
-        ClusterCommand::Remove(member) => is_settled && role_of(&member.name).is_none(),
+        // A removed member tells of a cluster that does not answer it any more.
+        ClusterCommand::Remove(member) => {
+            is_settled && role_of(&member.name).is_none() && view["name"] != member.name.as_str()
+        }
         ClusterCommand::TransferLeader(member) => leader == member.name.as_str(),
         ClusterCommand::Undo(_) => is_settled,
     }

@@ -166,6 +166,9 @@ fn a_change_is_told_and_then_looked_for() {
         assert!(is_shown(&command, shown) && !is_shown(&command, not_shown), "{line}");
         assert_eq!(result(&command, shown), told);
     }
+    let own =
+        json!({"name": "d", "leader": "a", "changing": false, "members": [{"name": "a", "role": "voter"}]});
+    assert!(!is_shown(&command("orch cluster remove d"), &own), "the removed member itself");
     let add = command("orch cluster add d 10.0.0.4:6444");
     assert!(is_shown(&add, &learner) && !is_shown(&add, &without));
     let told = result(&add, &learner);
