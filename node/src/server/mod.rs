@@ -21,6 +21,7 @@ mod load;
 mod loopback;
 mod pace;
 mod places;
+mod plain;
 mod serve;
 mod socket;
 mod stall;

@@ -21,6 +21,7 @@ mod compaction;
 mod completion;
 mod confirming;
 mod consensus;
+mod contact;
 mod core;
 mod enrolment;
 mod fatal;
@@ -66,6 +67,7 @@ use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
 use self::consensus::config;
+use self::contact::Contacts;
 use self::core::{Core, Raft, Stop};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
@@ -183,6 +185,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             accusations: Accusations::default(),
             names_heard: Mutex::default(),
             warnings: Warnings::default(),
+            contacts: Contacts::default(),
             voters_since: VotersSince::default(),
             space: SpaceWatch::new(options.space),
             options,
