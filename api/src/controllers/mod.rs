@@ -61,6 +61,7 @@ use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
+pub(crate) use self::client::any_changed;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::protection::Protected;

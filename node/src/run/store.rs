@@ -177,10 +177,14 @@ fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) 
     let mut paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
     paths.extend(files.revocations.iter().cloned());
     let reload = move || -> Result<(), RunError> {
-        let (authority, chain, key) = (read(&files.authority)?, read(&files.certificate)?, read(&files.key)?);
         let revoked = revoked(&files.revocations)?;
-        tls.reload(&authority, &chain, &key, &revoked)
-            .map_err(|source| RunError::PeerMaterial { path: files.certificate.clone(), source })
+        let unfit = |source| RunError::PeerMaterial { path: files.certificate.clone(), source };
+        let renew = || {
+            let (authority, chain) = (read(&files.authority)?, read(&files.certificate)?);
+            tls.reload(&authority, &chain, &read(&files.key)?, &revoked).map_err(unfit)
+        };
+        // A member stays revoked though the own certificate is damaged or has expired.
+        renew().or_else(|error| tls.revoke(&revoked).map_err(unfit).and(Err(error)))
     };
     tokio::spawn(async move {
         if let Err(error) = tls::follow("peer certificates", paths, reload, stop).await {

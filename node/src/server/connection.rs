@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gather::gathered;
 use super::limits;
+use super::load::{Load, Room};
 use super::loopback::Door;
 use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
@@ -55,11 +56,12 @@ struct Manner {
     is_known: bool,
 }
 
-/// Place, deadlines, permits to write and stop signal of a connection.
+/// Place, deadlines, permits to write, room and stop signal of a connection.
 pub(super) struct Terms {
     pub(super) place: Arc<Place>,
     pub(super) waits: Waits,
     pub(super) writers: Writers,
+    pub(super) room: Room,
     /// Cancelled when the server stops.
     pub(super) stopping: CancellationToken,
 }
@@ -207,8 +209,8 @@ async fn serve_http<S: Answers>(
     terms: Terms,
     ends: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError> {
-    let Terms { place, waits, stopping, .. } = terms;
-    let pacing = Pacing::new(waits);
+    let Terms { place, waits, stopping, room, .. } = terms;
+    let pacing = Pacing::new(waits, Arc::new(Load::new(Arc::clone(&place), room)));
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
