@@ -5,7 +5,8 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::volume_claim::validate_claim_spec;
+use crate::kinds::pod::warnings::WARNINGS_MAX;
+use crate::kinds::volume_claim::{validate_claim_spec, warn_about_sizes};
 use crate::kinds::workload::{
     container_images, container_names, default_template, number_or_percent, validate_at_most,
     validate_collisions, validate_counts, validate_keeps_running, validate_selected_template,
@@ -101,7 +102,17 @@ impl Strategy for StatefulSet {
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
         let mut warnings = warn_about_spec(context, old, new);
+        let path = Path::new("spec").child("volumeClaimTemplates");
+        for (at, claim) in new.at("spec").items("volumeClaimTemplates").iter().numbered() {
+            warnings.extend(warn_about_sizes(claim.at("spec"), &path.index(at)));
+            if warnings.len() > WARNINGS_MAX {
+                break;
+            }
+        }
         if new.at("spec").int("revisionHistoryLimit").is_some_and(|limit| limit < 0) {
             warnings.push(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
