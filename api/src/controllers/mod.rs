@@ -35,6 +35,7 @@ mod disruption;
 mod each_namespace;
 mod expiry;
 mod garbage;
+mod meaning;
 mod namespaces;
 mod protection;
 mod provision;

@@ -16,7 +16,7 @@ use crate::kinds::pod::warnings::fractional;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
-use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default_text};
+use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, set, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const ACCESS_MODES: [(&str, &str); 4] = [
@@ -206,14 +206,10 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
         carry(before, &mut allowed, "storageClassName");
     }
     if new.at("status").text("phase") == "Bound" && after.at("resources").has("requests") {
-        carry(
-            before.at("resources").at("requests"),
-            child_mut(child_mut(&mut allowed, "resources"), "requests"),
-            "storage",
-        );
+        carry_entries(before.at("resources"), child_mut(&mut allowed, "resources"), "requests", &["storage"]);
     }
     carry(before, &mut allowed, "volumeAttributesClassName");
-    if !same(before, &allowed) {
+    if !is_unchanged(before, &allowed) {
         let diff = claim_diff(before, &allowed);
         errors.push(FieldError::forbidden(path.clone(), &format!("{UNCHANGED}\n{diff}")));
     }

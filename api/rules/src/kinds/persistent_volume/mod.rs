@@ -15,8 +15,8 @@ use crate::kinds::volume_claim::access_modes;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default_text, shown, sorted_entries,
-    unset,
+    Tree, carry, child_mut, existing_mut, is_unchanged, items_mut, set, set_default_text, shown,
+    sorted_entries, unset,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -208,7 +208,7 @@ fn validate_spec(context: &Context<'_>, place: Place<'_>, spec: &Value, path: &P
             Place::Inline => errors.push(FieldError::forbidden(path, INLINE)),
             // An affinity from before the check of its values stays.
             Place::Object { old_affinity, .. }
-                if !old_affinity.is_null() && same(old_affinity, spec.at("nodeAffinity")) => {}
+                if !old_affinity.is_null() && is_unchanged(old_affinity, spec.at("nodeAffinity")) => {}
             Place::Object { .. } => errors.extend(validate_affinity(spec.at("nodeAffinity"), &path)),
         }
     }
@@ -360,7 +360,7 @@ fn validate_kept(brand: &Brand, old: &Value, new: &Value) -> FieldErrors {
     let changed: Vec<&str> = SOURCES
         .iter()
         .map(|source| source.field)
-        .filter(|field| !same(old.at(field), allowed.at(field)))
+        .filter(|field| !is_unchanged(old.at(field), allowed.at(field)))
         .collect();
     if !changed.is_empty() {
         let detail =

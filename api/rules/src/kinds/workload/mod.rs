@@ -29,7 +29,7 @@ use crate::kinds::pod::{annotations, seccomp};
 use crate::kinds::{Cell, Context, object_meta};
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
-use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};
+use crate::validate::tree::{Tree, child_mut, is_unchanged, shown, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Sets the defaults of the template of `spec`.
@@ -140,7 +140,7 @@ fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors 
 fn validate_same_selector(old: &Value, new: &Value) -> Option<FieldError> {
     let (before, after) = (old.at("spec").at("selector"), new.at("spec").at("selector"));
     let path = Path::new("spec").child("selector");
-    (!same(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
+    (!is_unchanged(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
 }
 
 /// Checks that counts are not negative.

@@ -16,7 +16,8 @@ use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::distinct::Distinct;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown, unset,
+    Tree, carry, child_mut, existing_mut, is_unchanged, items_mut, set, set_default, set_default_text, shown,
+    unset,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -95,7 +96,7 @@ impl Strategy for StatefulSet {
         for field in MUTABLE {
             carry(old.at("spec"), &mut kept, field);
         }
-        if !same(&kept, old.at("spec")) {
+        if !is_unchanged(&kept, old.at("spec")) {
             errors.push(FieldError::forbidden(Path::new("spec"), REFUSED));
         }
         errors
