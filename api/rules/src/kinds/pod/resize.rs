@@ -10,7 +10,7 @@ use crate::kinds::Context;
 use crate::kinds::object_meta;
 use crate::kinds::pod::annotations::is_mirror;
 use crate::kinds::pod::qos::qos_class;
-use crate::validate::tree::{Tree, carry_entries, child_mut, is_unchanged, items_mut, set, unset};
+use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, items_mut, set, unset};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The lists of containers that can be resized.
