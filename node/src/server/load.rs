@@ -215,7 +215,8 @@ impl Load {
     fn shrink(&self) {
         let mut taken = self.taken.lock();
         if self.used.load(Ordering::Relaxed) <= FREE_BYTES {
-            self.room.give_back(&taken.payer, std::mem::take(&mut taken.bytes));
+            let bytes = std::mem::take(&mut taken.bytes);
+            self.room.give_back(&taken.payer, bytes);
             self.allowed.store(FREE_BYTES, Ordering::Relaxed);
         }
     }
