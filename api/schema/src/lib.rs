@@ -21,6 +21,7 @@ mod held;
 mod index;
 mod instant;
 mod json;
+mod order;
 pub mod protobuf;
 pub mod quantity;
 pub mod resource;
@@ -35,6 +36,7 @@ pub use held::check_held;
 pub use instant::{Instant, Precision};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, encode_json};
 pub use json::{read_json, write_value};
+pub use order::order_members;
 pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
     write_envelope,

@@ -7,8 +7,8 @@ use orch_rules::Action;
 use orch_rules::kinds::Context;
 use orch_rules::validate::tree::{Tree, child_mut, set, unset};
 use orch_rules::validate::{FieldError, Path, validate_object_meta};
-use orch_schema::apply_defaults;
 use orch_schema::value::Value;
+use orch_schema::{apply_defaults, order_members};
 
 use super::options::Options;
 use super::stored::check_size;
@@ -17,6 +17,7 @@ use super::{Pipeline, Request};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::error::{ApiError, Subject};
 use crate::fields::Writer;
+use crate::registry::Resource;
 
 /// Longest prefix of a generated name: names end at 63 where they must be labels.
 const GENERATED_PREFIX_MAX: usize = 63 - SUFFIX_LENGTH;
@@ -94,16 +95,33 @@ impl<S: Store> Pipeline<S> {
         unmet: Option<FieldError>,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
-        let rule = resource.rules.names;
-        let metadata = value.at("metadata");
-        let mut errors = validate_object_meta(metadata, resource.namespaced, rule, &Path::new("metadata"));
-        errors.extend(unmet);
-        errors.extend(resource.strategy.validate_create(&self.context(request, now), value));
+        let validate = |value: &Value| {
+            let path = Path::new("metadata");
+            let metadata = value.at("metadata");
+            let mut errors = validate_object_meta(metadata, resource.namespaced, resource.rules.names, &path);
+            errors.extend(unmet.clone());
+            errors.extend(resource.strategy.validate_create(&self.context(request, now), value));
+            errors
+        };
+        let errors = validate(value);
         if errors.is_empty() {
             return Ok(());
         }
-        Err(ApiError::Invalid { subject: Subject::kind(resource, metadata.text("name")), errors })
+        let ordered = validate(&in_order(resource, value));
+        let errors = if ordered.is_empty() { errors } else { ordered };
+        let name = value.at("metadata").text("name");
+        Err(ApiError::Invalid { subject: Subject::kind(resource, name), errors })
     }
+}
+
+/// A copy of a refused object, with its members in the order in which it would be stored: so the messages show them.
+pub(super) fn in_order(resource: &Resource, value: &Value) -> Value {
+    let mut ordered = value.clone();
+    // The tables are those of the request's version.
+    if resource.conversion.is_none() {
+        order_members(&resource.schema, resource.type_id, &mut ordered);
+    }
+    ordered
 }
 
 /// The name or else the `generateName`, for messages of admission.

@@ -16,7 +16,7 @@ use orch_schema::value::Value;
 
 use super::allotment::Transfer;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
-use super::new_object::Origin;
+use super::new_object::{Origin, in_order};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
@@ -153,15 +153,22 @@ impl<S: Store> Pipeline<S> {
         unmet: Option<FieldError>,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
-        let path = Path::new("metadata");
-        let (metadata, before) = (new.at("metadata"), old.at("metadata"));
-        let mut errors = validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
-        errors.extend(validate_object_meta_update(metadata, before, &path));
-        errors.extend(unmet);
-        errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
+        let validate = |new: &Value| {
+            let path = Path::new("metadata");
+            let (metadata, before) = (new.at("metadata"), old.at("metadata"));
+            let mut errors =
+                validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
+            errors.extend(validate_object_meta_update(metadata, before, &path));
+            errors.extend(unmet.clone());
+            errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
+            errors
+        };
+        let errors = validate(new);
         if errors.is_empty() {
             return Ok(());
         }
+        let ordered = validate(&in_order(resource, new));
+        let errors = if ordered.is_empty() { errors } else { ordered };
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
     }
 }

@@ -232,6 +232,12 @@ impl Map {
         self.reindex();
     }
 
+    /// Sorts the members by the place of their names; those of the same place keep their order.
+    pub fn sort_by_place(&mut self, place: impl Fn(&str) -> usize) {
+        self.entries.sort_by_key(|(name, _)| place(name));
+        self.reindex();
+    }
+
     fn reindex(&mut self) {
         if self.index.is_some() {
             self.index = Some(Places::of(&self.entries));
