@@ -49,8 +49,11 @@ impl Endpoint<'_> {
     /// Checks that `verb` is served on `target`, from which this endpoint was resolved.
     ///
     /// # Errors
-    /// `MethodNotAllowed`: the verb is not served on this path.
+    /// `MethodNotAllowed`: the verb is not served on this path. `UnknownPath`: no verb is, as on the path of a single review.
     pub fn check_verb(&self, target: &Target, verb: Verb) -> Result<(), ApiError> {
+        if self.action == Action::Object && !self.serves_any(target) {
+            return Err(ApiError::UnknownPath);
+        }
         let is_served = match self.action {
             Action::Object => {
                 // Collections across all namespaces are read-only: a write names its namespace.
@@ -59,12 +62,38 @@ impl Endpoint<'_> {
                 let names_new = verb == Verb::Create && !target.name.is_empty();
                 self.resource.allows(verb) && !is_too_wide && !names_new
             }
-            subresource => {
-                let verbs = self.resource.subresource(subresource.subresource()).map(|found| &found.verbs);
-                verbs.is_some_and(|verbs| verbs.iter().any(|allowed| allowed == verb.as_str()))
-            }
+            subresource => self.allows_part(subresource, verb),
         };
         if is_served { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+    }
+
+    /// Whether the path of an object, or of a collection, has any verb.
+    fn serves_any(&self, target: &Target) -> bool {
+        let verbs: &[Verb] = if target.deprecated_watch {
+            &[Verb::Watch]
+        } else if !target.name.is_empty() {
+            &[Verb::Get, Verb::Update, Verb::Patch, Verb::Delete]
+        } else if self.resource.namespaced && target.namespace.is_empty() {
+            &[Verb::List, Verb::Watch]
+        } else {
+            &[Verb::List, Verb::Create, Verb::Watch, Verb::DeleteCollection]
+        };
+        verbs.iter().any(|verb| self.resource.allows(*verb))
+    }
+
+    /// Whether the documents can be read again, and therefore have a table. Reviews, bindings, evictions and requests for
+    /// tokens are answered once and kept nowhere.
+    pub fn is_readable(&self) -> bool {
+        match self.action {
+            Action::Object => self.resource.allows(Verb::Get),
+            subresource => self.allows_part(subresource, Verb::Get),
+        }
+    }
+
+    fn allows_part(&self, subresource: Action, verb: Verb) -> bool {
+        let verbs = self.resource.subresource(subresource.subresource()).map(|found| &found.verbs);
+        // few: the verbs of one sub-resource.
+        verbs.is_some_and(|verbs| verbs.iter().any(|allowed| allowed == verb.as_str()))
     }
 }
 
@@ -124,6 +153,8 @@ mod tests {
     use super::*;
     use crate::request::{TargetPath, parse_path};
 
+    const REVIEWS: &str = "/apis/authorization.orch.io/v1";
+
     fn resolved(registry: &Registry, path: &str, verb: Verb) -> Result<Action, ApiError> {
         let TargetPath::Resource(target) = parse_path(path) else { return Err(ApiError::NoPage) };
         let endpoint = registry.endpoint(&target)?;
@@ -154,6 +185,15 @@ mod tests {
             (format!("{pods}/p/resize"), Verb::Create, Err(ApiError::MethodNotAllowed)),
             ("/api/v1/namespaces/ns/bindings".to_owned(), Verb::Create, Ok(Action::Object)),
             ("/api/v1/namespaces/ns/bindings".to_owned(), Verb::List, Err(ApiError::MethodNotAllowed)),
+            ("/api/v1/namespaces/ns/bindings/b".to_owned(), Verb::Get, Err(ApiError::UnknownPath)),
+            ("/api/v1/bindings".to_owned(), Verb::Create, Err(ApiError::UnknownPath)),
+            (format!("{REVIEWS}/subjectaccessreviews"), Verb::Create, Ok(Action::Object)),
+            (format!("{REVIEWS}/subjectaccessreviews"), Verb::List, Err(ApiError::MethodNotAllowed)),
+            (format!("{REVIEWS}/subjectaccessreviews/x"), Verb::Get, Err(ApiError::UnknownPath)),
+            (format!("{REVIEWS}/subjectaccessreviews/x"), Verb::Create, Err(ApiError::UnknownPath)),
+            (format!("{REVIEWS}/watch/subjectaccessreviews"), Verb::Watch, Err(ApiError::UnknownPath)),
+            (format!("{REVIEWS}/localsubjectaccessreviews"), Verb::Create, Err(ApiError::UnknownPath)),
+            ("/api/v1/componentstatuses/x".to_owned(), Verb::Delete, Err(ApiError::MethodNotAllowed)),
             ("/apis/apps/v1/namespaces/ns/deployments/d/scale".to_owned(), Verb::Update, Ok(Action::Scale)),
             (
                 "/apis/apps/v1/namespaces/ns/daemonsets/d/scale".to_owned(),

@@ -102,6 +102,9 @@ impl Representation {
     }
 }
 
+/// A choice among the representations that a document has.
+pub type Negotiate = fn(Option<&str>, &str, &Query, &Brand) -> Result<Representation, ApiError>;
+
 /// Chooses the representation of a response.
 ///
 /// # Errors
@@ -113,6 +116,19 @@ pub fn negotiate(
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
     negotiate_of(accept, user_agent, query, brand, writable)
+}
+
+/// Chooses the representation for a document that has no table, such as a review.
+///
+/// # Errors
+/// As for [`negotiate`].
+pub fn negotiate_without_table(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+) -> Result<Representation, ApiError> {
+    negotiate_of(accept, user_agent, query, brand, |_, view| view != View::Table)
 }
 
 /// Chooses the representation for a document that has no other views, such as those of discovery.

@@ -48,6 +48,60 @@ pub fn kubeconfig(brand: &Brand, user: &str, servers: &[Server], authority: &str
     text
 }
 
+/// The server entries of `config`, in order. The names are those after the brand.
+pub fn servers(config: &str) -> Result<Vec<Server>, String> {
+    let config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let clusters = config["clusters"].as_array().ok_or("it names no clusters")?;
+    let server = |entry: &serde_json::Value| {
+        let (name, url) = (entry["name"].as_str()?, entry["cluster"]["server"].as_str()?);
+        let name = name.split_once('-').map_or(name, |(_brand, name)| name);
+        Some(Server { name: name.to_owned(), url: url.to_owned() })
+    };
+    clusters
+        .iter()
+        .map(|entry| server(entry).ok_or_else(|| "a cluster has no name or server".to_owned()))
+        .collect()
+}
+
+/// Adds those of `servers` that `config` does not name, each with a context of its own for `user`.
+pub fn with_servers(config: &str, user: &str, added: &[Server]) -> Result<String, String> {
+    let known = servers(config)?;
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let first = config["clusters"].get(0).cloned().ok_or("it names no clusters")?;
+    let brand = first["name"].as_str().and_then(|name| name.split_once('-')).map_or("", |(brand, _)| brand);
+    // few: the members of a cluster.
+    for server in added.iter().filter(|server| known.iter().all(|known| known.name != server.name)) {
+        let entry = format!("{brand}-{}", server.name);
+        let mut cluster = first.clone();
+        cluster["name"] = json!(entry);
+        cluster["cluster"]["server"] = json!(server.url);
+        let context = json!({"name": entry, "context": {"cluster": entry, "user": user}});
+        for (list, item) in [("clusters", cluster), ("contexts", context)] {
+            let list = config.get_mut(list).and_then(|list| list.as_array_mut());
+            list.ok_or("it names no clusters or no contexts")?.push(item);
+        }
+    }
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}
+
+/// Adds those of `servers` that the only cluster of `config` does not list: its server is a list, separated by commas.
+pub fn with_listed_servers(config: &str, added: &[Server]) -> Result<String, String> {
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let server = config.pointer_mut("/clusters/0/cluster/server").ok_or("it names no server")?;
+    let mut urls: Vec<String> = server.as_str().unwrap_or_default().split(',').map(str::to_owned).collect();
+    for Server { url, .. } in added {
+        if !urls.contains(url) {
+            urls.push(url.clone());
+        }
+    }
+    *server = json!(urls.join(","));
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}
+
 /// Makes `authority` (PEM) the trusted one of every cluster in `config`.
 pub fn with_authority(config: &str, authority: &str) -> Result<String, String> {
     let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;

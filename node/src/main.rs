@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, RotationStep, parse};
+use orch_node::cli::{
+    CertsCommand, Cli, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
+    parse_and_find_files,
+};
 use orch_node::report::Causes;
 use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy};
 use time::OffsetDateTime;
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
     }
-    let cli = match parse(std::env::args_os().collect()) {
+    let cli = match parse_and_find_files(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(ParseError::CommandLine(error)) => error.exit(),
         Err(error) => return fail(&error.into()),
@@ -55,7 +58,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
                 _ => admin::rewrite_running(&arguments, &mut out),
             }
         }
-        Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
+        Command::Version => Ok(writeln!(io::stdout(), "orch {}", *VERSION)?),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "orch", &mut io::stdout());
             Ok(())
@@ -86,12 +89,14 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
         }
         CertsCommand::Add(arguments) => {
             for path in certs::add_members(&arguments, now)? {
-                writeln!(out, "made {}", path.display())?;
+                writeln!(out, "wrote {}", path.display())?;
             }
         }
         CertsCommand::Inspect(arguments) => {
             for path in &arguments.paths {
-                for facts in certs::inspect(path)? {
+                let found = certs::inspect(path)?;
+                anyhow::ensure!(!found.is_empty(), "{}", certs::no_certificate_in(path));
+                for facts in found {
                     writeln!(out, "{facts}")?;
                 }
             }
@@ -132,6 +137,9 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 }
 
 fn report(error: &anyhow::Error) {
+    if logging::format() == Some(LogFormat::Json) {
+        return tracing::error!(error = %Causes(error.as_ref()), "the node ends");
+    }
     // Standard error may be closed; the error then has no other destination.
     let _ = writeln!(io::stderr(), "error: {}", Causes(error.as_ref()));
 }

@@ -7,6 +7,7 @@
 pub mod brand;
 pub mod environment;
 pub mod kms;
+pub mod version;
 
 /// The envelope of the Protobuf representation of an object: `Unknown` and `TypeMeta`.
 #[allow(missing_docs, reason = "generated; the comments stand in envelope.proto")]

@@ -25,6 +25,8 @@ use crate::config::flags::{LogFlags, VmodulePattern};
 
 /// Crates whose level follows `--v`.
 const OWN: [&str; 2] = ["scheduler", "orch_scheduler"];
+/// Libraries whose warnings strangers cause.
+const STRANGERS: [&str; 2] = ["rustls", "h2"];
 /// Bytes that wait at most: more lines are written than flushed one by one.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
@@ -81,10 +83,12 @@ pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
         });
     }
     let last = flusher.clone();
-    let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // A line like the others, and without the path on the machine that built the program.
+        let file = panic.location().map_or("", |place| place.file().rsplit('/').next().unwrap_or_default());
+        let line = panic.location().map(std::panic::Location::line);
+        tracing::error!(file, line, "panicked: {}", panic.payload_as_str().unwrap_or("without a message"));
         last.flush();
-        hook(panic);
     }));
     Ok((verbosity, flusher))
 }
@@ -98,7 +102,10 @@ fn filter(
         let target = metadata.target();
         let is_own = OWN.iter().any(|own| target == *own || target.starts_with(&format!("{own}::")));
         if !is_own {
-            return *metadata.level() <= LevelFilter::WARN;
+            // These warn of what any stranger sends to the port, once for each connection.
+            let is_of_strangers = STRANGERS.contains(&target.split("::").next().unwrap_or_default());
+            let loudest = if is_of_strangers { LevelFilter::ERROR } else { LevelFilter::WARN };
+            return *metadata.level() <= loudest;
         }
         let by_module = vmodule.iter().find(|pattern| {
             target.split("::").any(|module| matches(pattern.pattern.as_bytes(), module.as_bytes()))
@@ -190,6 +197,8 @@ fn one_line_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
         let mut line = OneLine(writer);
         match field.name() {
             "message" => write!(line, "{value:?}"),
+            // Records of the `log` crate: among their fields is a path of the machine that built the program.
+            name if name.starts_with("log.") => Ok(()),
             name => write!(line, "{name}={value:?}"),
         }
     });
@@ -241,6 +250,8 @@ mod tests {
                     tracing::debug!(target: "orch_scheduler::serve::tls", "x")
                 }
                 ("h2::codec", Level::INFO) => tracing::info!(target: "h2::codec", "x"),
+                ("rustls::msgs", Level::WARN) => tracing::warn!(target: "rustls::msgs", "x"),
+                ("hyper::proto", Level::WARN) => tracing::warn!(target: "hyper::proto", "x"),
                 _ => unreachable!("not a case of the test"),
             }
         });
@@ -257,6 +268,8 @@ mod tests {
             (0, "queue=4", "orch_scheduler::serve::tls", Level::DEBUG, false),
             (0, "ser*=4", "orch_scheduler::serve::tls", Level::DEBUG, true),
             (10, "", "h2::codec", Level::INFO, false),
+            (0, "", "rustls::msgs", Level::WARN, false),
+            (0, "", "hyper::proto", Level::WARN, true),
         ] {
             assert_eq!(shown(verbosity, vmodule, target, level), expected, "{verbosity} {vmodule} {target}");
         }

@@ -1,13 +1,7 @@
 //! The version that this program gives: the reference's, whose flags, files and metrics it has.
 
-/// Major version.
-pub const MAJOR: &str = "1";
-/// Minor version.
-pub const MINOR: &str = "36";
-/// Both.
-pub const MAJOR_MINOR: &str = "1.36";
-/// The whole version.
-pub const GIT_VERSION: &str = "v1.36.2";
+pub use orch_proto::version::{GIT_VERSION, MAJOR, MAJOR_MINOR, MINOR};
+
 /// Commit of the sources; empty where the build did not say.
 pub const GIT_COMMIT: &str = match option_env!("ORCH_GIT_COMMIT") {
     Some(commit) => commit,

@@ -149,6 +149,7 @@ impl Compiler {
         field.presence = descriptor.field_descriptor_proto().proto3_optional();
         field.emit_empty = options.emit_empty() || self.is_plain_message(descriptor, options, field.presence);
         field.retains_empty = options.retain_empty();
+        field.rounds_amounts = is_map_of_amounts(&field.value) && !options.exact_amounts();
         field.required = options.required();
         field.default = match &options.default {
             Some(text) => Some(
@@ -320,6 +321,10 @@ fn untyped_name(descriptor: &FieldDescriptor, value: &ValueType) -> Option<Box<s
         Kind::Message(message) if is_untyped => Some(message.full_name().into()),
         _ => None,
     }
+}
+
+fn is_map_of_amounts(value: &ValueType) -> bool {
+    matches!(value, ValueType::Map { value, .. } if matches!(**value, ValueType::Scalar(Scalar::Quantity)))
 }
 
 fn patch_strategy(options: &options::Field) -> PatchStrategy {

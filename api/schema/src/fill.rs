@@ -1,13 +1,15 @@
 //! Fields that an object has although no client sent them: those that are written even when empty, and defaults.
 //!
-//! Owns both fillings and the report of required fields that are missing. Defaults that no table can state belong to
-//! the kind's strategy.
+//! Owns both fillings and the rounding of amounts, which comes with the defaults. Defaults that no table can state
+//! belong to the kind's strategy.
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
 use crate::budget::count_step;
+use crate::quantity;
 use crate::value::{Map, Value};
 
-/// Fills fields that have a default where they are absent, null, or zero without presence.
+/// Fills fields that have a default where they are absent, null, or zero without presence. Amounts of resources that
+/// are finer than a thousandth are rounded up.
 pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
         for field in &ty.fields {
@@ -54,8 +56,21 @@ fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl Fn
     let Value::Object(map) = value else { return };
     visit(ty, map);
     for (name, value) in map.iter_mut().take_while(|_| count_step()) {
-        if let Some(field) = ty.field(name) {
+        let Some(field) = ty.field(name) else { continue };
+        if field.rounds_amounts {
+            round_up(value);
+        } else {
             walk_value(schema, &field.value, value, visit);
+        }
+    }
+}
+
+/// Rounds the amounts of a map up to thousandths.
+fn round_up(amounts: &mut Value) {
+    let Value::Object(amounts) = amounts else { return };
+    for (_, amount) in amounts.iter_mut().take_while(|_| count_step()) {
+        if let Some(rounded) = amount.as_str().and_then(quantity::in_thousandths) {
+            *amount = Value::from(rounded);
         }
     }
 }
@@ -88,6 +103,7 @@ mod tests {
     use super::*;
     use crate::json;
     use crate::testing::orch;
+    use crate::types::Scalar;
 
     fn id(name: &str) -> TypeId {
         orch().find_type(name).unwrap()
@@ -106,5 +122,61 @@ mod tests {
         let mut action = json!({"port": 1, "service": null});
         apply_defaults(orch(), id("core.v1.GRPCAction"), &mut action);
         assert_eq!(action, json!({"port": 1, "service": ""}));
+    }
+
+    #[test]
+    fn amounts_of_resources_are_rounded_up_to_thousandths() {
+        let amounts =
+            json!({"a": "100500u", "b": "1n", "c": "-1500u", "d": "1", "e": "15e-4", "f": "100m", "g": null});
+        let rounded =
+            json!({"a": "101m", "b": "1m", "c": "-2m", "d": "1", "e": "2e-3", "f": "100m", "g": null});
+        let (exact, kept) = ("resource.v1.CapacityRequirements", "requests");
+        for (ty, field) in [
+            ("core.v1.ResourceRequirements", "requests"),
+            ("core.v1.NodeStatus", "allocatable"),
+            ("core.v1.ResourceQuotaSpec", "hard"),
+            ("core.v1.LimitRangeItem", "maxLimitRequestRatio"),
+            ("core.v1.PersistentVolumeClaimStatus", "allocatedResources"),
+            ("node.v1.Overhead", "podFixed"),
+            (exact, kept),
+        ] {
+            let mut value = Value::Object(Map::new());
+            value.as_object_mut().unwrap().insert(field.to_owned(), amounts.clone());
+            apply_defaults(orch(), id(ty), &mut value);
+            assert_eq!(
+                value[field],
+                if ty == exact { amounts.clone() } else { rounded.clone() },
+                "{ty}.{field}"
+            );
+        }
+        let mut pods = json!({"spec": {"template": {"spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": "100500u"}}}], "overhead": {"cpu": "1500u"}
+        }}}});
+        apply_defaults(orch(), id("apps.v1.Deployment"), &mut pods);
+        let spec = &pods["spec"]["template"]["spec"];
+        assert_eq!(spec["containers"][0]["resources"]["limits"]["cpu"], "101m");
+        assert_eq!(spec["overhead"]["cpu"], "2m");
+    }
+
+    /// Every map of amounts rounds, but those that are named exact: a new one is a ResourceList unless it says otherwise.
+    #[test]
+    fn maps_of_amounts_round_unless_they_are_named_exact() {
+        let types = (0..orch().len()).map(|at| orch().get(TypeId(u32::try_from(at).unwrap())));
+        let exact: Vec<String> = types
+            .flat_map(|ty| ty.fields.iter().map(move |field| (ty, field)))
+            .filter(|(_, field)| match &field.value {
+                ValueType::Map { value, .. } => matches!(**value, ValueType::Scalar(Scalar::Quantity)),
+                _ => false,
+            })
+            .filter(|(_, field)| !field.rounds_amounts)
+            .map(|(ty, field)| format!("{}.{}", ty.name, field.name))
+            .collect();
+        assert_eq!(
+            exact,
+            [
+                "resource.v1.CapacityRequirements.requests",
+                "resource.v1.DeviceRequestAllocationResult.consumedCapacity"
+            ]
+        );
     }
 }

@@ -16,6 +16,8 @@ pub use amount::Amount;
 pub struct QuantityError;
 
 const NANO: i128 = 1_000_000_000;
+/// A thousandth of a unit, in nano-units.
+const MILLI: i128 = NANO / 1000;
 /// The largest quantity, in units.
 const UNITS_MAX: i128 = i64::MAX as i128;
 /// Digits that are read of a binary quantity: the largest has 19 before the point, and twenty digits times 2^60 still
@@ -93,7 +95,7 @@ impl Quantity {
 
     /// The number of thousandths of a unit, rounded up; `None` past 64 bits.
     pub fn milli_units(self) -> Option<i64> {
-        self.in_parts_of(NANO / 1000)
+        self.in_parts_of(MILLI)
     }
 
     fn in_parts_of(self, nano: i128) -> Option<i64> {
@@ -104,7 +106,7 @@ impl Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (number, suffix) = [(NANO, ""), (NANO / 1000, "m"), (1000, "u")]
+        let (number, suffix) = [(NANO, ""), (MILLI, "m"), (1000, "u")]
             .into_iter()
             // few: the units.
             .find(|(unit, _)| self.0 % unit == 0)
@@ -133,6 +135,26 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     }
     write(magnitude, scale, &mut out);
     Ok(out)
+}
+
+/// The canonical text of an amount that is finer than a thousandth of a unit, rounded away from zero to thousandths in
+/// the form in which it is written; `None` where `text`, which is canonical, needs no rounding.
+pub fn in_thousandths(text: &str) -> Option<String> {
+    // Canonical text finer than a thousandth ends in `n` or `u`, or has a negative exponent.
+    if !text.ends_with(['n', 'u']) && !text.contains("e-") {
+        return None;
+    }
+    let (magnitude, scale) = parse(text).ok()?;
+    let rounded = (magnitude + MILLI - 1) / MILLI * MILLI;
+    if rounded == magnitude {
+        return None;
+    }
+    let mut out = String::new();
+    if text.starts_with('-') {
+        out.push('-');
+    }
+    write(rounded, scale, &mut out);
+    Some(out)
 }
 
 /// The quantity `text` in nano-units, within 2^63 - 1 units.

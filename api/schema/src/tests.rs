@@ -4,6 +4,7 @@ use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;
 
+mod definitions;
 mod random;
 pub(crate) mod vectors;
 

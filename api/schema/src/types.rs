@@ -80,6 +80,8 @@ pub struct Field {
     pub presence: bool,
     /// An explicit empty list in JSON is kept by the decoder, although it is not written.
     pub retains_empty: bool,
+    /// A map of amounts in which defaulting rounds up what is finer than a thousandth (a ResourceList).
+    pub rounds_amounts: bool,
     /// Overrides `atomic` of the field's type: whether server-side apply owns the object as a whole.
     pub atomic: Option<bool>,
     /// The `.proto` file names the list's topology, which published schemas then show. Lists without one are atomic.
@@ -296,6 +298,7 @@ impl Field {
             patch: PatchStrategy::default(),
             presence: false,
             retains_empty: false,
+            rounds_amounts: false,
             atomic: None,
             topology_declared: false,
             inlined_in: Box::default(),

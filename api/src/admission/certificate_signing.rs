@@ -2,7 +2,7 @@
 
 use futures::future::{Either, FutureExt};
 use orch_rules::Action;
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::value::Value;
 
 use super::certificate_approval::{REQUESTS, check_right};
@@ -28,7 +28,7 @@ impl Plugin for CertificateSigning {
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let (Some(old), Some(new)) = (attributes.old, object) else { return rule(Ok(())) };
-        let is_same = |field: &&str| same(old.at("status").at(field), new.at("status").at(field));
+        let is_same = |field: &&str| is_unchanged(old.at("status").at(field), new.at("status").at(field));
         if ["certificate", "conditions"].iter().all(is_same) {
             return rule(Ok(()));
         }

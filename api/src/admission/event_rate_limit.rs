@@ -48,18 +48,19 @@ impl LimitType {
         }
     }
 
-    /// The key of the bucket of an event.
-    fn key(self, attributes: &Attributes<'_>, event: &Value) -> String {
+    /// The parts of the key of an event's bucket. They stay apart: run together, the texts of an event in one namespace can be
+    /// made the same as those of another's, whose bucket they would empty.
+    fn key<'a>(self, attributes: &Attributes<'a>, event: &'a Value) -> Vec<&'a str> {
         match self {
-            LimitType::Server => String::new(),
-            LimitType::Namespace => attributes.namespace.to_owned(),
-            LimitType::User => attributes.user.name.clone(),
+            LimitType::Server => Vec::new(),
+            LimitType::Namespace => vec![attributes.namespace],
+            LimitType::User => vec![attributes.user.name.as_str()],
             LimitType::SourceAndObject => {
                 let (source, object) = (event.at("source"), event.at("involvedObject"));
                 let of_source = ["component", "host"].map(|field| source.text(field));
                 let of_object =
                     ["kind", "namespace", "name", "uid", "apiVersion"].map(|field| object.text(field));
-                [of_source.concat(), of_object.concat()].concat()
+                of_source.into_iter().chain(of_object).collect()
             }
         }
     }
@@ -113,7 +114,8 @@ impl Plugin for EventRateLimit {
             let limit_type = enforcer.limit.limit_type;
             let key = limit_type.key(attributes, event);
             if !enforcer.take(&key, now) {
-                let (name, key) = (limit_type.name(), part(&key));
+                let (name, key) = (limit_type.name(), key.concat());
+                let key = part(&key);
                 let reason = format!("limit reached on type {name} for key {key}");
                 refusal = Err(Refusal::Error(ApiError::LimitReached(reason)));
             }
@@ -151,7 +153,7 @@ impl Enforcer {
     }
 
     /// Takes a token of the bucket of `key`. `false`: it has none.
-    fn take(&self, key: &str, now: Timestamp) -> bool {
+    fn take(&self, key: &[&str], now: Timestamp) -> bool {
         const TOKEN: u64 = 1_000_000;
         let key = self.hasher.hash_one(key);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +194,7 @@ mod tests {
     fn a_bucket_starts_full_and_fills_with_time() {
         let enforcer = limit(LimitType::User, 10);
         let taken = |key: &str, micros: u64, count: usize| {
-            (0..count).filter(|_| enforcer.take(key, Timestamp(micros))).count()
+            (0..count).filter(|_| enforcer.take(&[key], Timestamp(micros))).count()
         };
         assert_eq!(taken("a", 0, 9), 3);
         assert_eq!(taken("b", 0, 9), 3, "each key has its own");
@@ -207,14 +209,39 @@ mod tests {
         let enforcer = limit(LimitType::Namespace, 2);
         let at = Timestamp(0);
         for key in ["a", "b", "a", "a", "c"] {
-            assert!(enforcer.take(key, at), "{key}");
+            assert!(enforcer.take(&[key], at), "{key}");
         }
-        assert!(!enforcer.take("a", at), "it was used after b");
+        assert!(!enforcer.take(&["a"], at), "it was used after b");
         (0..1000).for_each(|key: u32| {
-            enforcer.take(&key.to_string(), at);
+            enforcer.take(&[&key.to_string()], at);
         });
         let buckets = enforcer.buckets.lock().unwrap();
         assert_eq!((buckets.by_key.len(), buckets.by_use.len()), (2, 2));
+    }
+
+    #[test]
+    fn an_event_of_another_namespace_empties_no_bucket_by_texts_that_run_together_alike() {
+        let of = |component: &str, namespace: &str, name: &str| {
+            json!({
+                "source": {"component": component},
+                "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name},
+            })
+        };
+        // Both run together to "kubeletPodshopPodown".
+        let (victim, forged) = (of("kubelet", "shop", "Podown"), of("kubeletPodsh", "own", ""));
+        let forged = {
+            let mut forged = forged;
+            forged["involvedObject"]["kind"] = json!("opPod");
+            forged
+        };
+        let create = attributes("events", Operation::Create);
+        let keys = [&victim, &forged].map(|event| LimitType::SourceAndObject.key(&create, event));
+        assert_eq!(keys[0].concat(), keys[1].concat());
+        let enforcer = limit(LimitType::SourceAndObject, 10);
+        (0..100).for_each(|_| {
+            enforcer.take(&keys[1], Timestamp(0));
+        });
+        assert!(enforcer.take(&keys[0], Timestamp(0)));
     }
 
     #[test]
@@ -224,7 +251,7 @@ mod tests {
             "involvedObject": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "u", "apiVersion": "v1"},
         });
         let create = attributes("events", Operation::Create);
-        let keys = LimitType::ALL.map(|limit_type| limit_type.key(&create, &event));
+        let keys = LimitType::ALL.map(|limit_type| limit_type.key(&create, &event).concat());
         assert_eq!(keys, ["", "ns", "system:admin", "kubelethPodnspuv1"]);
         assert!(
             !EventRateLimit::new(&[], Arc::new(crate::ambient::SystemAmbient))

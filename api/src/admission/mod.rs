@@ -19,6 +19,7 @@ mod attributes;
 mod certificate_approval;
 mod certificate_signing;
 mod certificate_subject_restriction;
+mod claim_status;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
@@ -209,6 +210,7 @@ impl Chain {
             Box::new(pod_topology_labels::PodTopologyLabels),
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(role_escalation::RoleEscalation),
+            Box::new(claim_status::ClaimStatus),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];

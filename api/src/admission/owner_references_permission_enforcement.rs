@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures::future::{Either, FutureExt};
 use orch_rules::Action;
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
@@ -51,7 +51,7 @@ fn owners(object: &Value) -> &[Value] {
 fn changes_owners(old: Option<&Value>, object: &Value) -> bool {
     let (before, now) = (old.map_or(&[][..], owners), owners(object));
     // once: one pass over both lists.
-    before.len() != now.len() || before.iter().zip(now).any(|(before, now)| !same(before, now))
+    before.len() != now.len() || before.iter().zip(now).any(|(before, now)| !is_unchanged(before, now))
 }
 
 /// The references that block the deletion of their owner and did not before, each by version, kind and name.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use orch_rules::Action;
 use orch_rules::kinds::{Context, Requester, event, strategy_for};
-use orch_rules::validate::tree::{Tree, carry, child_mut, same, set, set_default, unset};
+use orch_rules::validate::tree::{Tree, carry, child_mut, is_unchanged, set, set_default, unset};
 use orch_rules::validate::{
     FieldError, Path, carry_system_fields, validate_object_meta, validate_object_meta_update,
 };
@@ -166,7 +166,7 @@ impl Replay {
                 if wanted.is_object() && wanted.text("kind") != "Status" {
                     self.compared += 1;
                     let want = without_system(wanted.clone());
-                    if !same(&got, &want) && !generated(&want) {
+                    if !is_unchanged(&got, &want) && !generated(&want) {
                         problem(format!("\n  got  {got}\n  want {want}"));
                     }
                 }

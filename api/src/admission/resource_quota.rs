@@ -5,7 +5,8 @@
 //! revision, so that writes through any node count exactly, and a quota is never exceeded.
 //!
 //!     create    charged; refused where it does not fit
-//!     update    the difference; refused where the kind's usage may grow by updates and does not fit
+//!     update    the difference; refused where the kind's usage may grow by updates and does not fit, and where it moves the
+//!               object into the scopes of a quota that has no room for it
 //!     delete    given back by the transaction that removes the object
 //!
 //! What was given back is the reference's only by its loop `resourcequota-controller`. A node that leaves this loop to
@@ -94,8 +95,10 @@ struct Change<'a> {
     measure: Measure,
     old: Option<(&'a Value, Amounts)>,
     new: Option<(&'a Value, Amounts)>,
-    /// The write is refused where a quota has no room for it.
+    /// The write is refused where a quota that covers the object has no room for it.
     is_limited: bool,
+    /// The write is refused where it moves the object into a quota that has no room for it.
+    limits_moves: bool,
     /// The object no longer counted, for its time was over, and is gone or ended now. Whether the loop had noticed is not
     /// known, so nothing is given back: the quota is written as it is, which makes the loop count again.
     ends_overdue: bool,
@@ -124,24 +127,24 @@ impl ResourceQuota {
         additions: &mut Additions,
     ) -> Result<(), Refusal> {
         let Some(change) = Change::of(attributes, object) else { return Ok(()) };
-        if !change.is_limited && self.0 == Release::Elsewhere {
-            return Ok(());
-        }
         let is_ending = view.is_terminating(attributes.namespace) == Some(true);
         if is_ending && change.new.is_none() {
             // The quotas go with their namespace: its objects are not removed one after the other.
             return Ok(());
         }
-        let mut accounts = Vec::new();
-        for covering in quotas {
-            let account = Account::of(covering, &change);
-            if change.is_limited && account.covers_new {
-                account.check_measurable(&change).map_err(Refusal::Forbidden)?;
-            }
-            accounts.push(account);
+        let accounts: Vec<Account<'_>> =
+            quotas.iter().map(|covering| Account::of(covering, &change)).collect();
+        // few: the quotas of a namespace.
+        let is_limited = change.is_limited || accounts.iter().any(|account| account.is_entered(&change));
+        if !is_limited && self.0 == Release::Elsewhere {
+            return Ok(());
         }
-        if change.is_limited && attributes.action != Action::Status {
-            for account in accounts.iter().filter(|account| account.covers_new) {
+        let limited = || accounts.iter().filter(|account| account.is_limited(&change));
+        for account in limited() {
+            account.check_measurable(&change).map_err(Refusal::Forbidden)?;
+        }
+        if attributes.action != Action::Status {
+            for account in limited() {
                 account.check_room().map_err(Refusal::Forbidden)?;
             }
         }
@@ -209,7 +212,9 @@ impl<'a> Change<'a> {
             Operation::Delete => false,
         };
         let ends_overdue = old.as_ref().is_some_and(|old| ends_overdue(&measure, old, new.as_ref()));
-        Some(Change { measure, old, new, is_limited, ends_overdue })
+        // A status tells what happened: it is charged, and not refused.
+        let limits_moves = is_update && !attributes.is_removal && attributes.action != Action::Status;
+        Some(Change { measure, old, new, is_limited, limits_moves, ends_overdue })
     }
 
     /// The usage of an object, where the quota with these scopes covers it.
@@ -259,6 +264,16 @@ impl<'a> Account<'a> {
             }
         }
         account
+    }
+
+    /// Whether the change moves the object into the scopes of the quota, which then has to have room for all of it.
+    fn is_entered(&self, change: &Change<'_>) -> bool {
+        change.limits_moves && self.covers_new && !self.covers_old
+    }
+
+    /// Whether the quota may refuse the change.
+    fn is_limited(&self, change: &Change<'_>) -> bool {
+        self.covers_new && change.is_limited || self.is_entered(change)
     }
 
     /// Whether the quota limits what the change uses, and its usage is not yet known.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Chain, role_escalation, service_account};
+use super::{Chain, claim_status, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
 const ELSEWHERE: [&str; 10] = [
@@ -37,6 +37,9 @@ const OFF: [&str; 12] = [
     "PodTolerationRestriction",
 ];
 
+/// Plugins that guard rights.
+const UNNAMED: [&str; 2] = [role_escalation::NAME, claim_status::NAME];
+
 /// The plugins that are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSelection(BTreeSet<String>);
@@ -67,7 +70,8 @@ impl PluginSelection {
     /// A name is unknown, stands in both lists, or is turned on and no part of this server.
     pub fn parse(on: &[String], off: &[String]) -> Result<PluginSelection, String> {
         let chain = Chain::selected(&PluginSelection::all());
-        let own: BTreeSet<&str> = chain.names().filter(|name| *name != role_escalation::NAME).collect();
+        // few: two names.
+        let own: BTreeSet<&str> = chain.names().filter(|name| !UNNAMED.contains(name)).collect();
         let off: BTreeSet<String> = off.iter().filter(|name| !name.is_empty()).cloned().collect();
         for name in on.iter().filter(|name| !name.is_empty()) {
             if off.contains(name) {
@@ -131,6 +135,7 @@ mod tests {
             ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are AlwaysAdmit,"),
             ("Nonesuch", "", "there is no admission plugin"),
             ("", "RoleEscalation", "there is no admission plugin"),
+            ("", "ClaimStatus", "there is no admission plugin"),
             ("Priority", "Priority", "both turned on and turned off"),
             ("ImagePolicyWebhook", "", "no part of this server"),
         ] {

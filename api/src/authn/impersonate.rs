@@ -157,10 +157,7 @@ impl Impersonation {
                 if !self.is_name_only() {
                     return vec![Mode::Legacy];
                 }
-                // The name of the pod's node, as the service account's token gives it.
-                let of_pod = requestor.extra.get(&format!("authentication.{}/node-name", brand.label_domain));
-                let runs_there = of_pod.is_some_and(|nodes| nodes.len() == 1 && nodes[0] == node);
-                if runs_there && service_account_name::parse(&requestor.name).is_some() {
+                if requestor.node_of_pod(brand) == Some(node) {
                     modes.push(Mode::AssociatedNode);
                 }
                 modes.push(Mode::ArbitraryNode);

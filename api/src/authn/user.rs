@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use orch_proto::Brand;
 use orch_rules::kinds::Requester;
+
+use super::service_account_name;
 
 /// Group of the administrators, who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
@@ -73,6 +76,14 @@ impl User {
     /// the group.
     pub fn node_name(&self) -> Option<&str> {
         self.name.strip_prefix(USER_NODE_PREFIX).filter(|_| self.is_in_group(GROUP_NODES))
+    }
+
+    /// The node of the pod for which the service account's token was made. `None`: the user is no service account, or its
+    /// token names no pod on a node.
+    pub fn node_of_pod(&self, brand: &Brand) -> Option<&str> {
+        let nodes = self.extra.get(&format!("authentication.{}/node-name", brand.label_domain))?;
+        let [node] = nodes.as_slice() else { return None };
+        service_account_name::parse(&self.name).map(|_| node.as_str())
     }
 
     /// The same user as a member of `system:authenticated`.

@@ -13,9 +13,11 @@ pub mod review;
 pub mod webhook;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_proto::Brand;
+use orch_raft::Store;
 use parking_lot::RwLock;
 
 pub(crate) use self::attributes::forbidden;
@@ -25,7 +27,12 @@ pub use self::decision::{Decision, OnFailure, Reason, Ruling};
 use self::modes::Mode;
 use self::review::UserRules;
 use crate::authn::{GROUP_MASTERS, User};
+use crate::controllers::any_changed;
 use crate::follow::Applied;
+
+/// Time between two turns of [`Authorizers::keep_prepared`]: requests take in what has changed meanwhile, some hundred
+/// changes on a busy cluster.
+const PREPARE_PERIOD: Duration = Duration::from_millis(50);
 
 /// An authorizer's decision: ready, or a future that waits for another server. One that is ready allocates nothing.
 pub type Deciding<'a> = Either<Ready<Decision>, BoxFuture<'a, Decision>>;
@@ -49,6 +56,12 @@ pub trait Authorizer: Send + Sync {
         let faults = vec![format!("{} does not support user rule resolution", self.name())];
         UserRules { is_incomplete: true, faults, ..UserRules::default() }
     }
+
+    /// Brings what the authorizer derives from stored objects up to `applied`, away from the requests that will need it. By
+    /// default it derives nothing.
+    fn prepare<'a>(&'a self, _applied: &'a Applied) -> BoxFuture<'a, ()> {
+        Box::pin(ready(()))
+    }
 }
 
 impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
@@ -67,6 +80,10 @@ impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
 
     fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
         (**self).rules_of(user, namespace, applied)
+    }
+
+    fn prepare<'a>(&'a self, applied: &'a Applied) -> BoxFuture<'a, ()> {
+        (**self).prepare(applied)
     }
 }
 
@@ -149,6 +166,22 @@ impl Authorizers {
             many => {
                 Ruling::Failed { denied_by: None, reason: remarks, error: format!("[{}]", many.join(", ")) }
             }
+        }
+    }
+
+    /// Brings what the authorizers derive from stored objects up to the state of `store`, again and again after its changes.
+    /// Never completes.
+    pub async fn keep_prepared<S: Store>(&self, store: &S) {
+        let sources = node::SOURCES.into_iter().chain(rbac::SOURCES);
+        let mut changed: Vec<_> = sources.map(|source| store.subscribe(&Arc::from(source))).collect();
+        loop {
+            let applied = Applied::of(store);
+            for authorizer in self.chain().iter() {
+                authorizer.prepare(&applied).await;
+            }
+            drop(applied);
+            any_changed(&mut changed).await;
+            store.sleep(PREPARE_PERIOD).await;
         }
     }
 

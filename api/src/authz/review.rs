@@ -277,20 +277,21 @@ fn insert_unless_empty(value: &mut Value, name: &str, member: Value) {
 /// `own`: the audiences of this server, which a review that names none asks for.
 pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String>) -> Value {
     let asked = spec.texts("audiences");
-    // A set: a review and a webhook may each name as many audiences as fit into a body.
-    let targets: HashSet<&str> = match asked.is_empty() {
+    let wanted: Vec<&str> = match asked.is_empty() {
         true => own.iter().map(String::as_str).collect(),
-        false => asked.iter().copied().collect(),
+        false => asked,
     };
     match holder {
         Ok(holder) => {
             let named = if holder.audiences.is_empty() { own } else { &holder.audiences };
-            let meant = named.iter().filter(|audience| targets.contains(audience.as_str()));
-            let audiences: Vec<Value> = meant.map(|audience| Value::from(audience.as_str())).collect();
+            // A set: a review and a webhook may each name as many audiences as fit into a body.
+            let named: HashSet<&str> = named.iter().map(String::as_str).collect();
+            // In the order of those that are asked for, as in the reference.
+            let meant = wanted.iter().filter(|audience| named.contains(**audience));
+            let audiences: Vec<Value> = meant.map(|&audience| Value::from(audience)).collect();
             if audiences.is_empty() {
-                let wanted: Vec<String> = asked.iter().map(|&audience| audience.to_owned()).collect();
-                let wanted = if wanted.is_empty() { own } else { &wanted };
-                return json!({"user": {}, "error": audience_error(holder, wanted)});
+                let wanted: Vec<String> = wanted.into_iter().map(str::to_owned).collect();
+                return json!({"user": {}, "error": audience_error(holder, &wanted)});
             }
             json!({
                 "authenticated": true, "user": user_info(&holder.user), "audiences": Value::Array(audiences),
@@ -378,6 +379,11 @@ mod tests {
             (&agnostic, json!(["other"]), json!({"user": {}, "error": "invalid bearer token"})),
             (&named, json!(["other", API_AUDIENCE]), found),
             (&named, json!(["a", "b"]), json!({"user": {}, "error": told})),
+            (
+                &named,
+                json!(["more", "other", API_AUDIENCE]),
+                json!({"authenticated": true, "user": {"username": "x"}, "audiences": ["more", API_AUDIENCE]}),
+            ),
         ] {
             assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(holder)), expected);
         }

@@ -16,12 +16,13 @@ use orch_raft::{Condition, Index, Key, Operation, Outcome, Put, State, Store, Tr
 use orch_rules::Action;
 use orch_rules::validate::Path;
 use orch_rules::validate::address::{Family, validate_ip, validate_ordinary_ip};
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::client::{Client, Place, any_changed, is_overtaken};
 use super::default_service::NAMESPACE;
+use super::meaning::means_same;
 use crate::error::ApiError;
 
 /// The store's resource of notes; no API serves it.
@@ -182,7 +183,7 @@ async fn reconcile<S: Store>(client: &Client<S>, storage: &str, wanted: &Value) 
             let stored: Value = serde_json::from_slice(&object.json).unwrap_or_default();
             let content = ["subsets", "endpoints", "ports"];
             let changed: Vec<&str> =
-                content.into_iter().filter(|field| !same(stored.at(field), wanted.at(field))).collect();
+                content.into_iter().filter(|field| !means_same(stored.at(field), wanted.at(field))).collect();
             if changed.is_empty() {
                 return Ok(());
             }

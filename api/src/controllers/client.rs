@@ -210,7 +210,7 @@ impl<S: Store> Client<S> {
 }
 
 /// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
-pub(super) async fn any_changed(subscriptions: &mut [Subscription]) {
+pub(crate) async fn any_changed(subscriptions: &mut [Subscription]) {
     let waits = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.changed()));
     let (announced, _, _) = futures::future::select_all(waits).await;
     if announced.is_none() {

@@ -35,6 +35,7 @@ mod disruption;
 mod each_namespace;
 mod expiry;
 mod garbage;
+mod meaning;
 mod namespaces;
 mod protection;
 mod provision;
@@ -61,6 +62,7 @@ use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
+pub(crate) use self::client::any_changed;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::protection::Protected;

@@ -23,7 +23,7 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
 use orch_rules::Action;
 use orch_rules::quota::{Amounts, Measure, Scope, amounts};
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::json;
 use orch_schema::quantity::Amount;
 use orch_schema::value::Value;
@@ -78,7 +78,7 @@ impl Due {
         self.all.insert(path.clone());
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
         let status = value.at("status");
-        let is_known = status.has("used") && same(value.at("spec").at("hard"), status.at("hard"));
+        let is_known = status.has("used") && is_unchanged(value.at("spec").at("hard"), status.at("hard"));
         match is_known {
             true => self.soon.insert(path.clone()),
             false => self.at_once.insert(path.clone()),
@@ -194,7 +194,7 @@ fn patch(quota: &Value, counted: &Amounts) -> Option<Value> {
         && counted
             .iter()
             .all(|(name, amount)| used.get(name).is_some_and(|used| used.quantity() == amount.quantity()));
-    if is_right && same(limits, status.at("hard")) && status.has("used") {
+    if is_right && is_unchanged(limits, status.at("hard")) && status.has("used") {
         return None;
     }
     let nothing = |of: &Value| -> BTreeMap<String, Value> {

@@ -4,8 +4,6 @@
 //! (unless another manager owns them), find conflicts, and record the manager as owner of its configuration. The result
 //! still has to pass decoding, defaulting and validation like any other new state.
 
-use std::sync::LazyLock;
-
 use orch_proto::Brand;
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
 use orch_schema::excerpt::part;
@@ -13,9 +11,8 @@ use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::{Map, Value};
 
 use super::check::check;
-use super::compare::{Comparison, UNOWNED_METADATA, compare};
+use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Conflicts, Owner};
-use super::element::PathElement;
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::last_applied::{self, LAST_APPLIED_MANAGER};
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fields_of};
@@ -23,6 +20,7 @@ use super::merge::{Difference, Emptied, holds, merge_into, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored;
+use super::unowned::unowned_fields;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 
@@ -141,7 +139,7 @@ impl Job<'_> {
     ) -> Result<(Value, Option<Value>), ApplyError> {
         let mut set = field_set(self.schema, self.root, self.config)?;
         set.subtract_below(&self.writer.reset_set());
-        strip(&mut set);
+        set.subtract(unowned_fields());
         let bytes = set.wire_len();
         if bytes > OWNED_BYTES_MAX {
             return Err(ApplyError::TooManyFields(bytes));
@@ -310,26 +308,31 @@ impl Job<'_> {
     }
 
     /// `merged` without the fields that the manager applied last time and does not apply now, except those that other
-    /// managers own and those that were not the manager's.
+    /// managers own and those that were not the manager's. The identity of the object stays although no manager owns it,
+    /// and so does an object of which only the members are given up.
     fn prune(&self, merged: &Value, last: &FieldSet, managed: &Managed) -> Result<Value, ItemError> {
         let (schema, shape) = (self.schema, self.shape());
         let named = |set: &FieldSet| with_named_fields(schema, Some(shape), set);
         let fields = |value: &Value| Ok::<_, ItemError>(named(&field_set(schema, self.root, value)?));
         let last = named(last);
         let all = fields(merged)?;
-        let pruned = remove(schema, shape, merged, &last, Emptied::Null);
-        let mut unowned = all.clone();
-        let mut owned = fields(&pruned)?;
+        let mut held = FieldSet::EMPTY;
         for entry in &managed.entries {
-            owned.gather(named(&*translated(schema, self.root, merged, entry, self.writer)?));
+            held.gather(translated(schema, self.root, merged, entry, self.writer)?.into_owned());
         }
+        held.seal();
+        let pruned = remove(schema, shape, merged, &last, Emptied::Null);
+        let mut owned = fields(&pruned)?;
+        owned.gather(named(&held));
+        owned.gather(unowned_fields().clone());
         owned.seal();
+        let mut unowned = all.clone();
         unowned.subtract(&owned);
         let pruned = remove(schema, shape, merged, &unowned, Emptied::Null);
         let mut gone = all;
         gone.subtract(&fields(&pruned)?);
         let gone = gone.intersection(&last);
-        match remove(schema, shape, merged, &gone, Emptied::Gone) {
+        match remove(schema, shape, merged, &gone, Emptied::Gone { held: &held }) {
             Value::Null => Ok(Value::Object(Map::new())),
             object => Ok(object),
         }
@@ -377,20 +380,4 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
-
-/// Removes the fields that never have an owner.
-fn strip(set: &mut FieldSet) {
-    static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
-        let metadata = PathElement::field("metadata");
-        let mut unowned = FieldSet::EMPTY;
-        for name in ["apiVersion", "kind", "metadata"] {
-            unowned.insert(&[PathElement::field(name)]);
-        }
-        for name in UNOWNED_METADATA {
-            unowned.insert(&[metadata.clone(), PathElement::field(name)]);
-        }
-        unowned
-    });
-    set.subtract(&UNOWNED);
 }

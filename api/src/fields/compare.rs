@@ -12,6 +12,7 @@ use orch_schema::value::{Map, Value};
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
+use super::unowned::UNOWNED_METADATA;
 
 /// The differences between an old and a new state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,19 +22,6 @@ pub struct Comparison {
     /// Fields that only the old state has.
     pub removed: FieldSet,
 }
-
-/// Fields of `metadata` without owners. Comparing them would be wasted, and `managedFields` would be costly.
-pub(super) const UNOWNED_METADATA: [&str; 9] = [
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "clusterName",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-];
 
 /// Compares two objects of the type `root`, except for fields without owners (`apiVersion`, `kind`, the identity in
 /// `metadata`).

@@ -10,7 +10,7 @@ use orch_schema::types::Schema;
 use orch_schema::value::{Map, Value};
 
 use super::element::PathElement;
-use super::set::FieldSet;
+use super::set::{Entry, FieldSet};
 use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
 
 /// `live` with all values of `config` merged in.
@@ -228,21 +228,40 @@ fn merge_lists<'s>(
 }
 
 /// Treatment of a map or list that loses its last entry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Emptied {
+#[derive(Clone, Copy)]
+pub(super) enum Emptied<'h> {
     /// It becomes null: the steps of pruning need to see that it was present.
     Null,
-    /// It is removed. Its parent stays, even if that was the parent's only content.
-    Gone,
+    /// It is removed, unless it is an object that a manager holds as such: that one stays without members. The parent
+    /// stays, even if that was its only content.
+    Gone {
+        /// The fields of all managers.
+        held: &'h FieldSet,
+    },
 }
 
-/// Removes the members of `gone` from `value`.
+impl<'h> Emptied<'h> {
+    /// The treatment of what is below the member `name`, and whether a manager holds that member.
+    fn below_field(self, name: &str) -> (Self, bool) {
+        self.below(|held| held.entry_of_field(name))
+    }
+
+    fn below(self, entry: impl FnOnce(&'h FieldSet) -> Option<&'h Entry>) -> (Self, bool) {
+        static NOTHING: FieldSet = FieldSet::EMPTY;
+        let Emptied::Gone { held } = self else { return (self, false) };
+        let entry = entry(held);
+        let held = entry.map_or(&NOTHING, |entry| &entry.children);
+        (Emptied::Gone { held }, entry.is_some_and(|entry| entry.member))
+    }
+}
+
+/// Removes the members of `gone` from `value`. Items that stay keep their keys.
 pub(super) fn remove<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
     value: &Value,
     gone: &FieldSet,
-    emptied: Emptied,
+    emptied: Emptied<'_>,
 ) -> Value {
     match (shape, value) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
@@ -250,10 +269,18 @@ pub(super) fn remove<'s>(
             let mut kept = 0;
             for (name, value) in map.iter().take_while(|_| count_step()) {
                 let inner = shape.member(name).map(|slot| slot.shape(schema, Some(value)));
-                if let Some(value) = without(schema, inner, value, gone.entry_of_field(name), emptied) {
-                    kept += 1;
-                    if emptied == Emptied::Null || !value.is_gone {
-                        out.insert(name.clone(), value.value);
+                let (below, is_held) = emptied.below_field(name);
+                let Some(rest) = without(schema, inner, value, gone.entry_of_field(name), below) else {
+                    continue;
+                };
+                kept += 1;
+                match (rest, emptied) {
+                    (Value::Null, Emptied::Gone { .. }) if is_held && value.is_object() => {
+                        out.insert(name.clone(), Value::Object(Map::new()));
+                    }
+                    (Value::Null, Emptied::Gone { .. }) if !value.is_null() => {}
+                    (rest, _) => {
+                        out.insert(name.clone(), rest);
                     }
                 }
             }
@@ -265,10 +292,9 @@ pub(super) fn remove<'s>(
                 let element = element_of_item(schema, shape, item).ok();
                 let entry = element.as_ref().and_then(|element| gone.entry(element));
                 let inner = shape.item().map(|slot| slot.shape(schema, Some(item)));
-                let rest = without(schema, inner, item, entry, emptied);
-                out.extend(
-                    rest.filter(|rest| emptied == Emptied::Null || !rest.is_gone).map(|rest| rest.value),
-                );
+                let (below, _) = emptied.below(|held| held.entry(element.as_ref()?));
+                let rest = without(schema, inner, item, entry, below);
+                out.extend(rest.map(|rest| with_keys(shape, item, rest)));
             }
             if out.is_empty() { Value::Null } else { Value::Array(out) }
         }
@@ -280,28 +306,33 @@ pub(super) fn remove<'s>(
     }
 }
 
-/// One entry of a map or list after a removal.
-struct Rest {
-    value: Value,
-    /// The removal left the entry without content.
-    is_gone: bool,
+/// The rest of `item` with its keys: an item that is not itself removed cannot be without them.
+fn with_keys(shape: Shape<'_>, item: &Value, rest: Value) -> Value {
+    let (Shape::Keyed { keys, .. }, Value::Object(item)) = (shape, item) else { return rest };
+    let mut rest = match rest {
+        Value::Object(rest) => rest,
+        Value::Null => Map::new(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => return rest,
+    };
+    for key in keys {
+        if let Some(value) = item.get(&**key).filter(|_| !rest.contains_key(key)) {
+            rest.insert(key.to_string(), value.clone());
+        }
+    }
+    Value::Object(rest)
 }
 
-/// One entry after the removal; `None` if it is itself removed.
+/// One entry after the removal, null if it lost all its content; `None` if it is itself removed.
 fn without<'s>(
     schema: &'s Schema,
     shape: Option<Shape<'s>>,
     value: &Value,
-    entry: Option<&super::set::Entry>,
-    emptied: Emptied,
-) -> Option<Rest> {
-    let intact = || Some(Rest { value: value.clone(), is_gone: false });
-    let Some(entry) = entry else { return intact() };
-    if entry.member {
-        return None;
+    entry: Option<&Entry>,
+    emptied: Emptied<'_>,
+) -> Option<Value> {
+    match (entry, shape) {
+        (Some(entry), _) if entry.member => None,
+        (Some(entry), Some(shape)) => Some(remove(schema, shape, value, &entry.children, emptied)),
+        (Some(_) | None, _) => Some(value.clone()),
     }
-    let Some(shape) = shape else { return intact() };
-    let value = remove(schema, shape, value, &entry.children, emptied);
-    let is_gone = value.is_null();
-    Some(Rest { value, is_gone })
 }

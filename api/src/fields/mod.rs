@@ -23,6 +23,7 @@ mod set;
 mod shape;
 mod stored;
 mod times;
+mod unowned;
 mod update;
 mod versions;
 mod wire;

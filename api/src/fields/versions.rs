@@ -144,7 +144,7 @@ pub(super) fn translated<'e>(
     let there = converted(&other.forth, object);
     let mut rest = with_named_fields(schema, Some(shape), &field_set(schema, other.type_id, &there)?);
     rest.subtract(&with_named_fields(schema, Some(shape), &entry.set));
-    let kept = remove(schema, shape, &there, &rest, Emptied::Gone);
+    let kept = remove(schema, shape, &there, &rest, Emptied::Gone { held: &FieldSet::EMPTY });
     let mut set = field_set(schema, root, &converted(&other.back, &kept))?;
     // Fields that the conversion adds to an empty object have no owner.
     set.subtract(&field_set(schema, root, &converted(&other.back, super::shape::empty_object()))?);

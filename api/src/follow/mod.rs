@@ -3,20 +3,23 @@
 //!
 //! Owns how a derived value is brought up to a state: change by change from the history, so that nothing is queued for
 //! a slow reader; by reading the collections again where the history no longer has the changes (a new snapshot, a long
-//! pause) or where the followed state was revoked. Nothing runs in the background: the caller that reads the value
-//! takes in the changes since the last read.
+//! pause) or where the followed state was revoked. The caller that reads the value takes in the changes since the last
+//! read; values of very many objects are built by a thread for blocking work.
 //!
 //!     Follower    owned by one task: the loops of `controllers`
-//!     Prepared    shared by all requests: admission and authorization
+//!     Prepared    shared by all requests: admission and authorization; of few objects
+//!     Maintained  shared by all requests: of as many objects as there are pods
 //!
 //! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 
+mod maintained;
 mod prepared;
 
 use std::sync::Arc;
 
 use orch_raft::{Change, Revision, State, Store};
 
+pub use maintained::Maintained;
 pub use prepared::Prepared;
 
 /// The state that a node has applied at one moment.
@@ -97,7 +100,7 @@ impl<T: Derived> Follower<T> {
         }
         let Applied { state, revocations } = applied;
         let is_certain = *revocations == self.revocations;
-        if !is_certain || !self.take_in(state) {
+        if !is_certain || !self.take_in(state, state.applied()) {
             self.value.rebuild(state);
         }
         (self.seen, self.revocations) = (state.applied(), *revocations);
@@ -110,14 +113,15 @@ impl<T: Derived> Follower<T> {
             || applied.revocations == self.revocations && applied.state.applied() <= self.seen
     }
 
-    /// Takes in the changes up to `state`. `false`: the history no longer holds some of them.
-    fn take_in(&mut self, state: &State) -> bool {
+    /// Takes in the changes of `state` up to the revision `until`. `false`: the history no longer holds some of them.
+    fn take_in(&mut self, state: &State, until: Revision) -> bool {
         let is_changed = |source: &&Arc<str>| state.collection(source).changed() > self.seen;
         let changed: Vec<Arc<str>> = self.value.sources().filter(is_changed).cloned().collect();
         for source in changed {
             let collection = state.collection(&source);
             let Ok(changes) = collection.changes_after(self.seen) else { return false };
-            changes.for_each(|change| self.value.change(&source, change));
+            let due = changes.take_while(|change| change.revision <= until);
+            due.for_each(|change| self.value.change(&source, change));
         }
         true
     }

@@ -1,6 +1,7 @@
 //! Derived values compared with a fresh derivation from the state.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use orch_schema::json;
 
@@ -95,4 +96,47 @@ async fn a_prepared_value_is_shared_and_as_new_as_what_the_asker_has_seen() {
     let after = prepared.at_least(&fixture.applied());
     assert_eq!((names(&before), names(&after)), (vec!["a"], vec!["a", "b"]), "a reader keeps what it got");
     assert_eq!(after.rebuilt, 1);
+}
+
+#[tokio::test]
+async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
+    let fixture = with_namespaces(&["a"]).await;
+    let built = Arc::new(AtomicUsize::new(0));
+    let value = {
+        let built = built.clone();
+        Maintained::new(move || {
+            built.fetch_add(1, Ordering::Relaxed);
+            Names::default()
+        })
+    };
+    let read = |applied: &Applied| value.try_read(applied, |value| names(value).join(" "));
+    let built = || built.load(Ordering::Relaxed);
+    let first = fixture.applied();
+    assert_eq!(read(&first), None, "a request builds nothing by itself");
+    tokio::join!(value.catch_up(&first), value.catch_up(&first));
+    assert_eq!((read(&first).as_deref(), built()), (Some("a"), 1), "both waited for one");
+    fixture.create("namespaces", "", json!({"metadata": {"name": "b"}})).await;
+    assert_eq!(read(&fixture.applied()).as_deref(), Some("a b"), "a request takes in a few changes");
+    assert_eq!(read(&first).as_deref(), Some("a b"), "never older than what was read before");
+    for number in 0..600 {
+        let metadata = json!({"name": format!("m{number}")});
+        fixture.create("configmaps", "a", json!({"metadata": metadata})).await;
+    }
+    fixture.create("namespaces", "", json!({"metadata": {"name": "c"}})).await;
+    let later = fixture.applied();
+    assert_eq!(read(&later), None, "many are taken in beside it");
+    value.catch_up(&later).await;
+    assert_eq!((read(&later).as_deref(), built()), (Some("a b c"), 1), "change by change");
+    fixture.create("namespaces", "", json!({"metadata": {"name": "d"}})).await;
+    fixture.forget_history();
+    let lost = fixture.applied();
+    assert_eq!(read(&lost), None);
+    value.catch_up(&lost).await;
+    assert_eq!((read(&lost).as_deref(), built()), (Some("a b c d"), 2));
+    let right = with_namespaces(&["x"]).await;
+    let found_out = Applied { revocations: 1, ..right.applied() };
+    assert_eq!(read(&found_out), None, "what is known may be wrong");
+    value.catch_up(&found_out).await;
+    assert_eq!((read(&found_out).as_deref(), built()), (Some("x"), 3));
+    assert_eq!(read(&lost).as_deref(), Some("x"), "what was seen before counts no more");
 }

@@ -8,14 +8,42 @@
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use http::Method;
 use orch_raft::Store;
 use orch_schema::budget::Budget;
 
 use crate::error::ApiError;
-use crate::request::{Query, Verb, quote_shortened};
+use crate::registry::Registry;
+use crate::request::{Query, TargetPath, Verb, parse_path, quote_shortened};
 
 /// Longest deadline: the reference's default.
 pub const REQUEST_MAX: Duration = Duration::from_secs(60);
+
+/// Checks `timeout` before anything else of a request to any path is looked at, as the reference does. Watches, and requests
+/// that other servers answer, have no deadline.
+///
+/// # Errors
+/// `BadRequest`: `timeout` is no duration.
+pub(super) fn check_timeout(
+    method: &Method,
+    path: &str,
+    query: &Query,
+    registry: &Registry,
+) -> Result<(), ApiError> {
+    if query.text("timeout").is_empty() {
+        return Ok(());
+    }
+    let verb = match parse_path(path) {
+        TargetPath::Resource(target) => {
+            if registry.endpoint(&target).is_ok_and(|endpoint| endpoint.action.is_passed_on()) {
+                return Ok(());
+            }
+            Verb::of(method, &target, query).unwrap_or(Verb::Get)
+        }
+        TargetPath::Other | TargetPath::Malformed => Verb::Get,
+    };
+    deadline(verb, query).map(drop)
+}
 
 /// The time limit of a request with `query`.
 ///

@@ -35,7 +35,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
-use deadline::{deadline, run_until_deadline};
+use deadline::{check_timeout, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
 use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{Extensions, HeaderValue, Method, Request as HttpRequest, Response, Uri, Version, header};
@@ -61,7 +61,9 @@ use crate::exchange::Exchange;
 use crate::flow::FlowControl;
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, require};
+use crate::negotiate::{
+    Encoding, JSON, Negotiate, Representation, View, negotiate, negotiate_without_table, require,
+};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
 use crate::render::{IncludeObject, Renderer};
@@ -192,6 +194,7 @@ impl<S: Store> Api<S> {
         parts: &Parts,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
+        check_timeout(&parts.method, &parts.path, &parts.query, &parts.served.registry)?;
         if parts.is_without_credentials()
             && let Some(response) = self.open_path(parts).await
         {
@@ -224,7 +227,7 @@ impl<S: Store> Api<S> {
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
         exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
-        let (representation, limit) = (parts.representation()?, deadline(verb, &parts.query)?);
+        let (representation, limit) = (parts.representation_of(endpoint)?, deadline(verb, &parts.query)?);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let (budget, store) = (Arc::new(budget_of(verb)), &self.pipeline.store);
         let small = self.small_body(upload, verb, limit, &budget).await?;
@@ -476,7 +479,7 @@ impl<S: Store> Api<S> {
         let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);
         // A failure has a body even where nothing in `Accept` can be written.
-        let representation = parts.representation().unwrap_or(JSON);
+        let representation = parts.representation(negotiate).unwrap_or(JSON);
         status_response(status.code, registry, &status, representation)
     }
 }
@@ -508,7 +511,12 @@ impl Parts {
         if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
-    fn representation(&self) -> Result<Representation, ApiError> {
+    /// The representation of the documents of `endpoint`.
+    fn representation_of(&self, endpoint: Endpoint<'_>) -> Result<Representation, ApiError> {
+        self.representation(if endpoint.is_readable() { negotiate } else { negotiate_without_table })
+    }
+
+    fn representation(&self, negotiate: Negotiate) -> Result<Representation, ApiError> {
         let agent = header_text(&self.headers, &header::USER_AGENT);
         negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
     }

@@ -2,14 +2,11 @@
 
 use metrics::gauge;
 use orch_proto::Brand;
+use orch_proto::version::{GIT_VERSION, MAJOR, MINOR};
 use orch_schema::json;
 
 use super::Document;
 use crate::pipeline::Features;
-
-/// The reference's release whose behaviour is served; clients compare it with their own.
-const MAJOR: &str = "1";
-const MINOR: &str = "36";
 
 /// Reports the version and the feature gates among the metrics, under the names of the brand.
 pub(super) fn report(brand: &Brand, features: Features) {
@@ -30,7 +27,7 @@ pub(super) fn report(brand: &Brand, features: Features) {
 
 /// The reference's release, and this program's behind it.
 fn git_version() -> String {
-    format!("v{MAJOR}.{MINOR}.0+orch.{}", env!("CARGO_PKG_VERSION"))
+    format!("{GIT_VERSION}+orch.{}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The JSON document.

@@ -1,18 +1,19 @@
 //! Deleting an object in two phases (spec 3).
 //!
-//! Owns DeleteOptions, preconditions, the finalizers of propagation policies, and grace periods. An object without
-//! finalizers, grace period or other hold is removed at once; otherwise it gets a `deletionTimestamp` and stays until
-//! the last hold is gone.
+//! Owns DeleteOptions (`delete_query` those of the query), preconditions, the finalizers of propagation policies, and
+//! grace periods. An object without finalizers, grace period or other hold is removed at once; otherwise it gets a
+//! `deletionTimestamp` and stays until the last hold is gone.
 
 use orch_raft::Store;
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_rules::validate::validate_delete_options;
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::json;
-use orch_schema::value::{Map, Value};
+use orch_schema::value::Value;
 use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Rules};
 
 use super::allotment::Transfer;
+use super::delete_query::add_query_options;
 use super::grace::Grace;
 use super::incoming::decode_body;
 use super::modify::{Attempt, Change, Current, Modified, Write};
@@ -109,10 +110,10 @@ impl<S: Store> Pipeline<S> {
         Ok(Write::Remove(shown))
     }
 
-    /// The options of a delete: the body, or else the query. As in the reference a body makes the query ignored.
+    /// The options of a delete, from the body and the query.
     pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
-        let value =
-            if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
+        let mut value = if request.body.is_empty() { json!({}) } else { self.body_options(request)? };
+        add_query_options(request, &mut value)?;
         let errors = validate_delete_options(&value);
         if !errors.is_empty() {
             return Err(ApiError::Invalid { subject: request.options_subject(OPTIONS), errors });
@@ -262,33 +263,6 @@ impl DeleteOptions {
         }
         finalizers
     }
-}
-
-fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
-    let mut options = Map::new();
-    if let Some(seconds) = request.query.integer("gracePeriodSeconds")? {
-        options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
-    }
-    if let Some(orphan) = request.query.optional_flag("orphanDependents") {
-        options.insert("orphanDependents".to_owned(), json!(orphan));
-    }
-    if let Some(policy) = request.query.value("propagationPolicy") {
-        options.insert("propagationPolicy".to_owned(), json!(policy));
-    }
-    let dry_run: Vec<&str> = request.query.values("dryRun").collect();
-    if !dry_run.is_empty() {
-        options.insert("dryRun".to_owned(), json!(dry_run));
-    }
-    let preconditions: Map = ["uid", "resourceVersion"]
-        .into_iter()
-        .filter_map(|name| {
-            Some((name.to_owned(), json!(request.query.value(name).filter(|text| !text.is_empty())?)))
-        })
-        .collect();
-    if !preconditions.is_empty() {
-        options.insert("preconditions".to_owned(), Value::Object(preconditions));
-    }
-    Ok(Value::Object(options))
 }
 
 /// Refuses a body of another kind than `DeleteOptions`: its sender did not mean a deletion. The `apiVersion` may be

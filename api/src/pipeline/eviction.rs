@@ -20,8 +20,8 @@ use orch_schema::value::Value;
 use super::binding::pod_request;
 use super::budget_selectors::BUDGETS;
 use super::delete::DeleteOptions;
+use super::delete_query::add_dry_run;
 use super::modify::{Attempt, Change, Current, Write};
-use super::options::Options;
 use super::{Pipeline, Request};
 use crate::admission::{Additions, Attributes, Operation, View};
 use crate::authn::User;
@@ -46,10 +46,11 @@ impl<S: Store> Pipeline<S> {
             let message = "name in URL does not match name in Eviction object";
             return Err(ApiError::BadRequest(message.to_owned()));
         }
-        let dry_run = propagate_dry_run(request, &options, &mut eviction)?;
+        propagate_dry_run(request, &mut eviction);
         // That no budget selects the pod is no condition of the transaction: a node that lags must not judge it.
         self.most_recent().await?;
         let (view, mut additions) = (View::of(&self.store), Additions::default());
+        let dry_run = !eviction.at("deleteOptions").items("dryRun").is_empty();
         let attributes = Attributes { dry_run, ..self.attributes(request, Operation::Create) };
         let mutated = self.admission.mutate(&attributes, &mut eviction, &view, &mut additions, 0).await;
         mutated.map_err(|refused| refused.error)?;
@@ -189,28 +190,12 @@ fn not_observed(name: &str) -> ApiError {
     ApiError::DisruptionBudget { cause, retry_after_seconds: RETRY_SECONDS }
 }
 
-/// Whether the eviction is a dry run: the request or its document says so, and both the same where both do.
-fn propagate_dry_run(
-    request: Request<'_>,
-    options: &Options,
-    eviction: &mut Value,
-) -> Result<bool, ApiError> {
-    let asked: Vec<&str> = request.query.values("dryRun").collect();
-    let given = eviction.at("deleteOptions").texts("dryRun");
-    if !asked.is_empty() && !given.is_empty() && asked != given {
-        let message = format!(
-            "Non-matching dry-run options in request and content: [{}] and [{}]",
-            asked.join(" "),
-            given.join(" ")
-        );
-        return Err(ApiError::Unsupported(message));
+/// Adds the query's `dryRun` to that of the document: the eviction is a dry run where either says so.
+fn propagate_dry_run(request: Request<'_>, eviction: &mut Value) {
+    let mut asked = request.query.values("dryRun").peekable();
+    if asked.peek().is_some() {
+        add_dry_run(child_mut(eviction, "deleteOptions"), asked);
     }
-    let dry_run = options.dry_run || !given.is_empty();
-    if options.dry_run && given.is_empty() {
-        let asked = json!(asked);
-        set(child_mut(eviction, "deleteOptions"), "dryRun", asked);
-    }
-    Ok(dry_run)
 }
 
 /// The options of the pod's deletion.

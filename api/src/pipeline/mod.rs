@@ -16,6 +16,7 @@ mod budget_selectors;
 mod create;
 mod delete;
 mod delete_collection;
+mod delete_query;
 mod eviction;
 mod get;
 mod grace;

@@ -174,6 +174,58 @@ async fn stall(cluster: &Cluster, path: &str) -> Vec<hyper::Response<Incoming>> 
     open
 }
 
+/// Connections whose clients take no byte of a hundred small answers each: 360 MB of answers.
+const HOARDERS: usize = 60;
+const SMALL_BYTES: usize = 60 << 10;
+
+/// Bound of one user's answers that are not taken: 64 MiB, and on each connection 64 KiB, a frame and the buffers of TLS.
+const HOARD_KB: u64 = 64 * MIB + HOARDERS as u64 * 320;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_responses_that_nobody_takes_hold_little_memory() {
+    let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let client = cluster.client(0).unwrap();
+    make_namespace(&client).await.unwrap();
+    let path = format!("{COLLECTION}/small");
+    client.post(COLLECTION, &config_map("small", &"x".repeat(SMALL_BYTES))).await.unwrap().success().unwrap();
+    // Without a window, and with one of a byte, by which the connection takes a whole answer over.
+    for window in [0, 1] {
+        let before = cluster.memory(0).unwrap().rss_kb;
+        let mut held = Vec::new();
+        for _ in 0..HOARDERS {
+            held.push(hoard(&cluster, &path, window).await);
+        }
+        let during = cluster.memory(0).unwrap().rss_kb;
+        let answered = held.iter().flatten().filter(|answer| answer.status() == 200).count();
+        eprintln!(
+            "window {window}: {before} kB before, {during} kB with {answered} answers that nobody takes"
+        );
+        assert!(answered > 1000, "no attack: {answered} answers");
+        assert!(during < before + HOARD_KB + 32 * MIB, "{before} kB before, {during} kB during");
+        let read = client.get(&path).await.unwrap().success().unwrap();
+        assert!(read.to_string().len() > SMALL_BYTES, "an honest client is not served");
+    }
+}
+
+/// Asks for `path` on each stream of a connection whose streams have windows of `window` bytes, and reads no answer.
+async fn hoard(cluster: &Cluster, path: &str, window: u32) -> Vec<hyper::Response<Incoming>> {
+    let (endpoint, access) = cluster.doors().pop().unwrap();
+    let stream = endpoint.connect(&access.with_protocol("h2")).await.unwrap();
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(window);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let asked = (0..STREAMS).map(|_| {
+        let request = Request::get(format!("{endpoint}{path}"))
+            .header("authorization", format!("Bearer {ADMIN_TOKEN}"))
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await.unwrap() }
+    });
+    futures::future::join_all(asked).await
+}
+
 /// Reads the rest of a stalled watch: changes, and at the end an ERROR with 410, or all changes.
 async fn is_told(watcher: &mut orch_cluster_tests::client::Watch, all: usize) -> bool {
     for _ in 0..all {

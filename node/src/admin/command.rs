@@ -1,43 +1,114 @@
-//! The commands of `orch cluster`: the request of each, and the text of its response.
+//! The commands of `orch cluster`: the request of each, its result in words, and the cluster after it.
+//!
+//! A change is answered by the member that was asked, which may show it a moment later, or was itself removed. So the cluster
+//! is asked, one server after another, until it shows the change; what was changed is printed before that.
 
-use std::fmt::Write as _;
 use std::io::Write;
+use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::access::Access;
 use super::request::{RequestError, send};
-use crate::cli::{ClusterCommand, Output};
+use super::table::table;
+use crate::cli::{AccessArgs, ClusterCommand, Output};
 
 /// Prefix of the cluster's paths.
 const CLUSTER: &str = "/orch/v1/cluster";
 
+/// The status, for which the member that is asked asks all others.
+const STATUS: &str = "/orch/v1/cluster?survey=true";
+
+/// How long a change may take to show: an election, and a node that loads its state after the founding.
+const SHOWN_MAX: Duration = Duration::from_secs(30);
+/// How long founders may take to start.
+const FOUNDERS_MAX: Duration = Duration::from_secs(20);
+/// End of the refusal of a founding for which a founder is missing.
+const SILENT: &str = " does not answer";
+/// Between two questions whether it shows.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
 /// Carries out `command` and prints the cluster's view after it.
 pub fn run(command: &ClusterCommand, out: &mut impl Write) -> anyhow::Result<()> {
-    let (access, output) = match command {
-        ClusterCommand::Status(arguments) => (&arguments.access, arguments.output),
-        ClusterCommand::Add(arguments) => (&arguments.access, Output::Text),
+    let access = Access::of(access(command))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(carry_out(command, &access, out))
+}
+
+fn access(command: &ClusterCommand) -> &AccessArgs {
+    match command {
+        ClusterCommand::Status(arguments) => &arguments.access,
+        ClusterCommand::Add(arguments) => &arguments.access,
         ClusterCommand::Promote(arguments)
         | ClusterCommand::Remove(arguments)
-        | ClusterCommand::TransferLeader(arguments) => (&arguments.access, Output::Text),
-        ClusterCommand::Found(arguments) | ClusterCommand::Undo(arguments) => {
-            (&arguments.access, Output::Text)
-        }
+        | ClusterCommand::TransferLeader(arguments) => &arguments.access,
+        ClusterCommand::Found(arguments) | ClusterCommand::Undo(arguments) => &arguments.access,
+    }
+}
+
+async fn carry_out(command: &ClusterCommand, access: &Access, out: &mut impl Write) -> anyhow::Result<()> {
+    let (method, path, body) = request(command);
+    let answer = match command {
+        ClusterCommand::Found(_) => found(access, &path, out).await?,
+        _ => send(access, method, &path, body).await?,
     };
-    let access = Access::read(&access.kubeconfig)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(ask(command, &access))?;
-    match output {
-        Output::Json => writeln!(out, "{answer:#}")?,
-        Output::Text => write!(out, "{}", table(&answer))?,
+    if let ClusterCommand::Status(arguments) = command {
+        match arguments.output {
+            Output::Json => writeln!(out, "{answer:#}")?,
+            Output::Text => write!(out, "{}", table(&answer))?,
+        }
+        return Ok(());
+    }
+    writeln!(out, "{}\n", result(command, &answer))?;
+    out.flush()?;
+    match after(command, access, answer).await {
+        Ok(view) if is_shown(command, &view) => write!(out, "{}", table(&view))?,
+        Ok(view) => {
+            let server = view["name"].as_str().unwrap_or("the server");
+            write!(
+                out,
+                "{}\n{server} does not show the change yet: look again with `orch cluster status`\n",
+                table(&view)
+            )?;
+        }
+        Err(error) => {
+            writeln!(out, "the members cannot be shown: {error}\nname another server with --server")?
+        }
     }
     Ok(())
 }
 
-async fn ask(command: &ClusterCommand, access: &Access) -> Result<Value, RequestError> {
-    let (method, path, body) = match command {
-        ClusterCommand::Status(_) => (Method::GET, CLUSTER.to_owned(), Value::Null),
+/// Founds the cluster. Founders that do not answer yet are waited for: they may be starting, and nothing is changed by an
+/// attempt without one of them.
+async fn found(access: &Access, path: &str, out: &mut impl Write) -> anyhow::Result<Value> {
+    let deadline = Instant::now() + FOUNDERS_MAX;
+    let mut is_told = false;
+    loop {
+        let error = match send(access, Method::POST, path, Value::Null).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let may_start = match &error {
+            RequestError::Unreachable(_) => true,
+            RequestError::Refused { message, .. } => message.ends_with(SILENT),
+            RequestError::Lost { .. } => false,
+        };
+        if !may_start || Instant::now() > deadline {
+            return Err(error.into());
+        }
+        if !is_told {
+            writeln!(out, "waiting for all founders: {error}")?;
+            is_told = true;
+        }
+        sleep(ASK_EVERY * 5).await;
+    }
+}
+
+fn request(command: &ClusterCommand) -> (Method, String, Value) {
+    match command {
+        ClusterCommand::Status(_) => (Method::GET, STATUS.to_owned(), Value::Null),
         ClusterCommand::Add(arguments) => {
             let body = json!({"name": arguments.name, "address": arguments.address});
             (Method::POST, format!("{CLUSTER}/members"), body)
@@ -53,99 +124,94 @@ async fn ask(command: &ClusterCommand, access: &Access) -> Result<Value, Request
         ClusterCommand::Remove(member) => {
             (Method::DELETE, format!("{CLUSTER}/members/{}", member.name), Value::Null)
         }
+    }
+}
+
+/// A change that a server has carried out, in words.
+pub(super) fn result(command: &ClusterCommand, answer: &Value) -> String {
+    match command {
+        ClusterCommand::Status(_) => String::new(),
+        ClusterCommand::Found(_) => {
+            let members = answer["members"].as_array().into_iter().flatten();
+            let names: Vec<&str> = members.filter_map(|member| member["name"].as_str()).collect();
+            format!("founded the cluster of {}", names.join(", "))
+        }
+        ClusterCommand::Add(arguments) => {
+            let members = answer["members"].as_array();
+            let some = members.and_then(|members| members.iter().find(|member| member["role"] == "voter"));
+            let join = some.and_then(|member| member["address"].as_str()).unwrap_or("HOST:PORT");
+            let (name, address) = (&arguments.name, &arguments.address);
+            format!(
+                "added {name}, without a vote\n\
+                 next: orch serve --name {name} --join {join} --peer-address {address} --certs-dir DIR\n\
+                 then: orch cluster promote {name}      (once it is up and has no lag)"
+            )
+        }
+        ClusterCommand::Promote(member) => format!("{} has a vote", member.name),
+        ClusterCommand::Remove(member) => format!("removed {}", member.name),
+        ClusterCommand::TransferLeader(member) => format!("the lead goes to {}", member.name),
+        ClusterCommand::Undo(_) => "the change of the voters is taken back".to_owned(),
+    }
+}
+
+/// Whether `view` shows the cluster after `command`.
+pub(super) fn is_shown(command: &ClusterCommand, view: &Value) -> bool {
+    let members = view["members"].as_array().into_iter().flatten();
+    let role_of =
+        |name: &str| members.clone().find(|member| member["name"] == name).map(|member| &member["role"]);
+    let (is_settled, leader) = (view["changing"] == false, &view["leader"]);
+    match command {
+        ClusterCommand::Status(_) => true,
+        ClusterCommand::Found(_) => leader.is_string(),
+        ClusterCommand::Add(arguments) => is_settled && role_of(&arguments.name).is_some(),
+        ClusterCommand::Promote(member) => {
+            is_settled && role_of(&member.name).is_some_and(|role| role == "voter")
+        }
+        // A removed member tells of a cluster that does not answer it any more.
+        ClusterCommand::Remove(member) => {
+            is_settled && role_of(&member.name).is_none() && view["name"] != member.name.as_str()
+        }
+        ClusterCommand::TransferLeader(member) => leader == member.name.as_str(),
+        ClusterCommand::Undo(_) => is_settled,
+    }
+}
+
+/// The cluster's view once it shows the change, or the last one before the time is over. `answer`: that of the server which
+/// carried out the change. After a founding it does not count, because that server may not serve `status` yet.
+async fn after(command: &ClusterCommand, access: &Access, answer: Value) -> Result<Value, RequestError> {
+    let mut last = match command {
+        ClusterCommand::Found(_) => Value::Null,
+        _ => answer,
     };
-    send(access, method, &path, body).await
-}
-
-/// The cluster's view as text for terminals.
-pub(super) fn table(cluster: &Value) -> String {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
-    };
-    let leader = text(&cluster["leader"]);
-    let mut rows = vec![[
-        "NAME".to_owned(),
-        "ROLE".to_owned(),
-        "ADDRESS".to_owned(),
-        "LOG".to_owned(),
-        "FEATURES".to_owned(),
-    ]];
-    for member in cluster["members"].as_array().into_iter().flatten() {
-        let name = text(&member["name"]);
-        let role = if name == leader { "leader".to_owned() } else { text(&member["role"]) };
-        let features = text(&member["feature_level_max"]);
-        rows.push([name, role, text(&member["address"]), text(&member["matched"]), features]);
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-    let widths = [width(0), width(1), width(2), width(3)];
-    let mut out = String::new();
-    let [of_name, of_role, of_address, of_log] = widths;
-    for [name, role, address, log, features] in &rows {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "{name:<of_name$}  {role:<of_role$}  {address:<of_address$}  {log:<of_log$}  {features}"
-        );
-    }
-    let _ = writeln!(
-        out,
-        "\nleader {leader}, term {}, feature level {}; {} has applied {}",
-        cluster["term"],
-        text(&cluster["feature_level"]),
-        text(&cluster["name"]),
-        cluster["applied"]
-    );
-    out.push_str(&state_line(cluster));
-    out.push_str(&space_lines(&cluster["space"]));
-    out.push_str(&agreement_lines(&cluster["agreement"]));
-    out
-}
-
-/// The size of the state; empty if the server does not report it.
-fn state_line(cluster: &Value) -> String {
-    match (&cluster["state"]["bytes"], &cluster["state"]["quota"]) {
-        (Value::Null, _) => String::new(),
-        (bytes, Value::Null) => format!("objects use {bytes} bytes, without a limit\n"),
-        (bytes, quota) => format!("objects use {bytes} of {quota} bytes\n"),
-    }
-}
-
-/// Room on the server's disk, and the members whose room is short.
-fn space_lines(space: &Value) -> String {
-    let mut out = String::new();
-    if let (Some(used), Some(room)) = (space["used"].as_u64(), space["room"].as_u64()) {
-        out += &format!("the store takes {used} bytes of its disk and has room for {room}\n");
-    }
-    let short: Vec<&str> =
-        space["short"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !short.is_empty() {
-        let (short, reserve) = (short.join(", "), &space["reserve"]);
-        out += &format!(
-            "LITTLE DISK SPACE: {short} (less than the reserve, here {reserve} bytes): what would add to the state is \
-             refused\n"
-        );
-    }
-    out
-}
-
-/// Divergence of the members' states and this member's quarantine; empty while the states agree.
-fn agreement_lines(agreement: &Value) -> String {
-    let differing = agreement["differing"].as_array().into_iter().flatten();
-    let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();
-    let mut out = String::new();
-    if !differing.is_empty() {
-        let what = match agreement["split"].as_bool() {
-            Some(true) => {
-                "differ, and none of their states has a majority: restore a backup, or remove who is wrong"
+    let deadline = Instant::now() + SHOWN_MAX;
+    let mut servers = access.servers.clone();
+    loop {
+        if last.is_object() && is_shown(command, &last) {
+            return Ok(last);
+        }
+        // A removed member shows itself until it ends: the others are asked first.
+        if let ClusterCommand::Remove(member) = command
+            && last["name"] == member.name.as_str()
+        {
+            servers.rotate_left(1);
+        }
+        let asked = access.with_servers(servers.clone());
+        let error = match send(&asked, Method::GET, STATUS, Value::Null).await {
+            Ok(view) => {
+                last = view;
+                None
             }
-            _ => "differ from the majority, and are repaired from it",
+            Err(error) => Some(error),
         };
-        out += &format!("STATES DIFFER: {} {what}\n", differing.join(", "));
+        let is_late = Instant::now() > deadline;
+        match error {
+            // Only the removed member was asked, and has ended.
+            Some(error @ RequestError::Unreachable(_)) if matches!(command, ClusterCommand::Remove(_)) => {
+                return Err(error);
+            }
+            Some(error) if is_late && !last.is_object() => return Err(error),
+            _ if is_late => return Ok(last),
+            _ => sleep(ASK_EVERY).await,
+        }
     }
-    if let Some(reason) = agreement["quarantine"].as_str() {
-        out += &format!("this member is quarantined and serves no clients: {reason}\n");
-    }
-    out
 }

@@ -6,6 +6,7 @@ mod access;
 mod command;
 mod request;
 mod rewrite;
+mod table;
 
 pub use access::{Access, AccessError};
 pub use command::run;

@@ -1,10 +1,10 @@
-//! One request to the first server that answers.
+//! One request to the first server that can carry it out.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HOST;
-use http::{Method, Request};
+use http::header::{AUTHORIZATION, HOST};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 /// A request failed, or its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// No server could be reached: certainly nothing was changed. Holds a line for each server.
+    /// No server could carry out the request: certainly nothing was changed. Holds a line for each server.
     #[error("no server answers:{0}")]
     Unreachable(String),
     /// A server was reached and the response lost: the outcome is unknown.
@@ -45,8 +45,9 @@ pub enum RequestError {
     },
 }
 
-/// Sends `method path body` to the first server that can be reached and returns its response. Later servers are tried
-/// only while no connection succeeded, so that a change is never sent twice.
+/// Sends `method path body` to one server after another and returns the first response that settles it. The next server is
+/// tried where a connection failed and where the server serves nobody (503: it was removed, or is not ready), neither of
+/// which changes anything; for reads, also where the response was lost. So a change is never sent twice.
 pub(super) async fn send(
     access: &Access,
     method: Method,
@@ -63,14 +64,25 @@ pub(super) async fn send(
                 continue;
             }
         };
-        let lost = |reason: String| RequestError::Lost { server: server.clone(), reason };
-        let answer = tokio::time::timeout(ANSWER_MAX, exchange(stream, server, method, path, &body)).await;
-        let (ok, answer) = answer.unwrap_or_else(|_| Err("no answer in time".to_owned())).map_err(lost)?;
-        if ok {
+        let (is_read, method) = (method == Method::GET, method.clone());
+        let exchange = exchange(access, stream, server, method, path, &body);
+        let answer = tokio::time::timeout(ANSWER_MAX, exchange).await;
+        let (status, answer) = match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            Ok(answered) => answered,
+            Err(reason) if is_read => {
+                tried.push_str(&format!("\n  {server}: {reason}"));
+                continue;
+            }
+            Err(reason) => return Err(RequestError::Lost { server: server.clone(), reason }),
+        };
+        if status.is_success() {
             return Ok(answer);
         }
         let message = answer["message"].as_str().unwrap_or("no reason given").to_owned();
-        return Err(RequestError::Refused { server: server.clone(), message });
+        if status != StatusCode::SERVICE_UNAVAILABLE {
+            return Err(RequestError::Refused { server: server.clone(), message });
+        }
+        tried.push_str(&format!("\n  {server}: {message}"));
     }
     Err(RequestError::Unreachable(tried))
 }
@@ -86,25 +98,28 @@ async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
 }
 
 async fn exchange(
+    access: &Access,
     stream: Stream,
     server: &str,
     method: Method,
     path: &str,
     body: &Value,
-) -> Result<(bool, Value), String> {
+) -> Result<(StatusCode, Value), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(stream).await.map_err(|error| text(&error))?;
     // The task ends with the sender; its errors show at `send_request`.
     tokio::spawn(connection);
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(path).header(HOST, server);
+    let mut request = Request::builder().method(method).uri(path).header(HOST, server);
+    if let Some(token) = &access.token {
+        request = request.header(AUTHORIZATION, token);
+    }
     let request = request.body(Full::new(body)).map_err(|error| text(&error))?;
     let response = sender.send_request(request).await.map_err(|error| text(&error))?;
-    let ok = response.status().is_success();
     let status = response.status();
     let body =
         Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| text(&error))?;
     let answer = serde_json::from_slice(&body.to_bytes());
-    Ok((ok, answer.map_err(|error| format!("{status} with an answer that is not JSON: {error}"))?))
+    Ok((status, answer.map_err(|error| format!("{status} with an answer that is not JSON: {error}"))?))
 }

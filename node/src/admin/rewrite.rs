@@ -23,14 +23,10 @@ const ABSENCE_MAX: Duration = Duration::from_secs(120);
 
 /// Rewrites the records of running members, one member after another.
 pub fn rewrite_running(arguments: &RewriteArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    let access = Access::read(&arguments.access.kubeconfig)?;
-    let servers = match &arguments.server {
-        Some(server) => vec![server.clone()],
-        None => access.servers.clone(),
-    };
+    let access = Access::of(&arguments.access)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for server in servers {
-        let member = Access { servers: vec![server], tls: access.tls.clone() };
+    for server in &access.servers {
+        let member = access.with_servers(vec![server.clone()]);
         runtime.block_on(rewrite(&member, out))?;
     }
     Ok(())

@@ -1,8 +1,14 @@
-//! Valid and malformed client configurations, and the table of a cluster.
+//! Valid and malformed client configurations; results and views of changes.
 
-use super::access::parse;
-use super::command::table;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::access::{Access, Source, read};
+use super::command::{is_shown, result};
 use crate::certs::{Authority, admin_leaf};
+use crate::cli::{Cli, ClusterCommand, Command, parse as parse_line};
 use crate::kubeconfig::{Server, kubeconfig};
 
 fn config() -> String {
@@ -14,6 +20,21 @@ fn config() -> String {
     kubeconfig(&orch_proto::brand::ORCH, "admin", &servers, &authority.pair.certificate, &admin)
 }
 
+/// What a file with `text` gives, or the reason of its refusal.
+fn parse(text: &str) -> Result<Access, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    std::fs::write(&path, text).unwrap();
+    let prefix = format!("{}: ", path.display());
+    read(&Source::of(Some(&path), None)).map_err(|error| error.to_string().replace(&prefix, ""))
+}
+
+fn changed(change: impl Fn(&mut Value)) -> Result<Access, String> {
+    let mut value = serde_json::from_str(&config()).unwrap();
+    change(&mut value);
+    parse(&value.to_string())
+}
+
 #[test]
 fn our_own_configurations_are_read() {
     assert_eq!(parse(&config()).unwrap().servers, ["10.0.0.1:6443", "[fd00::2]:6443"]);
@@ -22,11 +43,17 @@ fn our_own_configurations_are_read() {
 #[test]
 fn what_a_configuration_lacks_is_named() {
     for (from, to, expected) in [
-        ("https://10.0.0.1", "http://10.0.0.1", "a server is not an https:// address"),
-        ("certificate-authority-data", "certificate-authority", "certificate-authority-data is missing"),
+        (
+            "https://10.0.0.1",
+            "http://10.0.0.1",
+            "server \"http://10.0.0.1:6443\" of cluster \"orch-a\" is not an https:// address",
+        ),
+        ("certificate-authority-data", "authority", "certificate-authority-data is missing"),
         ("client-key-data\": \"", "client-key-data\": \"!", "client-key-data is not base64"),
-        ("\"users\"", "\"nobody\"", "it names no user"),
+        ("client-key-data", "no-key", "user \"admin\" has a client certificate and no key"),
+        ("\"users\"", "\"nobody\"", "context \"orch-a\": there is no user \"admin\""),
         ("\"clusters\"", "\"nothing\"", "it names no cluster"),
+        ("\"current-context\"", "\"other\"", "current-context is missing"),
     ] {
         assert_eq!(parse(&config().replace(from, to)).unwrap_err(), expected, "{from} -> {to}");
     }
@@ -34,19 +61,116 @@ fn what_a_configuration_lacks_is_named() {
 }
 
 #[test]
-fn a_cluster_is_a_table() {
-    let cluster = serde_json::json!({
-        "name": "b", "leader": "a", "term": 3, "applied": 41, "feature_level": 1,
-        "members": [
-            {"name": "a", "role": "voter", "address": "10.0.0.1:6444", "matched": 42, "feature_level_max": 2},
-            {"name": "long-name", "role": "learner", "address": "h:1"},
-        ],
-    });
+fn only_servers_of_the_same_cluster_and_user_are_asked() {
+    let foreign = |config: &mut Value| {
+        config["clusters"][1]["cluster"]["certificate-authority-data"] = json!("AAAA");
+    };
+    assert_eq!(changed(foreign).unwrap().servers, ["10.0.0.1:6443"], "another authority");
+    let of_another = |config: &mut Value| config["contexts"][1]["context"]["user"] = json!("eve");
+    assert_eq!(changed(of_another).unwrap().servers, ["10.0.0.1:6443"], "another user");
+    let current = |config: &mut Value| config["current-context"] = json!("orch-b");
     assert_eq!(
-        table(&cluster),
-        "NAME       ROLE     ADDRESS        LOG  FEATURES\n\
-         a          leader   10.0.0.1:6444  42   2\n\
-         long-name  learner  h:1            -    -\n\
-         \nleader a, term 3, feature level 1; b has applied 41\n"
+        changed(current).unwrap().servers,
+        ["[fd00::2]:6443", "10.0.0.1:6443"],
+        "the current context first"
     );
+}
+
+#[test]
+fn credentials_may_be_files_beside_the_configuration_or_a_token() {
+    use base64::Engine;
+    let directory = tempfile::tempdir().unwrap();
+    let mut value: Value = serde_json::from_str(&config()).unwrap();
+    let decoded =
+        |value: &Value| base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap()).unwrap();
+    for (entry, name) in [
+        ("/clusters/0/cluster", "certificate-authority"),
+        ("/users/0/user", "client-certificate"),
+        ("/users/0/user", "client-key"),
+    ] {
+        let entry = value.pointer_mut(entry).unwrap();
+        std::fs::write(directory.path().join(name), decoded(&entry[format!("{name}-data")])).unwrap();
+        entry[format!("{name}-data")] = Value::Null;
+        entry[name] = json!(name);
+    }
+    let path = directory.path().join("config");
+    let access = |value: &Value| {
+        std::fs::write(&path, value.to_string()).unwrap();
+        read(&Source::of(None, Some(path.as_os_str())))
+    };
+    assert_eq!(
+        access(&value).unwrap().servers.len(),
+        2,
+        "an authority may be a file in one entry and data in the other"
+    );
+    value["users"][0]["user"] = json!({"token": "canary-1"});
+    let with_token = access(&value).unwrap();
+    assert_eq!(with_token.token.as_ref().unwrap(), "Bearer canary-1");
+    assert!(!format!("{with_token:?}").contains("canary"), "it is not printed");
+    value["users"][0]["user"] = json!({"exec": {"command": "x"}});
+    assert!(access(&value).unwrap_err().to_string().contains("neither a client certificate nor a token"));
+}
+
+#[test]
+fn the_variable_names_files_of_which_some_may_be_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("none"), directory.path().join("config"));
+    std::fs::write(&second, config()).unwrap();
+    let both = std::env::join_paths([&first, &second]).unwrap();
+    assert_eq!(read(&Source::of(None, Some(&both))).unwrap().servers.len(), 2);
+    assert!(read(&Source::of(Some(&second), Some(OsStr::new("/none")))).is_ok(), "the flag comes first");
+    for (flag, variable, expected) in [
+        (None, Some(first.as_os_str()), "KUBECONFIG: cannot read "),
+        (Some(Path::new("/none")), None, "--kubeconfig: cannot read /none"),
+        (
+            None,
+            Some(OsStr::new("")),
+            "without --kubeconfig and KUBECONFIG: cannot read ./orch-data/admin.conf",
+        ),
+    ] {
+        let error = read(&Source::of(flag, variable)).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+fn command(line: &str) -> ClusterCommand {
+    let Cli { command } = parse_line(line.split_whitespace().map(Into::into).collect()).unwrap();
+    let Command::Cluster(command) = command else { panic!("{line}") };
+    command
+}
+
+#[test]
+fn a_change_is_told_and_then_looked_for() {
+    let view = |leader: Value, changing: bool, d: &str| {
+        let mut members = vec![json!({"name": "a", "role": "voter", "address": "10.0.0.1:6444"})];
+        if !d.is_empty() {
+            members.push(json!({"name": "d", "role": d}));
+        }
+        json!({"name": "a", "leader": leader, "changing": changing, "members": members})
+    };
+    let (without, learner, voter) =
+        (view(json!("a"), false, ""), view(json!("a"), false, "learner"), view(json!("d"), false, "voter"));
+    for (line, shown, not_shown, told) in [
+        ("orch cluster found", &voter, &view(Value::Null, false, "voter"), "founded the cluster of a, d"),
+        ("orch cluster promote d", &voter, &learner, "d has a vote"),
+        ("orch cluster remove d", &without, &voter, "removed d"),
+        ("orch cluster transfer-leader d", &voter, &learner, "the lead goes to d"),
+        (
+            "orch cluster undo",
+            &voter,
+            &view(json!("a"), true, "voter"),
+            "the change of the voters is taken back",
+        ),
+    ] {
+        let command = command(line);
+        assert!(is_shown(&command, shown) && !is_shown(&command, not_shown), "{line}");
+        assert_eq!(result(&command, shown), told);
+    }
+    let own =
+        json!({"name": "d", "leader": "a", "changing": false, "members": [{"name": "a", "role": "voter"}]});
+    assert!(!is_shown(&command("orch cluster remove d"), &own), "the removed member itself");
+    let add = command("orch cluster add d 10.0.0.4:6444");
+    assert!(is_shown(&add, &learner) && !is_shown(&add, &without));
+    let told = result(&add, &learner);
+    assert!(told.contains("--name d --join 10.0.0.1:6444 --peer-address 10.0.0.4:6444"), "{told}");
 }

@@ -8,6 +8,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
+use super::key::key_pair;
 use super::signer::matching_certificate;
 
 /// Validity of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
@@ -137,7 +138,7 @@ impl Authority {
     /// Reads an authority from its files. Of several certificates (a rotation is under way) that of the key counts.
     pub fn load(certificate: &Path, key: &Path) -> Result<Authority, CertsError> {
         let pair = Pair { certificate: read(certificate)?, key: read(key)? };
-        let parsed = KeyPair::from_pem(&pair.key).map_err(|error| content(key, "a private key", &error))?;
+        let parsed = key_pair(key, &pair.key)?;
         let own = matching_certificate(certificate, key, &parsed)?;
         let issuer = Issuer::from_ca_cert_der(&own, parsed)
             .map_err(|error| content(certificate, "an authority's certificate", &error))?;

@@ -7,12 +7,13 @@ use orch_proto::Brand;
 use orch_raft::transport::tonic::peer_dns_name;
 use time::OffsetDateTime;
 
-use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, token_keys};
+use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, read, token_keys};
 use super::clients::Client;
-use super::file::write_new;
+use super::file::{replace_file, write_new};
 use super::layout::Layout;
-use crate::cli::{AddMembersArgs, InitArgs, MemberSpec};
-use crate::kubeconfig::Server;
+use crate::cli::{AddMembersArgs, InitArgs, MemberSpec, SECURE_PORT};
+use crate::kubeconfig::{Server, servers};
+use crate::run::host_port;
 
 /// A file to be written.
 struct Draft {
@@ -26,14 +27,20 @@ pub fn init(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, C
     write_all(draft(arguments, now)?)
 }
 
-/// Makes the certificates of the members that `arguments` name under the authorities in their directory, and returns the
-/// files, in the order written. Writes nothing if one of the files exists.
+/// Makes the certificates of the members that `arguments` name under the authorities in their directory, adds the members to
+/// the client configurations there, and returns the files, in the order written. Writes nothing if a certificate exists.
 pub fn add_members(arguments: &AddMembersArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
     let layout = Layout::new(&arguments.dir);
     let authority = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
     let peer_authority = Authority::load(&layout.peer_authority_certificate(), &layout.peer_authority_key())?;
     let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
-    write_all(issuing.draft_members(&arguments.members, arguments.brand.0)?)
+    let mut written = write_all(issuing.draft_members(&arguments.members, arguments.brand.0)?)?;
+    let port = arguments.secure_port.unwrap_or(secure_port(&layout)?);
+    let servers: Vec<Server> = arguments.members.iter().map(|member| server(member, port)).collect();
+    for client in Client::ALL {
+        written.extend(name_servers(&layout, client, &servers)?);
+    }
+    Ok(written)
 }
 
 /// Writes `drafts` and returns their paths, or writes nothing if one of them exists.
@@ -107,12 +114,57 @@ fn pair(certificate: PathBuf, key: PathBuf, pair: Pair) -> Vec<Draft> {
 
 fn server(member: &MemberSpec, port: u16) -> Server {
     let host = member.hosts.first().map_or("localhost", String::as_str);
-    Server { name: member.name.clone(), url: format!("https://{}", host_port(host, port)) }
+    server_at(&member.name, host, port)
 }
 
-/// `HOST:PORT`, with an IPv6 address in brackets.
-fn host_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+/// The server of member `name` at `host`.
+pub(super) fn server_at(name: &str, host: &str, port: u16) -> Server {
+    Server { name: name.to_owned(), url: format!("https://{}", host_port(host, port)) }
+}
+
+/// Port of the servers in the client configurations, or of the flag's default where there is none.
+pub(super) fn secure_port(layout: &Layout) -> Result<u16, CertsError> {
+    for client in Client::ALL {
+        let url = known_servers(layout, client)?.into_iter().next().map(|server| server.url);
+        let first = url.as_deref().and_then(|url| url.split(',').next()?.rsplit_once(':'));
+        if let Some(port) = first.and_then(|(_, port)| port.trim_end_matches('/').parse().ok()) {
+            return Ok(port);
+        }
+    }
+    Ok(SECURE_PORT)
+}
+
+/// The servers in the configuration of `client`; none where there is no configuration, as with `orch dev`, which keeps its
+/// own elsewhere.
+pub(super) fn known_servers(layout: &Layout, client: Client) -> Result<Vec<Server>, CertsError> {
+    let path = layout.client(client).config;
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    servers(&read(&path)?).map_err(|reason| no_config(path, reason))
+}
+
+/// Adds `servers` to the configuration of `client`, if it exists and lacks some. Returns the path if it was written.
+pub(super) fn name_servers(
+    layout: &Layout,
+    client: Client,
+    servers: &[Server],
+) -> Result<Option<PathBuf>, CertsError> {
+    let path = layout.client(client).config;
+    if !path.exists() {
+        return Ok(None);
+    }
+    let before = read(&path)?;
+    let after = client.with_servers(&before, servers).map_err(|reason| no_config(path.clone(), reason))?;
+    if after == before {
+        return Ok(None);
+    }
+    replace_file(&path, &after)?;
+    Ok(Some(path))
+}
+
+fn no_config(path: PathBuf, reason: String) -> CertsError {
+    CertsError::Content { path, expected: "a client configuration", reason }
 }
 
 /// The server certificate of member `name`, for clients: its hosts, its name, the loopback names, and the names of the

@@ -47,6 +47,14 @@ pub fn inspect(path: &Path) -> Result<Vec<Facts>, CertsError> {
     Ok(found)
 }
 
+/// The message of an inspection of `path` that found no certificate.
+pub fn no_certificate_in(path: &Path) -> String {
+    match path.is_dir() {
+        true => format!("there is no certificate in {} (a file *.crt) nor below it", path.display()),
+        false => format!("there is no certificate in {}: no PEM block CERTIFICATE", path.display()),
+    }
+}
+
 /// Whether the certificate expires within 30 days of `now`.
 pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
     facts.not_after - now < RENEWED_BEFORE

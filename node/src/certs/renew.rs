@@ -8,10 +8,11 @@ use time::OffsetDateTime;
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, read};
 use super::clients::{Client, admin_leaf};
 use super::file::replace_file;
+use super::init::{known_servers, name_servers, secure_port, server_at};
 use super::inspect::inspect;
 use super::layout::{ClientFiles, Layout};
 use crate::cli::RenewArgs;
-use crate::kubeconfig::reissued;
+use crate::kubeconfig::{Server, reissued};
 
 /// The authorities under which certificates are renewed; what an absent one signs stays.
 pub(super) struct Renewal<'a> {
@@ -21,8 +22,8 @@ pub(super) struct Renewal<'a> {
     pub(super) peer: Option<&'a Authority>,
 }
 
-/// Renews the pairs of the members that `arguments` name, or of all members and the administrator, and returns the
-/// files written. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
+/// Renews the pairs of the members that `arguments` name, or of all members and clients, and returns the files written. With
+/// the clients' pairs their configurations get the members that they lack. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
 pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
     let layout = Layout::new(&arguments.dir);
     let cluster = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
@@ -49,32 +50,57 @@ pub(super) fn renew_under(
         written.extend(renew_member(layout, renewal, &name, now)?);
     }
     if let Some(authority) = renewal.cluster {
-        written.extend(renew_client(layout, Client::Admin, &admin_leaf(), authority, now)?);
-        // Directories made by earlier versions have none.
-        if let Some(leaf) = scheduler_leaf(&layout.client(Client::Scheduler))? {
-            written.extend(renew_client(layout, Client::Scheduler, &leaf, authority, now)?);
+        for client in Client::ALL {
+            // Directories made by earlier versions lack some.
+            if let Some(leaf) = client_leaf(client, &layout.client(client))? {
+                written.extend(renew_client(layout, client, &leaf, authority, now)?);
+            }
+        }
+        let servers = member_servers(layout)?;
+        for client in Client::ALL {
+            // It is among the files written already.
+            name_servers(layout, client, &servers)?;
         }
     }
     Ok(written)
 }
 
-/// The subject and purpose of the scheduler's certificate; `None` where there is no certificate.
-fn scheduler_leaf(files: &ClientFiles) -> Result<Option<Leaf>, CertsError> {
+/// The servers of all members in the directory: as the administrator's configuration names them, or by the first host of
+/// their certificate.
+fn member_servers(layout: &Layout) -> Result<Vec<Server>, CertsError> {
+    let (known, port) = (known_servers(layout, Client::Admin)?, secure_port(layout)?);
+    let mut servers = Vec::new();
+    for name in member_names(&layout.members())? {
+        if let Some(server) = known.iter().find(|server| server.name == name) {
+            servers.push(server.clone());
+            continue;
+        }
+        let hosts = same_names(&layout.member(&name).server_certificate, &name, Purpose::Server)?.hosts;
+        servers.extend(hosts.first().map(|host| server_at(&name, host, port)));
+    }
+    Ok(servers)
+}
+
+/// The subject and purpose of a client's certificate; `None` where there is no certificate.
+fn client_leaf(client: Client, files: &ClientFiles) -> Result<Option<Leaf>, CertsError> {
+    if client == Client::Admin {
+        return Ok(Some(admin_leaf()));
+    }
     if !files.certificate.exists() {
         return Ok(None);
     }
     let subject =
         inspect(&files.certificate)?.into_iter().next().map(|facts| facts.subject).unwrap_or_default();
     // Its name tells the brand, which the directory does not.
-    let brand = [&ORCH, &KUBERNETES].into_iter().find(|brand| {
-        subject.strip_prefix("CN=") == Some(Client::Scheduler.leaf(brand).common_name.as_str())
-    });
+    let brand = [&ORCH, &KUBERNETES]
+        .into_iter()
+        .find(|brand| subject.strip_prefix("CN=") == Some(client.leaf(brand).common_name.as_str()));
     let brand = brand.ok_or_else(|| CertsError::Content {
         path: files.certificate.clone(),
-        expected: "the scheduler's certificate",
+        expected: "the certificate of a client of this name",
         reason: format!("its subject is {subject}"),
     })?;
-    Ok(Some(Client::Scheduler.leaf(brand)))
+    Ok(Some(client.leaf(brand)))
 }
 
 fn renew_client(

@@ -13,7 +13,6 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::KeyPair;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -22,6 +21,7 @@ use time::OffsetDateTime;
 use super::authority::{Authority, CertsError, read};
 use super::clients::Client;
 use super::file::replace_file;
+use super::key::key_pair;
 use super::layout::{AuthorityFiles, Layout};
 use super::pem::to_pem;
 use super::renew::{Renewal, renew_under};
@@ -189,11 +189,7 @@ fn shown_pairs(layout: &Layout, role: Role) -> Result<Vec<(PathBuf, PathBuf)>, C
 /// The certificate that belongs to the authority's key.
 fn current(files: &AuthorityFiles) -> Result<CertificateDer<'static>, CertsError> {
     // The parser's error is left out: it may quote the file.
-    let key = KeyPair::from_pem(&read(&files.key)?).map_err(|_| CertsError::Content {
-        path: files.key.clone(),
-        expected: "a private key",
-        reason: "no key of a known kind in PEM form".to_owned(),
-    })?;
+    let key = key_pair(&files.key, &read(&files.key)?)?;
     matching_certificate(&files.certificate, &files.key, &key)
 }
 

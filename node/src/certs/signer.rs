@@ -16,6 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{CertsError, read};
 use super::encoding::{IssuerFields, algorithm, certificate, signed_part};
+use super::key::key_pair;
 use super::pem::to_pem;
 use crate::report::Causes;
 
@@ -71,12 +72,7 @@ pub struct FileAuthority {
 impl FileAuthority {
     /// Reads the authority: the certificate in `certificate` that belongs to the key in `key`.
     pub fn load(certificate: &Path, key: &Path) -> Result<FileAuthority, CertsError> {
-        // The parser's error is left out: it may quote the file.
-        let pair = KeyPair::from_pem(&read(key)?).map_err(|_| CertsError::Content {
-            path: key.to_owned(),
-            expected: "a private key",
-            reason: "no key of a known kind in PEM form".to_owned(),
-        })?;
+        let pair = key_pair(key, &read(key)?)?;
         let der = matching_certificate(certificate, key, &pair)?;
         let unusable = |reason: String| CertsError::Content {
             path: certificate.to_owned(),

@@ -54,6 +54,9 @@ fn everything_a_cluster_needs_is_made_and_private() {
             "scheduler.crt",
             "scheduler.key",
             "scheduler.conf",
+            "controller-manager.crt",
+            "controller-manager.key",
+            "controller-manager.conf",
             "members/a/server.crt",
             "members/a/server.key",
             "members/a/peer.crt",
@@ -108,7 +111,7 @@ fn a_member_named_twice_is_refused() {
 
 fn added(layout: &Layout, members: &[(&str, &[&str])]) -> Result<Vec<std::path::PathBuf>, CertsError> {
     let InitArgs { dir, members, brand, .. } = arguments(layout.root(), members);
-    add_members(&AddMembersArgs { dir, members, brand }, now())
+    add_members(&AddMembersArgs { dir, members, secure_port: None, brand }, now())
 }
 
 #[test]
@@ -119,7 +122,11 @@ fn a_later_member_gets_its_certificates_under_the_same_authorities() {
         written.iter().map(|p| p.strip_prefix(directory.path()).unwrap().display().to_string()).collect();
     let expected =
         ["server.crt", "server.key", "peer.crt", "peer.key"].map(|file| format!("members/d/{file}"));
-    assert_eq!(names, expected);
+    assert_eq!(
+        names,
+        [&expected[..], &["admin.conf", "scheduler.conf", "controller-manager.conf"].map(str::to_owned)]
+            .concat()
+    );
     assert!(is_trusted(&layout, "a") && is_trusted(&layout, "d"));
     let files = layout.member("d");
     for (certificate, authority) in [
@@ -158,6 +165,61 @@ fn the_client_configuration_names_every_member() {
     let config = std::fs::read_to_string(layout.client(Client::Scheduler).config).unwrap();
     let config: serde_json::Value = serde_norway::from_str(&config).unwrap();
     assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443,https://[fd00::2]:6443");
+}
+
+/// Names and addresses in the administrator's configuration, and the scheduler's list.
+fn named(layout: &Layout) -> (Vec<(String, String)>, String) {
+    let read = |client| {
+        let config = std::fs::read_to_string(layout.client(client).config).unwrap();
+        serde_norway::from_str::<serde_json::Value>(&config).unwrap()
+    };
+    let admin = read(Client::Admin);
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let clusters = admin["clusters"].as_array().unwrap().iter();
+    let contexts: Vec<_> =
+        admin["contexts"].as_array().unwrap().iter().map(|entry| text(&entry["name"])).collect();
+    let clusters: Vec<_> =
+        clusters.map(|entry| (text(&entry["name"]), text(&entry["cluster"]["server"]))).collect();
+    assert!(clusters.iter().map(|(name, _)| name).eq(&contexts), "{contexts:?}");
+    (clusters, text(&read(Client::Scheduler)["clusters"][0]["cluster"]["server"]))
+}
+
+#[test]
+fn members_that_are_added_or_were_left_out_come_into_the_client_configurations() {
+    let directory = tempfile::tempdir().unwrap();
+    let init_arguments = arguments(directory.path(), &[("a", &["10.0.0.1"])]);
+    init(&InitArgs { secure_port: 7443, ..init_arguments }, now()).unwrap();
+    let layout = Layout::new(directory.path());
+    let before = Client::ALL.map(|client| std::fs::read_to_string(layout.client(client).config).unwrap());
+    added(&layout, &[("d", &["fd00::4"])]).unwrap();
+    let pair = |name: &str, url: &str| (name.to_owned(), url.to_owned());
+    let all = vec![pair("orch-a", "https://10.0.0.1:7443"), pair("orch-d", "https://[fd00::4]:7443")];
+    let list = "https://10.0.0.1:7443,https://[fd00::4]:7443".to_owned();
+    assert_eq!(named(&layout), (all.clone(), list.clone()));
+    // As earlier versions left them: renewal adds what is missing, and what an operator changed stays.
+    for (client, config) in Client::ALL.into_iter().zip(before) {
+        std::fs::write(layout.client(client).config, config.replace("10.0.0.1", "api.example")).unwrap();
+    }
+    renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, now()).unwrap();
+    let (names, listed) = named(&layout);
+    assert_eq!(names, [pair("orch-a", "https://api.example:7443"), all[1].clone()]);
+    assert_eq!(listed, "https://api.example:7443,https://[fd00::4]:7443");
+    // Where the administrator took the configurations away, none is made.
+    for client in Client::ALL {
+        std::fs::remove_file(layout.client(client).config).unwrap();
+    }
+    assert_eq!(added(&layout, &[("e", &["10.0.0.5"])]).unwrap().len(), 4);
+}
+
+#[test]
+fn an_inspection_of_nothing_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(inspect(directory.path()).unwrap(), []);
+    assert!(no_certificate_in(directory.path()).starts_with("there is no certificate in "));
+    let file = directory.path().join("x.pem");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(inspect(&file).unwrap(), []);
+    assert!(no_certificate_in(&file).ends_with("no PEM block CERTIFICATE"));
 }
 
 #[test]
@@ -367,7 +429,7 @@ fn the_signer_certifies_what_the_request_says() {
     assert_eq!(inspect(&file).unwrap()[0].hosts, ["a.example.com", "10.0.0.9"]);
     let roots = crate::tls::load_authorities(&layout.authority_certificate(), now()).unwrap();
     let trust = crate::tls::TrustMaterial { users: roots, proxies: None, revocations: Vec::new() };
-    let clients = crate::tls::ClientAuthorities::new(trust).unwrap();
+    let clients = crate::tls::ClientAuthorities::new(&trust).unwrap();
     let identified =
         clients.identify(Some(std::slice::from_ref(&der)), std::time::SystemTime::now()).unwrap();
     assert!(identified.certificate.is_ok(), "a client may log in with it: {:?}", identified.certificate);

@@ -18,7 +18,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "FILE", help_heading = AUDIT)]
     pub audit_policy_file: Option<PathBuf>,
     /// Where events are written, one JSON document a line; - is standard output
-    #[arg(long, value_name = "FILE", help_heading = AUDIT)]
+    #[arg(long, value_name = "PATH", help_heading = AUDIT)]
     pub audit_log_path: Option<PathBuf>,
     /// Form of the lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = AuditFormat::Json, help_heading = AUDIT)]

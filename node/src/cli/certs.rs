@@ -5,8 +5,12 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::address::parse_host;
 use super::node::{BrandName, parse_member_name};
 use crate::certs::Role;
+
+/// Default port of HTTPS.
+pub(crate) const SECURE_PORT: u16 = 6443;
 
 /// What to do with certificates.
 #[derive(Debug, Subcommand)]
@@ -33,6 +37,7 @@ pub enum CertsCommand {
         admin.crt, admin.key       the administrator's certificate\n  \
         admin.conf                 the same as a client configuration file\n  \
         scheduler.crt, .key, .conf the scheduler's\n  \
+        controller-manager.*       those of a controller manager of the ecosystem, where one runs beside the cluster\n  \
         members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
         Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
         keep ca.key and peer-ca.key away from the members.",
@@ -47,7 +52,7 @@ pub struct InitArgs {
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
     /// Port of HTTPS that the administrator's client configuration names
-    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     pub secure_port: u16,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
@@ -59,8 +64,9 @@ pub struct InitArgs {
 #[command(
     long_about = "Make the certificates of members that are added to a cluster, under its authorities: \
         members/NAME/ with server.crt, server.key, peer.crt and peer.key.\n\n\
-        Needs ca.key and peer-ca.key. Nothing is ever overwritten, and the administrator's client configuration stays as \
-        it is. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory.",
+        Needs ca.key and peer-ca.key. No certificate is ever overwritten; admin.conf, scheduler.conf and controller-manager.conf get the new members \
+        as further servers: give the new files to those that use them. A member needs ca.crt, peer-ca.crt, \
+        service-account.* and its own directory.",
     after_help = "Examples:\n  orch certs add --dir certs --member d=10.0.0.4,d.example.com"
 )]
 pub struct AddMembersArgs {
@@ -70,6 +76,9 @@ pub struct AddMembersArgs {
     /// A member, and the addresses and host names by which clients and peers reach it; repeat for each member
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
+    /// Port of HTTPS that the client configurations name for them [default: that of the members there]
+    #[arg(long, value_name = "PORT")]
+    pub secure_port: Option<u16>,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
     pub brand: BrandName,
@@ -91,7 +100,8 @@ pub struct InspectArgs {
 #[command(
     long_about = "Make the certificates of the members, the administrator and the scheduler anew under the same authorities, with the \
         same names and fresh keys.\n\n\
-        Needs ca.key and peer-ca.key. Members read the new files by themselves within a minute, or at once on SIGHUP.",
+        Needs ca.key and peer-ca.key. Without --member, the client configurations also get every member that they lack. \
+        Members read the new files by themselves within a minute, or at once on SIGHUP.",
     after_help = "Examples:\n  orch certs renew --dir certs\n  orch certs renew --dir certs --member a"
 )]
 pub struct RenewArgs {
@@ -172,17 +182,7 @@ impl FromStr for MemberSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, hosts) =
             text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=HOST[,HOST...]"))?;
-        let hosts: Vec<String> = hosts.split(',').map(|host| host.trim().to_owned()).collect();
-        if let Some(bad) = hosts.iter().find(|host| !is_host(host)) {
-            return Err(format!("{bad:?} is not an address or host name (without a port)"));
-        }
+        let hosts = hosts.split(',').map(|host| parse_host(host.trim())).collect::<Result<_, _>>()?;
         Ok(MemberSpec { name: parse_member_name(name)?, hosts })
     }
-}
-
-fn is_host(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-    };
-    text.parse::<std::net::IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(is_label))
 }

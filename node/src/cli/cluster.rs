@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::node::{parse_host_port, parse_member_name};
+use super::address::{parse_host_port, parse_server};
+use super::node::parse_member_name;
 
 /// What to do with the members of a running cluster.
 #[derive(Debug, Subcommand)]
@@ -43,13 +44,32 @@ pub struct ClusterArgs {
 /// How to reach the cluster.
 #[derive(Debug, Args)]
 pub struct AccessArgs {
-    /// The administrator's client configuration; its servers are tried in order
-    #[arg(long, value_name = "FILE", default_value = "./orch-data/admin.conf")]
-    pub kubeconfig: PathBuf,
+    /// The administrator's client configuration: the servers of its current context's cluster are tried in order
+    /// [default: the files of $KUBECONFIG, else ./orch-data/admin.conf]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Ask this server instead, as who the client configuration says; repeat for several, which are tried in order
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = parse_server)]
+    pub server: Vec<String>,
 }
 
 /// Flags of `orch cluster status`.
 #[derive(Debug, Args)]
+#[command(
+    long_about = "Show who leads, who is there and how far each one is.\n\n\
+        Any member answers, also about those that are dead. The columns:\n\n  \
+        ROLE        leader, voter, or learner, which receives everything and has no vote\n  \
+        STATE       up: the member answers the server that was asked. down: it does not\n  \
+        LAST HEARD  time since a member that answers had an answer from it; never: not since they started\n  \
+        LAG         committed entries of the log that it had not applied when it was last heard\n  \
+        ADDRESS     where its peers reach it\n  \
+        FEATURES    highest feature level of its program; the cluster uses the lowest of all\n\n\
+        A server that does not answer, is not ready, or was removed from the cluster is passed over.",
+    after_help = "Examples:\n  \
+        orch cluster status\n  \
+        orch cluster status --kubeconfig certs/admin.conf\n  \
+        orch cluster status --kubeconfig certs/admin.conf --server 10.0.0.2:6443 --output json"
+)]
 pub struct StatusArgs {
     /// How to reach the cluster.
     #[command(flatten)]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Subcommand};
 
 use super::cluster::AccessArgs;
-use super::node::parse_host_port;
 
 const STORE: &str = "Store";
 
@@ -28,6 +27,7 @@ pub enum EncryptionCommand {
     /// Rewrite every record, with progress; goes on where an interrupted one ended
     #[command(after_help = "Examples:\n  \
         orch encryption rewrite --kubeconfig certs/admin.conf      every member in it, while they run\n  \
+        orch encryption rewrite --kubeconfig certs/admin.conf --server 10.0.0.1:6443      this member alone\n  \
         orch encryption rewrite --data-dir /var/lib/orch --encryption-provider-config keys.yaml      one that is stopped")]
     Rewrite(RewriteArgs),
 }
@@ -38,9 +38,6 @@ pub struct RewriteArgs {
     /// How to reach running members: those of the client configuration are rewritten one after another
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Rewrite this running member alone; it need not stand in the client configuration
-    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
-    pub server: Option<String>,
     /// Directory of the data of a node that does not run, instead of running members
     #[arg(long, value_name = "DIR", requires = "encryption_provider_config", conflicts_with = "server")]
     pub data_dir: Option<PathBuf>,

@@ -118,10 +118,10 @@ fn parse(path: &Path, text: &str) -> Result<Value, String> {
     }
 }
 
-/// The keys a file may use: every flag of the command except `--config`, `--help` and `--version`.
+/// The keys a file may use: every flag of the command except `--config`, `--version` and those that ask for help.
 fn flags(command: &Command) -> impl Iterator<Item = &str> {
     let names = command.get_arguments().filter_map(|argument| argument.get_long());
-    names.filter(|name| !["config", "help", "version"].contains(name))
+    names.filter(|name| !["config", "help", super::help::ALL, "version"].contains(name))
 }
 
 fn hint(key: &str, command: &Command) -> String {
@@ -132,7 +132,7 @@ fn hint(key: &str, command: &Command) -> String {
     let nearest = flags(command).map(|flag| (likeness(flag), flag)).max_by(|a, b| a.0.total_cmp(&b.0));
     match nearest {
         Some((likeness, flag)) if likeness >= NEAR => format!(", did you mean {flag:?}?"),
-        _ => format!("; `orch {} --help` lists them", command.get_name()),
+        _ => format!("; `orch {} --{}` lists them", command.get_name(), super::help::ALL),
     }
 }
 

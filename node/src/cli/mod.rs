@@ -4,6 +4,7 @@
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
 //! port or touches a data directory.
 
+mod address;
 mod admission;
 mod audit;
 mod authentication;
@@ -16,6 +17,7 @@ mod encryption;
 mod file;
 mod flow;
 mod front_proxy;
+mod help;
 mod node;
 mod oidc;
 mod parse;
@@ -24,10 +26,12 @@ mod services;
 mod signing;
 mod size;
 
+pub(crate) use address::parse_server;
 pub use admission::AdmissionArgs;
 pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
+pub(crate) use certs::SECURE_PORT;
 pub use certs::{
     AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,
 };
@@ -43,23 +47,33 @@ pub use node::{
     SharedArgs, check_member,
 };
 pub use oidc::{OidcArgs, RequiredClaims};
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, parse, parse_and_find_files};
 pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 
+use std::sync::LazyLock;
+
 use clap::{Parser, Subcommand};
+
+/// The version of this program, with the release whose API it serves.
+pub static VERSION: LazyLock<String> = LazyLock::new(|| {
+    format!("{} (API of release {})", env!("CARGO_PKG_VERSION"), orch_proto::version::RELEASE)
+});
 
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "orch",
-    version,
+    version = &**VERSION,
     about = "A cluster control plane: an API server with its own replicated store, in one binary",
     long_about = "A cluster control plane in one binary.\n\n\
         `orch dev` starts everything a laptop needs and prints what to type next. `orch serve` is one member of a \
-        cluster of three or five; any member answers any request, and no external database is needed.",
+        cluster of three or five; any member answers any request, and no external database is needed.\n\n\
+        What it is not: there is no kubelet, so nothing runs containers, and there are no workload controllers yet: a Deployment \
+        makes no pods, unless the ecosystem's controller manager runs beside it. Clients of that ecosystem, `kubectl` above all, \
+        need --brand kubernetes. docs/operations.md has recipes for all three.",
     after_help = "Examples:\n  \
         orch dev                         a node to try things on, data in ./orch-data\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n  \

@@ -11,10 +11,12 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
+use super::address::{parse_host, parse_host_port};
 use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
+use super::certs::SECURE_PORT;
 use super::connect::ConnectArgs;
 use super::duration::parse_duration;
 use super::encryption::EncryptionArgs;
@@ -98,7 +100,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_member_name, help_heading = NETWORK)]
     pub name: Option<String>,
     /// Address or host name under which clients reach this member [default: the host of its peer address]
-    #[arg(long, value_name = "HOST", help_heading = NETWORK)]
+    #[arg(long, value_name = "HOST", value_parser = parse_host, help_heading = NETWORK)]
     pub advertise_address: Option<String>,
     /// Where this member listens for its peers [default: its entry in --initial-cluster]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port, help_heading = NETWORK)]
@@ -124,7 +126,7 @@ pub struct SharedArgs {
     #[arg(long, value_name = "IP", help_heading = NETWORK)]
     pub bind_address: Option<IpAddr>,
     /// Port of HTTPS; 0 picks a free one, printed and written to DATA_DIR/endpoints.json
-    #[arg(long, value_name = "PORT", default_value_t = 6443, help_heading = NETWORK)]
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, help_heading = NETWORK)]
     pub secure_port: u16,
     /// Flags of the encryption of records.
     #[command(flatten)]
@@ -220,6 +222,9 @@ pub struct SharedArgs {
     /// How log lines look
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = LOGS)]
     pub log_format: LogFormat,
+    /// Explain every flag
+    #[arg(long, action = ArgAction::HelpLong, help_heading = LOGS)]
+    pub help_all: Option<bool>,
     /// How much to log: 0 changes of state, 4 decisions, 6 and more every step
     #[arg(long, value_name = "LEVEL", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=10), help_heading = LOGS)]
     pub v: u8,
@@ -340,18 +345,4 @@ pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
 pub fn check_member(name: &str, address: &str) -> Result<(), String> {
     parse_member_name(name)?;
     parse_host_port(address).map(|_| ())
-}
-
-/// Parses `HOST:PORT`, with an IPv6 host in brackets.
-pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    if host.is_empty()
-        || (bare.is_none() && host.contains(':'))
-        || bare.is_some_and(|h| h.parse::<IpAddr>().is_err())
-    {
-        return Err(format!("{text:?} is not HOST:PORT (an IPv6 address stands in brackets)"));
-    }
-    port.parse::<u16>().map_err(|_| format!("{text:?}: {port:?} is not a port (0 to 65535)"))?;
-    Ok(text.to_owned())
 }

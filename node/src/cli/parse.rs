@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
 use super::file::{self, FileError, Setting};
+use super::help;
+
+/// Value name of flags that name a file to be read.
+const FILE: &str = "FILE";
 
 /// Parsing gave no command to run. A request for help or the version is one too: [`clap::Error::exit`] prints it and
 /// ends with success.
@@ -23,6 +27,16 @@ pub enum ParseError {
     /// The configuration file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A file that a flag names cannot be read.
+    #[error("--{flag}: cannot read {path}")]
+    Unreadable {
+        /// The flag.
+        flag: String,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: std::io::Error,
+    },
 }
 
 impl ParseError {
@@ -34,27 +48,82 @@ impl ParseError {
             ParseError::File(error) => {
                 matches!(error, FileError::UnknownKey { .. } | FileError::Value { .. })
             }
+            ParseError::Unreadable { .. } => false,
         }
     }
 }
 
+/// Parses `arguments`, the program's name first, and checks that the files which they name can be read.
+pub fn parse_and_find_files(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
+    let matches = matches(arguments)?;
+    check_files(&built(), &matches)?;
+    Ok(Cli::from_arg_matches(&matches)?)
+}
+
 /// Parses `arguments`, the program's name first.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
-    let arguments = with_long_help(arguments);
-    let matches = Cli::command().try_get_matches_from(&arguments)?;
-    let Some((name, given, path)) = configured(&matches) else {
-        return Ok(Cli::from_arg_matches(&matches)?);
-    };
+    Ok(Cli::from_arg_matches(&matches(arguments)?)?)
+}
+
+fn built() -> Command {
     let mut root = Cli::command();
     root.build();
-    let Some(command) = root.find_subcommand(name) else {
-        return Ok(Cli::from_arg_matches(&matches)?);
-    };
+    root
+}
+
+/// The values of `arguments` and of the configuration file that they name.
+fn matches(arguments: Vec<OsString>) -> Result<ArgMatches, ParseError> {
+    let (arguments, root) = (with_long_help(arguments), built());
+    let matches = Cli::command().try_get_matches_from(&arguments);
+    let matches = matches.map_err(|error| helpful(error, &arguments, &root))?;
+    let Some((name, given, path)) = configured(&matches) else { return Ok(matches) };
+    let Some(command) = root.find_subcommand(name) else { return Ok(matches) };
     let settings = file::read(&path, command)?;
     check(&path, name, &settings)?;
     let merged = merge(arguments, &settings, given);
-    let matches = Cli::command().try_get_matches_from(merged)?;
-    Ok(Cli::from_arg_matches(&matches)?)
+    Ok(Cli::command().try_get_matches_from(merged)?)
+}
+
+/// Refuses a command with a flag whose file cannot be read. Every flag with the value name [`FILE`] names a file that is read, so
+/// that none is found missing in the middle of a start, or never. The file is not opened: it may be a pipe.
+fn check_files(command: &Command, given: &ArgMatches) -> Result<(), ParseError> {
+    for argument in command.get_arguments().filter(|argument| reads_file(argument)) {
+        let paths = given.try_get_many::<PathBuf>(argument.get_id().as_str()).ok().flatten();
+        for path in paths.into_iter().flatten() {
+            readable(path).map_err(|source| {
+                let flag = argument.get_long().unwrap_or_default().to_owned();
+                ParseError::Unreadable { flag, path: path.clone(), source }
+            })?;
+        }
+    }
+    match given.subcommand().and_then(|(name, given)| Some((command.find_subcommand(name)?, given))) {
+        Some((command, given)) => check_files(command, given),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn reads_file(argument: &Arg) -> bool {
+    argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == FILE))
+}
+
+fn readable(path: &Path) -> std::io::Result<()> {
+    if std::fs::metadata(path)?.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?)
+}
+
+/// `error` with tips, or the help in one screen that it asks for.
+fn helpful(error: clap::Error, arguments: &[OsString], root: &Command) -> clap::Error {
+    let asks_for_all =
+        arguments.iter().any(|argument| argument.to_str() == Some(&format!("--{}", help::ALL)));
+    match error.kind() {
+        ErrorKind::DisplayHelp if !asks_for_all => {
+            // The same question to the shortened command is answered with its help.
+            help::in_one_screen(Cli::command()).try_get_matches_from(arguments).err().unwrap_or(error)
+        }
+        _ => help::with_tips(error, root),
+    }
 }
 
 /// Rewrites `orch help COMMAND` as `orch COMMAND --help`: clap prints the short text for `help`.

@@ -10,6 +10,12 @@ fn cli(arguments: &str) -> Result<Cli, String> {
     parse(arguments.split_whitespace().map(Into::into).collect()).map_err(|error| error.to_string())
 }
 
+/// The error of a command line whose files are looked for.
+fn missing(arguments: &str) -> String {
+    let parsed = parse_and_find_files(arguments.split_whitespace().map(Into::into).collect());
+    parsed.map_err(|error| error.to_string()).unwrap_err()
+}
+
 fn dev(arguments: &str) -> DevArgs {
     match cli(&format!("orch dev {arguments}")).unwrap().command {
         Command::Dev(arguments) => *arguments,
@@ -66,6 +72,89 @@ fn help_has_its_long_text_however_it_is_asked_for() {
         let text = cli(asked).unwrap_err();
         assert!(text.contains(expected), "{asked}: {text}");
     }
+}
+
+#[test]
+fn help_of_a_node_fits_a_screen_and_says_where_the_rest_is() {
+    for name in ["dev", "serve"] {
+        let text = cli(&format!("orch {name} --help")).unwrap_err();
+        let lines = text.lines().count();
+        assert!(lines <= 60, "{lines} lines:\n{text}");
+        assert!(text.contains("--data-dir") && text.contains("--help-all"), "{text}");
+        assert!(text.contains("Audit") && !text.contains("--audit-log-path"), "{text}");
+        let all = cli(&format!("orch {name} --help-all")).unwrap_err();
+        assert!(all.contains("--audit-log-path") && all.contains("Audit:"), "{all}");
+        let hidden = cli(&format!("orch {name} --audit-log-path x --audit-log-maxsize 1"));
+        assert!(hidden.is_ok(), "what is not shown is not gone");
+    }
+}
+
+#[test]
+fn misspelt_and_misplaced_commands_get_tips_at_every_level() {
+    for (line, expected) in [
+        ("orch serv", "serve"),
+        ("orch sevre", "serve"),
+        ("orch statsu", "`orch cluster status`"),
+        ("orch found", "`orch cluster found`"),
+        ("orch inspect", "`orch certs inspect`"),
+        ("orch cluster statsu", "status"),
+        ("orch certs ini", "init"),
+        ("orch encryption rewriet", "rewrite"),
+        ("orch help clustre", "cluster"),
+    ] {
+        let text = cli(line).unwrap_err();
+        assert!(text.contains("tip:") && text.contains(expected), "{line}: {text}");
+    }
+    assert!(!cli("orch zzzzzz").unwrap_err().contains("tip: did you mean"), "nothing is near");
+}
+
+/// Flags of files that another flag has to go with.
+const TOGETHER: [(&str, &str); 5] = [
+    ("tls-cert-file", "--tls-private-key-file"),
+    ("kubelet-client-certificate", "--kubelet-client-key"),
+    ("audit-policy-file", "--audit-log-path"),
+    ("encryption-provider-config", "--data-dir"),
+    ("oidc-ca-file", "--oidc-issuer-url=https://i.example --oidc-client-id"),
+];
+
+#[test]
+fn every_file_flag_of_a_missing_file_or_of_a_directory_refuses_at_the_start() {
+    use clap::CommandFactory;
+    let mut root = Cli::command();
+    root.build();
+    let mut checked = 0;
+    for name in ["dev", "serve"] {
+        let command = root.find_subcommand(name).unwrap();
+        for argument in command.get_arguments().filter(|argument| super::parse::reads_file(argument)) {
+            let flag = argument.get_long().unwrap();
+            for path in ["/nonexistent/file.yaml", "/tmp"] {
+                let with = TOGETHER.iter().find(|(first, _)| *first == flag);
+                let with = with.map(|(_, second)| format!("{second}=x")).unwrap_or_default();
+                let error = missing(&format!("orch {name} --{flag}={path} {with}"));
+                let expected = match flag {
+                    "config" => format!("configuration file {path}"),
+                    _ => format!("--{flag}: cannot read {path}"),
+                };
+                assert!(error.contains(&expected), "{error}");
+            }
+            checked += 1;
+        }
+        // A flag that names a file in its name reads one, but for those that are written.
+        for argument in
+            command.get_arguments().filter_map(|argument| argument.get_long().map(|long| (argument, long)))
+        {
+            let is_named_so = argument.1.ends_with("-file") || argument.1.ends_with("-config");
+            assert!(!is_named_so || super::parse::reads_file(argument.0), "--{} reads no FILE", argument.1);
+        }
+    }
+    assert!(checked > 50, "{checked}");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("c.toml");
+    std::fs::write(&file, "client-ca-file = \"/nonexistent/ca\"").unwrap();
+    let error = missing(&format!("orch serve --config {}", file.display()));
+    assert_eq!(error, "--client-ca-file: cannot read /nonexistent/ca");
+    let error = missing("orch cluster status --kubeconfig /nonexistent/admin.conf");
+    assert_eq!(error, "--kubeconfig: cannot read /nonexistent/admin.conf");
 }
 
 #[test]
@@ -131,6 +220,16 @@ fn bad_flags_are_named() {
         ("orch certs init --dir d --member a", "is not NAME=HOST[,HOST...]"),
         ("orch certs init --dir d --member a=host:80", "is not an address or host name"),
         ("orch certs init --dir d --member a=x,", "\"\" is not an address or host name"),
+        ("orch certs init --dir d --member a=1.2.3.4.5", "an IPv4 address has four parts"),
+        ("orch certs add --dir d --member a=1.2.3", "an IPv4 address has four parts"),
+        ("orch serve --advertise-address 1.2.3.4.5", "--advertise-address"),
+        ("orch serve --advertise-address a:1", "(without a port)"),
+        ("orch serve --peer-address 1.2.3.4.5:1", "an IPv4 address has four parts"),
+        ("orch serve --initial-cluster a=1.2.3.4.5:1", "an IPv4 address has four parts"),
+        ("orch serve --join a_b c:1", "unexpected argument"),
+        ("orch cluster add d 1.2.3.4.5:1", "an IPv4 address has four parts"),
+        ("orch cluster status --server http://a:1", "--server"),
+        ("orch cluster status --server a", "is not HOST:PORT"),
     ] {
         refuses(arguments, expected);
     }
@@ -186,7 +285,7 @@ fn file_errors_say_what_and_where() {
         ("c.toml", "secure-prot = 1", "D/c.toml: unknown key \"secure-prot\", did you mean \"secure-port\"?"),
         ("c.toml", "secure_port = 1", "unknown key \"secure_port\", did you mean \"secure-port\"?"),
         ("c.yaml", "tokenAuthFile: x", "unknown key \"tokenAuthFile\", did you mean \"token-auth-file\"?"),
-        ("c.yaml", "zzz: x", "unknown key \"zzz\"; `orch serve --help` lists them"),
+        ("c.yaml", "zzz: x", "unknown key \"zzz\"; `orch serve --help-all` lists them"),
         ("c.yaml", "insecure-port: 1", "unknown key \"insecure-port\""),
         ("c.yaml", "config: x", "a configuration file cannot name another"),
         ("c.toml", "secure-port = 70000", "D/c.toml: invalid value '70000' for '--secure-port <PORT>'"),

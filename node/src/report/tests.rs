@@ -15,6 +15,7 @@ use crate::cli::{FileError, ParseError};
 use crate::run::RunError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
+use crate::token_keys::KeyFileError;
 
 fn io() -> IoError {
     IoError::from(ErrorKind::AddrInUse)
@@ -32,7 +33,18 @@ fn run_errors() -> Vec<RunError> {
         RunError::NotOurs { path: path() },
         CertsError::File { action: "read", path: path(), source: io() }.into(),
         CertsError::Exists { path: path() }.into(),
-        MaterialError::Unreadable { path: path(), source: io() }.into(),
+        RunError::Material {
+            origin: "--tls-cert-file".to_owned(),
+            source: MaterialError::Unreadable { path: path(), source: io() },
+        },
+        RunError::TokenKeys {
+            origin: "--service-account-key-file",
+            source: KeyFileError::Unreadable { path: path(), source: io() },
+        },
+        RunError::Signing {
+            signer: "",
+            source: CertsError::File { action: "read", path: path(), source: io() },
+        },
         RunError::PeerMaterial { path: path(), source: PeerTlsError::Nameless(PeerNameError::Missing) },
         RunError::PeerMaterial { path: path(), source: PeerTlsError::KeyMismatch("no".to_owned()) },
         OpenError::InUse { path: path(), holder: "process 1".to_owned() }.into(),
@@ -59,9 +71,19 @@ fn bind_error(hint: &str) -> BindError {
 fn every_error_says_its_reason_once() {
     let mut errors: Vec<Box<dyn Error>> = Vec::new();
     errors.extend(run_errors().into_iter().map(|error| Box::new(error) as Box<dyn Error>));
-    errors.push(Box::new(AccessError::Unreadable { path: path(), source: io() }));
+    errors.push(Box::new(AccessError::Unreadable {
+        origin: "--kubeconfig",
+        path: path(),
+        hint: "",
+        source: io(),
+    }));
     errors.push(Box::new(RequestError::Unreachable("\n  h:1: refused".to_owned())));
     errors.push(Box::new(ParseError::from(FileError::Unreadable { path: path(), source: io() })));
+    errors.push(Box::new(ParseError::Unreadable {
+        flag: "oidc-ca-file".to_owned(),
+        path: path(),
+        source: io(),
+    }));
     errors.push(Box::new(FileError::Syntax { path: path(), reason: "line 1".to_owned() }));
     errors.push(Box::new(CertsError::Make {
         name: "ca".to_owned(),

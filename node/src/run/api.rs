@@ -79,6 +79,11 @@ impl Api {
             service: Some(plan.services.defaults(secure_port)),
             members: Some(Arc::new(members)),
         };
+        let (prepared, store) = (gate.clone(), handle.clone());
+        let until = stopping.clone();
+        tokio::spawn(async move {
+            until.run_until_cancelled(prepared.authorizers().keep_prepared(&store)).await;
+        });
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);

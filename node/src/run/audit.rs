@@ -83,17 +83,20 @@ impl Audit {
     pub(super) fn plan(flags: &AuditArgs) -> Result<Audit, RunError> {
         let (log, webhook) = (log_options(flags)?, webhook_plan(flags)?);
         let has_sink = log.is_some() || webhook.is_some();
-        let Some(policy_file) = flags.audit_policy_file.clone().filter(|_| has_sink) else {
+        let Some(policy_file) = flags.audit_policy_file.clone() else {
             if has_sink {
                 tracing::warn!("no --audit-policy-file: nothing is audited");
-            } else if flags.audit_policy_file.is_some() {
-                let sinks = "--audit-log-path or --audit-webhook-config-file";
-                tracing::warn!("--audit-policy-file without {sinks}: nothing is audited");
             }
             return Ok(Audit(None));
         };
+        // Read although nothing may be audited: a policy with a fault is told when it is given.
         let policy = read_policy(&policy_file)
             .map_err(|source| RunError::AuditPolicy { path: policy_file.clone(), source })?;
+        if !has_sink {
+            let sinks = "--audit-log-path or --audit-webhook-config-file";
+            tracing::warn!("--audit-policy-file without {sinks}: nothing is audited");
+            return Ok(Audit(None));
+        }
         let policy = Arc::new(ArcSwap::from_pointee(policy));
         Ok(Audit(Some(Arc::new(Plan { policy_file, policy, log, webhook, sinks: Mutex::default() }))))
     }

@@ -76,7 +76,18 @@ fn oidc(flags: &OidcArgs) -> Result<Option<(OidcArgs, Option<String>)>, RunError
 }
 
 fn faulty(faults: Faults) -> RunError {
-    RunError::Flags(format!("--oidc-issuer-url: {faults}"))
+    let text = faults.to_string();
+    // The flags become members of a configuration, whose faults are told by their paths.
+    let members = [
+        ("certificateAuthority", "oidc-ca-file"),
+        ("audiences", "oidc-client-id"),
+        ("claimMappings.username", "oidc-username-claim"),
+        ("claimMappings.groups", "oidc-groups-claim"),
+        ("claimValidationRules", "oidc-required-claim"),
+    ];
+    let flag = members.into_iter().find(|(member, _)| text.contains(member));
+    let flag = flag.map_or("oidc-issuer-url", |(_, flag)| flag);
+    RunError::Flags(format!("--{flag}: {text}"))
 }
 
 /// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are

@@ -1,6 +1,7 @@
 //! `/orch/v1/cluster`: status and membership of the cluster, for administrators.
 //!
-//!     GET    /orch/v1/cluster                         leader, members, and the applied revision of this node
+//!     GET    /orch/v1/cluster                         leader, members (up or down, last heard, lag), and this node
+//!     GET    /orch/v1/cluster?survey=true             the same, after it has asked all members once more
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
 //!     POST   /orch/v1/cluster/members/NAME/lead       the leader hands over to this voter
@@ -41,6 +42,12 @@ use super::store::Handle;
 
 /// Most bytes of a request's body: a name and an address.
 const BODY_BYTES_MAX: usize = 4096;
+
+/// Query of a status for which all members are asked first.
+const SURVEY: &str = "survey=true";
+
+/// The refusal of a member that was removed; clients ask another one.
+const REMOVED: &str = "this member was removed from the cluster: ask another one";
 
 /// Wait for the first leader after the founding, which is elected within half a second if all founders run.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,6 +137,10 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
         Err(refused) => Err(refused),
     };
     let mut response = match seated {
+        // Its view of the cluster is one from before, and its requests reach no leader.
+        Ok(_) if guard.handle.is_removed() => {
+            failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", REMOVED)
+        }
         Ok(_seat) => next.run(request).await,
         Err(error) => refusal(&error),
     };
@@ -157,7 +168,12 @@ fn refusal(error: &ApiError) -> Response {
     }
 }
 
-async fn status(State(handle): State<Handle>) -> Response {
+async fn status(State(handle): State<Handle>, request: Request) -> Response {
+    // Otherwise the answers of the last round count, which are two seconds old: programs that ask again and again, and
+    // whoever looks for the leader while a member hangs, do not wait for that one.
+    if request.uri().query() == Some(SURVEY) {
+        handle.survey().await;
+    }
     json(StatusCode::OK, &view(handle.status()))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns its form, which the command line and operators' programs read. It asks the member nothing.
 
-use orch_raft::member::{AgreementStatus, SpaceStatus, Status};
+use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status};
 use orch_raft::transport::NodeId;
 use serde::Serialize;
 
@@ -79,6 +79,17 @@ struct MemberView {
     matched: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     feature_level_max: Option<u32>,
+    /// Whether the member answers this node: `up`, `down`, or `unknown` before the first question.
+    state: &'static str,
+    /// Milliseconds since a member that answers heard it; absent if none has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heard_ms_ago: Option<u64>,
+    /// The last entry of the log that it had applied then; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<u64>,
+    /// Committed entries that it had not applied then, of those that this node knows to be committed; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag: Option<u64>,
 }
 
 /// The name of a member; its id where it is unknown.
@@ -110,17 +121,32 @@ fn agreement(status: &Status) -> AgreementView {
     }
 }
 
-/// The view of `status`.
-pub(super) fn view(status: Status) -> ClusterView {
-    let (agreement, space) = (agreement(&status), space(&status));
-    let members = status.members.into_iter().map(|member| MemberView {
+fn member_view(member: MemberStatus, committed: u64) -> MemberView {
+    MemberView {
         id: member.peer.id.0,
         name: member.peer.name.to_string(),
         address: member.peer.address.to_string(),
         role: if member.voter { "voter" } else { "learner" },
         matched: member.matched,
         feature_level_max: member.feature_level_max,
-    });
+        state: match member.answers {
+            Some(true) => "up",
+            Some(false) => "down",
+            None => "unknown",
+        },
+        heard_ms_ago: member.heard_ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
+        applied: member.applied,
+        lag: member.applied.map(|applied| committed.saturating_sub(applied)),
+    }
+}
+
+/// The view of `status`.
+pub(super) fn view(status: Status) -> ClusterView {
+    let (agreement, space) = (agreement(&status), space(&status));
+    // What a member has applied is committed, even where this node does not know it yet.
+    let committed =
+        status.members.iter().filter_map(|member| member.applied).fold(status.committed, u64::max);
+    let members = status.members.into_iter().map(|member| member_view(member, committed));
     ClusterView {
         name: status.node.name.to_string(),
         leader: status.leader.map(|leader| leader.name.to_string()),

@@ -22,7 +22,12 @@ pub(super) fn connector(arguments: &ConnectArgs) -> Result<Connector, RunError> 
         }
     };
     let files = KubeletFiles { authority: arguments.kubelet_certificate_authority.clone(), pair };
-    let trust = TrustStore::read(files)?;
+    // Each alone first, so that the error names the flags of the file.
+    let flags = ["--kubelet-certificate-authority", "--kubelet-client-certificate, --kubelet-client-key"];
+    let authority = KubeletFiles { authority: files.authority.clone(), pair: None };
+    let read = |files, flags| TrustStore::read(files).map_err(|source| RunError::Kubelets { flags, source });
+    read(authority, flags[0])?;
+    let trust = read(files, flags[1])?;
     if arguments.kubelet_client_certificate.is_some() && !trust.verifies_kubelets() {
         tracing::warn!(
             "the certificates of kubelets are not verified: --kubelet-certificate-authority is not given"

@@ -26,9 +26,9 @@ pub(super) struct Endpoints {
     pub(super) peer: Option<String>,
     /// Process id.
     pub(super) pid: u32,
-    /// The port of `https`.
+    /// The address at which HTTPS listens, which may be a wildcard.
     #[serde(skip)]
-    pub(super) secure_port: u16,
+    pub(super) secure: SocketAddr,
 }
 
 impl Endpoints {
@@ -45,7 +45,7 @@ impl Endpoints {
             http: plain.map(|plain| format!("http://{plain}")),
             peer,
             pid: std::process::id(),
-            secure_port: secure.port(),
+            secure,
         }
     }
 

@@ -40,11 +40,29 @@ pub enum RunError {
         source: orch_api::authn::TokenFileError,
     },
     /// The keys of service account tokens cannot be loaded.
-    #[error("service account tokens")]
-    TokenKeys(#[from] KeyFileError),
+    #[error("{origin}")]
+    TokenKeys {
+        /// The flag that names the file, or what it is for.
+        origin: &'static str,
+        /// The file and its fault.
+        source: KeyFileError,
+    },
     /// The certificates for kubelets cannot be loaded.
-    #[error("certificates for kubelets")]
-    Kubelets(#[from] KubeletTrustError),
+    #[error("{flags}")]
+    Kubelets {
+        /// The flags that name the files.
+        flags: &'static str,
+        /// The file and its fault.
+        source: KubeletTrustError,
+    },
+    /// The authority of a built-in signer cannot sign.
+    #[error("--cluster-signing-{signer}cert-file, --cluster-signing-{signer}key-file")]
+    Signing {
+        /// The part of the flags' names that tells the signer; empty for the common authority.
+        signer: &'static str,
+        /// The file and its fault.
+        source: CertsError,
+    },
     /// A configuration of authentication, authorization or admission cannot be used.
     #[error("--{flag}")]
     Access {
@@ -65,8 +83,13 @@ pub enum RunError {
     #[error(transparent)]
     Certs(#[from] CertsError),
     /// A certificate or key of the API port is missing or wrong.
-    #[error(transparent)]
-    Material(#[from] MaterialError),
+    #[error("{origin}")]
+    Material {
+        /// The flag that names the file, or its place.
+        origin: String,
+        /// The file and its fault.
+        source: MaterialError,
+    },
     /// A certificate or key of the peer port is wrong.
     #[error("{path}")]
     PeerMaterial {
@@ -76,7 +99,7 @@ pub enum RunError {
         source: PeerTlsError,
     },
     /// The keys of the disk cannot be loaded.
-    #[error("{path}")]
+    #[error("--encryption-provider-config: {path}")]
     Encryption {
         /// The file of `--encryption-provider-config`.
         path: PathBuf,

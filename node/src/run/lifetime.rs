@@ -32,6 +32,7 @@ use super::starting::Door;
 use super::store::{StoreMember, peer_tls, store_dir};
 use super::threads::{Threads, within};
 use crate::certs::Client;
+use crate::cli::LogFormat;
 use crate::encryption::Rewriter;
 use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
@@ -83,7 +84,7 @@ struct Node {
 async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
     let mut signals =
         Signals::take().map_err(|source| RunError::System { action: "take signals", source })?;
-    let tls = Reloader::load(plan.tls.clone())?;
+    let tls = Reloader::load(plan.tls.clone()).map_err(|source| plan.material(source))?;
     let peer_tls = peer_tls(&plan)?;
     let path = store_dir(&plan);
     let directory = tokio::select! {
@@ -165,7 +166,8 @@ impl Listening {
         if let Some(listener) = socket {
             server.listen(Port::Socket { listener });
         }
-        tracing::info!(name = %plan.name, https = %endpoints.https, peer = endpoints.peer, "listening");
+        let peer_at = peers.as_ref().map(local).transpose()?.map(tracing::field::display);
+        tracing::info!(name = %plan.name, https = %endpoints.secure, peer = peer_at, "listening");
         Ok(Listening { plan, door, server, peers, tls, endpoints, following })
     }
 
@@ -203,7 +205,7 @@ impl Node {
             }
         }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
-        let (handle, port) = (self.store.handle(), self.endpoints.secure_port);
+        let (handle, port) = (self.store.handle(), self.endpoints.secure.port());
         let (rewriter, tls) = (self.rewriter.clone(), self.tls.clone());
         let api = Api::new(&mut self.plan, handle, &cluster, port, rewriter, tls)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
@@ -213,8 +215,14 @@ impl Node {
         self.door.open(api.router());
         self.endpoints.write(&self.plan.data_dir)?;
         let text = super::welcome::text(&self.plan, &self.endpoints, api.brand());
-        // Standard output may be closed.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match crate::logging::format() {
+            // Supervisors put both outputs of a process into one log, which holds no plain line then.
+            Some(LogFormat::Json) => {
+                tracing::info!(name = %self.plan.name, https = %self.endpoints.https, "serving");
+            }
+            // Standard output may be closed.
+            _ => drop(out.write_all(text.as_bytes()).and_then(|()| out.flush())),
+        }
         if let Kind::Dev { scheduler: Scheduler::Program(program), .. } = &self.plan.kind {
             let config = dev::client_config(&self.plan.data_dir, Client::Scheduler);
             self.scheduler = Some(Supervised::start(program, &config, api.brand(), api.router()));

@@ -28,7 +28,7 @@ use crate::access::authorization::Strictness;
 use crate::certs::Layout;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
-use crate::tls::TlsFiles;
+use crate::tls::{MaterialError, TlsFiles};
 
 /// Settings of a node to start.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ pub struct Plan {
     pub join: Option<String>,
     /// Certificates of the API port.
     pub tls: TlsFiles,
+    /// The flags that name files of `tls`, for errors.
+    pub tls_flags: Vec<(&'static str, PathBuf)>,
     /// Certificates of the peer port.
     pub peer_tls: PeerFiles,
     /// Keys with which records are encrypted on the disk; `None` without `--encryption-provider-config`.
@@ -108,6 +110,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The error of certificates or keys of the API port, with the flag that names the file.
+    pub(super) fn material(&self, source: MaterialError) -> RunError {
+        let named = source.path().and_then(|path| self.tls_flags.iter().find(|(_, named)| named == path));
+        let origin = named
+            .map_or_else(|| "certificates of the HTTPS port".to_owned(), |(flag, _)| format!("--{flag}"));
+        RunError::Material { origin, source }
+    }
+
     /// The files whose certificates must not expire, each once.
     pub(super) fn certificates(&self) -> Vec<PathBuf> {
         let TlsFiles { certificate, client_authorities, server_authority, .. } = &self.tls;
@@ -160,6 +170,7 @@ impl Resolved {
             founders: self.founders,
             join: self.join,
             tls: tls_files(shared, own, authority)?,
+            tls_flags: tls_flags(shared),
             peer_tls: PeerFiles {
                 authority: layout.peer_authority_certificate(),
                 certificate: files.peer_certificate,
@@ -248,6 +259,20 @@ fn features(shared: &SharedArgs) -> Features {
         debug_assert!(is_known, "there is no feature {name}");
     }
     features
+}
+
+/// The given flags of the API port's files.
+fn tls_flags(shared: &SharedArgs) -> Vec<(&'static str, PathBuf)> {
+    let single = [
+        ("tls-cert-file", &shared.tls_cert_file),
+        ("tls-private-key-file", &shared.tls_private_key_file),
+        ("client-ca-file", &shared.client_ca_file),
+        ("requestheader-client-ca-file", &shared.front_proxy.requestheader_client_ca_file),
+    ];
+    let single = single.into_iter().filter_map(|(flag, path)| Some((flag, path.clone()?)));
+    single
+        .chain(shared.revocation.client_crl_file.iter().map(|path| ("client-crl-file", path.clone())))
+        .collect()
 }
 
 /// The files of the API port: certificate and key from the flags, or else the node's `own`, which `authority` has

@@ -34,7 +34,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         advertise: advertise.unwrap_or_else(|| host_of(&peers.advertise).to_owned()),
         peer_listen: Some(peers.listen),
         peer_advertise: peers.advertise,
-        peer_flag: "peer-address",
+        peer_flag: if arguments.peer_address.is_some() { "peer-address" } else { "initial-cluster" },
         founders: peers.founders,
         join: arguments.join.clone(),
         layout,

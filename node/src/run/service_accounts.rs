@@ -80,7 +80,7 @@ pub(super) fn plan(
         false => arguments.api_audiences.clone(),
     };
     Ok(ServiceAccountPlan {
-        keys: files.load()?,
+        keys: load(arguments, &files)?,
         files,
         issuers,
         audiences,
@@ -91,6 +91,17 @@ pub(super) fn plan(
         root_ca: read_root_ca(&root_ca_file)?,
         root_ca_file,
     })
+}
+
+/// Reads the keys. An error names the flag of the file.
+fn load(arguments: &ServiceAccountArgs, files: &KeyFiles) -> Result<Keys, RunError> {
+    let own = match arguments.service_account_signing_key_file {
+        Some(_) => "--service-account-signing-key-file",
+        None => "the key of service account tokens",
+    };
+    let signing = KeyFiles { signing: files.signing.clone(), verifying: Vec::new() };
+    signing.load().map_err(|source| RunError::TokenKeys { origin: own, source })?;
+    files.load().map_err(|source| RunError::TokenKeys { origin: "--service-account-key-file", source })
 }
 
 /// Reads the authority of the servers. A file without a certificate is refused: it may be half written.

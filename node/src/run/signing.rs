@@ -88,14 +88,15 @@ fn specific(
 
 /// The files of two flags, which can sign; `None` where neither is given.
 fn pair(
-    flag: &str,
+    flag: &'static str,
     certificate: Option<&PathBuf>,
     key: Option<&PathBuf>,
 ) -> Result<Option<SigningFiles>, RunError> {
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => {
-            FileAuthority::load(certificate, key)?;
+            FileAuthority::load(certificate, key)
+                .map_err(|source| RunError::Signing { signer: flag, source })?;
             Ok(Some(SigningFiles { certificate: certificate.clone(), key: key.clone() }))
         }
         _ => Err(RunError::Flags(format!(

@@ -10,6 +10,7 @@ use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
+use rustls::pki_types::CertificateRevocationListDer;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -38,7 +39,7 @@ pub(super) struct StoreMember {
 pub(super) fn peer_tls(plan: &Plan) -> Result<PeerTls, RunError> {
     let PeerFiles { authority, certificate, key, revocations } = &plan.peer_tls;
     let (authority, chain, secret) = (read(authority)?, read(certificate)?, read(key)?);
-    let revoked = tls::load_revocations(revocations, OffsetDateTime::now_utc())?;
+    let revoked = revoked(revocations)?;
     PeerTls::from_pem(&authority, &chain, &secret, &revoked, &plan.name)
         .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })
 }
@@ -176,10 +177,14 @@ fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) 
     let mut paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
     paths.extend(files.revocations.iter().cloned());
     let reload = move || -> Result<(), RunError> {
-        let (authority, chain, key) = (read(&files.authority)?, read(&files.certificate)?, read(&files.key)?);
-        let revoked = tls::load_revocations(&files.revocations, OffsetDateTime::now_utc())?;
-        tls.reload(&authority, &chain, &key, &revoked)
-            .map_err(|source| RunError::PeerMaterial { path: files.certificate.clone(), source })
+        let revoked = revoked(&files.revocations)?;
+        let unfit = |source| RunError::PeerMaterial { path: files.certificate.clone(), source };
+        let renew = || {
+            let (authority, chain) = (read(&files.authority)?, read(&files.certificate)?);
+            tls.reload(&authority, &chain, &read(&files.key)?, &revoked).map_err(unfit)
+        };
+        // A member stays revoked though the own certificate is damaged or has expired.
+        renew().or_else(|error| tls.revoke(&revoked).map_err(unfit).and(Err(error)))
     };
     tokio::spawn(async move {
         if let Err(error) = tls::follow("peer certificates", paths, reload, stop).await {
@@ -188,7 +193,12 @@ fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) 
     });
 }
 
+/// The revocation lists of `--peer-crl-file`.
+fn revoked(files: &[PathBuf]) -> Result<Vec<CertificateRevocationListDer<'static>>, RunError> {
+    let material = |source| RunError::Material { origin: "--peer-crl-file".to_owned(), source };
+    tls::load_revocations(files, OffsetDateTime::now_utc()).map_err(material)
+}
+
 fn read(path: &std::path::Path) -> Result<Vec<u8>, RunError> {
-    std::fs::read(path)
-        .map_err(|source| tls::MaterialError::Unreadable { path: path.to_owned(), source }.into())
+    std::fs::read(path).map_err(|source| RunError::DataFile { action: "read", path: path.to_owned(), source })
 }

@@ -385,3 +385,51 @@ async fn a_changed_authority_of_the_servers_is_published_and_a_broken_file_is_no
     minute().await;
     assert_eq!(*authority.borrow_and_update(), other.root_ca);
 }
+
+#[test]
+fn a_file_of_nonsense_is_refused_by_the_name_of_its_flag() {
+    let directory = tempfile::tempdir().unwrap();
+    let nonsense = directory.path().join("nonsense");
+    std::fs::write(&nonsense, "nonsense\n").unwrap();
+    let nonsense = nonsense.display();
+    let checked = |flags: &str| -> Result<(), RunError> {
+        let data = directory.path().join("data");
+        let plan = dev(&format!("--data-dir {} --secure-port 0 {flags}", data.display()))?;
+        crate::tls::Reloader::load(plan.tls.clone()).map_err(|source| plan.material(source))?;
+        super::store::peer_tls(&plan).map(|_| ())
+    };
+    checked("").unwrap();
+    let signer = |name: &str| {
+        (format!("cluster-signing-{name}cert-file"), format!("--cluster-signing-{name}key-file="))
+    };
+    let signers = ["", "kube-apiserver-client-", "kubelet-client-", "kubelet-serving-", "legacy-unknown-"];
+    let signers = signers.map(signer).map(|(flag, key)| (flag, format!("{key}{nonsense}")));
+    let others = [
+        ("admission-control-config-file", String::new()),
+        ("audit-policy-file", String::new()),
+        ("audit-webhook-config-file", String::new()),
+        ("authentication-config", String::new()),
+        ("authentication-token-webhook-config-file", String::new()),
+        ("authorization-config", String::new()),
+        ("authorization-webhook-config-file", "--authorization-mode=Webhook".to_owned()),
+        ("client-ca-file", String::new()),
+        ("client-crl-file", String::new()),
+        ("encryption-provider-config", String::new()),
+        ("kubelet-certificate-authority", String::new()),
+        ("kubelet-client-certificate", format!("--kubelet-client-key={nonsense}")),
+        ("oidc-ca-file", "--oidc-issuer-url=https://i.example --oidc-client-id=c".to_owned()),
+        ("peer-crl-file", String::new()),
+        ("requestheader-client-ca-file", String::new()),
+        ("root-ca-file", String::new()),
+        ("service-account-key-file", String::new()),
+        ("service-account-signing-key-file", String::new()),
+        ("tls-cert-file", format!("--tls-private-key-file={nonsense}")),
+        ("token-auth-file", String::new()),
+    ];
+    let others = others.map(|(flag, with)| (flag.to_owned(), with));
+    for (flag, with) in signers.into_iter().chain(others) {
+        let error = checked(&format!("--{flag}={nonsense} {with}")).expect_err(&flag);
+        let text = crate::report::Causes(&error).to_string();
+        assert!(text.contains(&format!("--{flag}")), "{flag}: {text}");
+    }
+}

@@ -6,7 +6,7 @@ use orch_proto::Brand;
 
 use super::dev;
 use super::endpoints::Endpoints;
-use super::plan::{Kind, Plan};
+use super::plan::{Kind, Plan, host_port};
 use super::scheduler::Scheduler;
 use crate::certs::Client;
 
@@ -23,7 +23,8 @@ pub(super) fn text(plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> String 
 
 fn write_serve(text: &mut String, plan: &Plan, endpoints: &Endpoints) -> std::fmt::Result {
     let peers = endpoints.peer.as_deref().unwrap_or("none");
-    writeln!(text, "member {} serves {} (peers: {peers})", plan.name, endpoints.https)
+    let url = format!("https://{}", host_port(&plan.advertise, endpoints.secure.port()));
+    writeln!(text, "member {} serves {url}, listening on {} (peers: {peers})", plan.name, endpoints.secure)
 }
 
 fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> std::fmt::Result {
@@ -50,10 +51,18 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     writeln!(text, "\nNext:\n")?;
     writeln!(text, "  curl --unix-socket {socket} 'http://orch/readyz?verbose'")?;
     writeln!(text, "  curl --unix-socket {socket} http://orch/apis/{group}/v1/roles")?;
-    writeln!(text, "  kubectl --kubeconfig {} get namespaces", config.display())?;
-    if brand.name != orch_proto::brand::KUBERNETES.name {
-        writeln!(text, "      (for kubectl start with --brand kubernetes, on a data directory of its own)")?;
+    if brand.name == orch_proto::brand::KUBERNETES.name {
+        writeln!(text, "  kubectl --kubeconfig {} get namespaces", quoted(&config.display().to_string()))?;
+    } else {
+        writeln!(
+            text,
+            "\nkubectl knows these names by halves: for it, start with --brand kubernetes and another --data-dir."
+        )?;
     }
+    writeln!(
+        text,
+        "\nNothing here runs containers or makes pods of a Deployment: `orch --help` says what this is not."
+    )?;
     writeln!(text, "\nStop with Ctrl-C.")
 }
 

@@ -20,9 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::gather::gathered;
 use super::limits;
+use super::load::{Load, Room};
 use super::loopback::Door;
 use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
+use super::plain;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
 use super::tunnel::TunnelSlot;
@@ -54,11 +56,12 @@ struct Manner {
     is_known: bool,
 }
 
-/// Place, deadlines, permits to write and stop signal of a connection.
+/// Place, deadlines, permits to write, room and stop signal of a connection.
 pub(super) struct Terms {
     pub(super) place: Arc<Place>,
     pub(super) waits: Waits,
     pub(super) writers: Writers,
+    pub(super) room: Room,
     /// Cancelled when the server stops.
     pub(super) stopping: CancellationToken,
 }
@@ -72,6 +75,8 @@ pub(super) enum ConnectionError {
     HandshakeTimeout,
     #[error("TLS handshake: {0}")]
     Handshake(io::Error),
+    #[error("an HTTP request without TLS")]
+    NoTls,
     #[error("another connection needs its place")]
     Evicted,
     #[error("no request within {} seconds", limits::FIRST_REQUEST_MAX.as_secs())]
@@ -93,20 +98,25 @@ pub(super) async fn serve_tls<S: Answers>(
     terms: Terms,
 ) -> Result<(), ConnectionError> {
     let tunnel = TunnelSlot::default();
-    let stream = Stall::new(prepared(stream)?, limits::STALL_MAX).sparing(tunnel.clone());
-    let stream = Turns::new(stream, &terms.writers);
     let settings = Arc::clone(&tls.borrow_and_update());
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
-    let handshake =
-        acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
+    let stream = prepared(stream)?;
+    let handshake = async {
+        if plain::speaks_http(&stream).await? {
+            plain::refuse(stream).await?;
+            return Err(ConnectionError::NoTls);
+        }
+        let stream = Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone());
+        let stream = Turns::new(stream, &terms.writers);
+        let accepted =
+            acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
+        accepted.await.map_err(ConnectionError::Handshake)
+    };
     let stream = tokio::select! {
         shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
         () = terms.place.evicted() => return Err(ConnectionError::Evicted),
     };
-    let stream = match stream {
-        Ok(stream) => stream.map_err(ConnectionError::Handshake),
-        Err(_) => Err(ConnectionError::HandshakeTimeout),
-    };
+    let stream = stream.unwrap_or(Err(ConnectionError::HandshakeTimeout));
     let stream = stream.inspect_err(|_| counter!("apiserver_tls_handshake_errors_total").increment(1))?;
     let session = stream.get_ref().1;
     let version = if session.alpn_protocol() == Some(b"h2") { Version::Two } else { Version::One };
@@ -199,8 +209,8 @@ async fn serve_http<S: Answers>(
     terms: Terms,
     ends: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError> {
-    let Terms { place, waits, stopping, .. } = terms;
-    let pacing = Pacing::new(waits);
+    let Terms { place, waits, stopping, room, .. } = terms;
+    let pacing = Pacing::new(waits, Arc::new(Load::new(Arc::clone(&place), room)));
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));

@@ -26,7 +26,11 @@ pub fn bind(address: SocketAddr, purpose: &'static str, flag: &str) -> Result<Tc
         let hint = match source.kind() {
             std::io::ErrorKind::AddrInUse => format!(" (choose another with {flag}, 0 takes any free one)"),
             std::io::ErrorKind::PermissionDenied => format!(" (choose a port above 1023 with {flag})"),
-            std::io::ErrorKind::AddrNotAvailable => " (this machine has no such address)".to_owned(),
+            std::io::ErrorKind::AddrNotAvailable => {
+                // The address of HTTPS has a flag of its own.
+                let flag = if flag == "--secure-port" { "--bind-address" } else { flag };
+                format!(" (this machine has no such address: {flag})")
+            }
             _ => String::new(),
         };
         BindError { address, purpose, source, hint }

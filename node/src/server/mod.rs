@@ -7,6 +7,8 @@
 //! When all places are taken, a stranger's connection is closed for a new one; without strangers, one of the user with
 //! the most connections ([`places`]).
 //!
+//! Requests under way and responses that are not taken are charged to the connection's user ([`load`]).
+//!
 //! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a socket
 //! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]). No
 //! connection keeps a thread for longer than it takes to write a few hundred kilobytes ([`turns`]).
@@ -15,9 +17,11 @@ mod connection;
 mod gather;
 mod limits;
 mod listener;
+mod load;
 mod loopback;
 mod pace;
 mod places;
+mod plain;
 mod serve;
 mod socket;
 mod stall;

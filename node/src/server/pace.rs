@@ -8,6 +8,8 @@
 //! only the first deadline, and none while it has nothing to send; until its initial events are sent, which are a list
 //! of the revision where it began, it has the second, too.
 //!
+//! The bytes of responses are counted for their connection ([`super::load`]). A frame is made when there is room for it.
+//!
 //! [`paced`] wraps the future that drives bodies: that of an HTTP/2 stream, the whole connection of HTTP/1.1. When
 //! it drops the future, the stream is reset or the connection closed.
 
@@ -27,6 +29,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
+use super::load::{Load, Weight, whole_bytes};
 use super::places::UnderWay;
 
 /// Deadlines and rates, shorter in tests.
@@ -84,25 +87,41 @@ pub(super) async fn paced<F: Future>(work: F) -> Option<F::Output> {
     .await
 }
 
-/// Deadlines and the count of untaken bytes that the responses of one connection share.
+/// Deadlines, the count of untaken pieces and the memory that the responses of one connection share.
 #[derive(Clone, Debug)]
 pub(super) struct Pacing {
     waits: Waits,
     untaken: Arc<Untaken>,
+    load: Arc<Load>,
 }
 
 impl Pacing {
-    /// The pacing of a new connection.
-    pub(super) fn new(waits: Waits) -> Pacing {
-        Pacing { waits, untaken: Arc::default() }
+    /// The pacing of a new connection, whose bytes are counted in `load`.
+    pub(super) fn new(waits: Waits, load: Arc<Load>) -> Pacing {
+        Pacing { waits, untaken: Arc::default(), load }
     }
 
-    /// Wraps the body of `response`, so that [`paced`] enforces its deadlines. `under_way` is dropped with the body.
+    /// The bytes of the connection.
+    pub(super) fn load(&self) -> &Arc<Load> {
+        &self.load
+    }
+
+    /// Wraps the body of `response`, so that [`paced`] enforces its deadlines and its bytes are counted. `under_way` is
+    /// dropped with the body. A body for which there is no room is dropped, and its stream ends when the client reads it:
+    /// the request was carried out, so that the head is its outcome.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
         let watch = response.extensions().get::<WatchResponse>().cloned();
         response.map(|body| {
+            let counted = whole_bytes(&body).map(|bytes| self.load.try_add(bytes));
+            let (body, weight) = match counted {
+                None => (body, None),
+                Some(Some(weight)) => (body, Some(weight)),
+                Some(None) => (without_room(), None),
+            };
             let paced = Paced {
                 body,
+                load: Arc::clone(&self.load),
+                weight,
                 clock: CLOCK.try_with(Clone::clone).unwrap_or_default(),
                 waits: self.waits,
                 began: Instant::now(),
@@ -128,9 +147,18 @@ impl Pacing {
     }
 }
 
+/// A body that breaks off at once.
+fn without_room() -> Body {
+    let error = std::io::Error::other("too many responses of this client are not taken");
+    Body::from_stream(futures::stream::once(std::future::ready(Err::<Bytes, _>(error))))
+}
+
 /// The body of a response, with its deadlines.
 pub(super) struct Paced {
     body: Body,
+    load: Arc<Load>,
+    /// Of a response in one piece, until that is handed out.
+    weight: Option<Weight>,
     clock: Clock,
     waits: Waits,
     began: Instant,
@@ -149,6 +177,12 @@ impl Paced {
         let frame_end = now + self.waits.frame;
         let end = if self.has_end() { frame_end.min(self.end()) } else { frame_end };
         *self.clock.0.lock() = Some(end);
+    }
+
+    /// `bytes` as a piece that counts until it is written.
+    fn piece(&mut self, bytes: Bytes) -> Piece {
+        let weight = self.weight.take().unwrap_or_else(|| self.load.add_frame(bytes.len()));
+        Piece { bytes, _mark: self.untaken.as_ref().map(Untaken::mark), _weight: weight }
     }
 
     /// Whether the minimum rate and the total time apply: to a finite response, and to a watch until its initial events
@@ -173,6 +207,10 @@ impl hyper::body::Body for Paced {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
+        // The deadline stays that of the frames before, which the client has to take.
+        if self.weight.is_none() && !self.body.is_end_stream() && !self.load.has_room_for_frame(cx) {
+            return Poll::Pending;
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             // The response waits for the server, not for the client; only the total time of a finite response runs on.
             *self.clock.0.lock() = self.has_end().then(|| self.began + self.waits.answer);
@@ -184,10 +222,7 @@ impl hyper::body::Body for Paced {
         } else {
             *self.clock.0.lock() = None;
         }
-        let untaken = self.untaken.as_ref();
-        Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| frame.map_data(|bytes| Piece { bytes, _mark: untaken.map(Untaken::mark) }))
-        }))
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| self.piece(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -255,6 +290,7 @@ impl Drop for Mark {
 pub(super) struct Piece {
     bytes: Bytes,
     _mark: Option<Mark>,
+    _weight: Weight,
 }
 
 impl Buf for Piece {

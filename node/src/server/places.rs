@@ -72,6 +72,9 @@ pub(super) struct Place {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
+/// Whom the memory of a connection is charged to; `None`: all strangers together.
+pub(super) type Payer = Option<Arc<str>>;
+
 /// Counts a request as under way on its connection until dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<AtomicUsize>);
@@ -192,6 +195,14 @@ impl Place {
     pub(super) fn request(&self) -> (UnderWay, usize) {
         let before = self.held.requests.fetch_add(1, Ordering::Relaxed);
         (UnderWay(Arc::clone(&self.held.requests)), before + 1)
+    }
+
+    /// The user that holds the place.
+    pub(super) fn payer(&self) -> Payer {
+        match &*self.holder.lock() {
+            Holder::Stranger(_) => None,
+            Holder::User(name) | Holder::Administrator(name) => Some(Arc::clone(name)),
+        }
     }
 
     /// Completes when the connection is evicted.

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Terms, serve_plain, serve_socket, serve_tls};
 use super::limits;
+use super::load::Room;
 use super::pace::Waits;
 use super::places::Places;
 use super::turns::Writers;
@@ -68,6 +69,7 @@ pub struct Server<S> {
     pub(super) places: Places,
     pub(super) waits: Waits,
     writers: Writers,
+    pub(super) room: Room,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -91,6 +93,7 @@ where
             places: Places::as_allowed(),
             waits: Waits::default(),
             writers: Writers::of_machine(),
+            room: Room::of_node(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
@@ -99,7 +102,7 @@ where
     /// Serves `port` from now on.
     pub fn listen(&self, port: Port) {
         let (service, stopping, tasks) = (self.service.clone(), self.stopping.clone(), self.tasks.clone());
-        let given = (self.places.clone(), self.waits, self.writers.clone());
+        let given = (self.places.clone(), self.waits, self.writers.clone(), self.room.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
@@ -124,7 +127,7 @@ where
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
-    (places, waits, writers): (Places, Waits, Writers),
+    (places, waits, writers, room): (Places, Waits, Writers, Room),
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
@@ -133,7 +136,8 @@ async fn accept_all<S: Answers>(
         match port.accept().await {
             Ok((stream, address)) => {
                 let place = places.take(address.ip()).await;
-                let terms = Terms { place, waits, writers: writers.clone(), stopping: stopping.clone() };
+                let (writers, room, stopping) = (writers.clone(), room.clone(), stopping.clone());
+                let terms = Terms { place, waits, writers, room, stopping };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
                 // Yields, so that in a flood of connections other tasks get a turn after each handshake, which costs a
                 // signature.

@@ -1,6 +1,7 @@
 //! A server on loopback ports, and real clients.
 
 mod identity;
+mod load;
 mod pace;
 mod panics;
 mod smuggling;
@@ -9,6 +10,7 @@ mod strangers;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -38,10 +40,37 @@ use crate::tls::{ProxyFiles, Reloader, TlsFiles};
 struct Meeting {
     arrived: tokio::sync::Notify,
     go_on: tokio::sync::Notify,
+    /// Bytes of the responses to `/piece` that the server still holds.
+    held: Arc<AtomicUsize>,
+}
+
+/// Bytes of a response to `/piece`.
+const PIECE_BYTES: usize = 60 << 10;
+
+/// The body of a response to `/piece`, counted while it is there.
+struct PieceBody(Vec<u8>, Arc<AtomicUsize>);
+
+impl PieceBody {
+    fn new(held: &Arc<AtomicUsize>) -> PieceBody {
+        held.fetch_add(PIECE_BYTES, Ordering::Relaxed);
+        PieceBody(vec![0; PIECE_BYTES], Arc::clone(held))
+    }
+}
+
+impl AsRef<[u8]> for PieceBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for PieceBody {
+    fn drop(&mut self) {
+        self.1.fetch_sub(PIECE_BYTES, Ordering::Relaxed);
+    }
 }
 
 /// Answers with the connection's identity. `/slow` waits for the test; `/panic` breaks; `/endless` and `/watch` never end;
-/// `/watch-of-much` sends initial events for ever. The header `user` authenticates a request as that user.
+/// `/watch-of-much` sends initial events for ever; `/piece` and `/pieces` send one or a thousand of [`PIECE_BYTES`]. The header `user` authenticates a request as that user.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
@@ -59,6 +88,15 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
                     response.extensions_mut().insert(WatchResponse { initial_events });
                 }
                 return Ok(response);
+            }
+            if path == "/piece" {
+                return Ok(Response::new(Body::from(Bytes::from_owner(PieceBody::new(&meeting.held)))));
+            }
+            if path == "/pieces" {
+                let held = Arc::clone(&meeting.held);
+                let pieces =
+                    (0..1000).map(move |_| Ok::<_, Infallible>(Bytes::from_owner(PieceBody::new(&held))));
+                return Ok(Response::new(Body::from_stream(futures::stream::iter(pieces))));
             }
             if request.uri().path() == "/panic" {
                 assert!(request.headers().contains_key("authorization"), "the handler holds a token");

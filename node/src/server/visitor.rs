@@ -2,7 +2,7 @@
 //!
 //! Owns the refusals that come before any path is looked at: a `Host` header that is missing, doubled or malformed;
 //! requests of web pages to a development node ([`super::loopback`]); more concurrent requests than a stranger may
-//! have. A stranger is a connection without a valid client certificate, none of whose requests had credentials that
+//! have; requests without room ([`super::load`]). A stranger is a connection without a valid client certificate, none of whose requests had credentials that
 //! were accepted.
 
 use std::convert::Infallible;
@@ -17,10 +17,14 @@ use orch_api::authn::{Peer, USER_ANONYMOUS, User, UserReporter};
 use tower::{Service, ServiceExt};
 
 use super::limits;
+use super::load::request_bytes;
 use super::loopback::Door;
 use super::pace::{Paced, Pacing};
 use super::places::Place;
 use super::tunnel::TunnelSlot;
+
+/// The text of a 429 for want of memory ([`super::load`]).
+const NO_ROOM: &str = "too many requests under way, or too many responses that are not taken\n";
 
 /// The service that answers requests.
 pub(super) trait Answers:
@@ -113,12 +117,16 @@ impl Visitor {
         if let Some(response) = self.refusal(&request, count) {
             return Ok(self.pacing.around(response, under_way));
         }
+        let Some(weight) = self.pacing.load().try_add(request_bytes(&request)) else {
+            return Ok(self.pacing.around(too_many(NO_ROOM), under_way));
+        };
         request.extensions_mut().insert(Arc::clone(&self.peer));
         request.extensions_mut().insert(self.admission.clone());
         if request.version() < Version::HTTP_2 {
             request.extensions_mut().insert(self.tunnel.clone());
         }
         let response = service.oneshot(request).await?;
+        drop(weight);
         Ok(self.pacing.around(response, under_way))
     }
 
@@ -134,12 +142,17 @@ impl Visitor {
         // A request's own credentials do not exempt it: earlier requests of the same connection, whose credentials were
         // accepted, do.
         if count > limits::STRANGER_REQUESTS_MAX && !self.standing.is_known.load(Ordering::Relaxed) {
-            let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many requests without credentials\n");
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Some(response);
+            return Some(too_many("too many requests without credentials\n"));
         }
         None
     }
+}
+
+/// The response 429, to be repeated after a second.
+fn too_many(reason: &'static str) -> Response<Body> {
+    let mut response = text(StatusCode::TOO_MANY_REQUESTS, reason);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn text(code: StatusCode, text: &'static str) -> Response<Body> {

@@ -41,7 +41,7 @@ struct ProxyAuthorities {
 }
 
 /// What [`ClientAuthorities`] are made of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TrustMaterial {
     /// Authorities of users' certificates.
     pub users: RootCertStore,
@@ -84,23 +84,24 @@ pub struct Verdict {
 
 impl ClientAuthorities {
     /// Trusts certificates signed by one of the authorities in `material`; no set of authorities may be empty.
-    pub fn new(material: TrustMaterial) -> Result<ClientAuthorities, MaterialError> {
+    pub fn new(material: &TrustMaterial) -> Result<ClientAuthorities, MaterialError> {
         let TrustMaterial { users, proxies, revocations } = material;
         let mut hash = Sha256::new();
-        hash_roots(&mut hash, &users);
-        for list in &revocations {
+        hash_roots(&mut hash, users);
+        for list in revocations {
             hash.update(list);
         }
         let mut hints = users.subjects();
         let proxies = match proxies {
             None => None,
             Some((roots, allowed_names)) => {
-                hash_roots(&mut hash, &roots);
+                hash_roots(&mut hash, roots);
                 hints.extend(roots.subjects());
-                Some(ProxyAuthorities { verifier: verifier(roots, &revocations)?, allowed_names })
+                let (verifier, allowed_names) = (verifier(roots, revocations)?, allowed_names.clone());
+                Some(ProxyAuthorities { verifier, allowed_names })
             }
         };
-        let users = verifier(users, &revocations)?;
+        let users = verifier(users, revocations)?;
         Ok(ClientAuthorities { users, proxies, hints, digest: hash.finalize().into() })
     }
 
@@ -149,10 +150,10 @@ impl ProxyAuthorities {
 /// A verifier of client certificates that `roots` signed and `revocations` do not name. Certificates of authorities without
 /// a list pass.
 fn verifier(
-    roots: RootCertStore,
+    roots: &RootCertStore,
     revocations: &[CertificateRevocationListDer<'static>],
 ) -> Result<Arc<dyn ClientCertVerifier>, MaterialError> {
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), Arc::new(default_provider()))
         .allow_unauthenticated()
         .with_crls(revocations.iter().cloned())
         .allow_unknown_revocation_status()

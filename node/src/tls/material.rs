@@ -97,6 +97,22 @@ pub enum MaterialError {
     },
 }
 
+impl MaterialError {
+    /// The file at fault, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            MaterialError::Unreadable { path, .. }
+            | MaterialError::Empty { path, .. }
+            | MaterialError::Malformed { path, .. }
+            | MaterialError::Expired { path, .. }
+            | MaterialError::NotYetValid { path, .. }
+            | MaterialError::WrongAuthority { path, .. } => Some(path),
+            MaterialError::KeyMismatch { certificate, .. } => Some(certificate),
+            MaterialError::SharedAuthority { .. } | MaterialError::Setup { .. } => None,
+        }
+    }
+}
+
 /// A server certificate with its chain and key.
 #[derive(Debug)]
 pub struct ServerPair {

@@ -1,7 +1,8 @@
 //! Reloads renewed certificates and revocation lists while the server runs; later connections use them.
 //!
 //! The files' modification times are checked every 30 seconds, and on SIGHUP all files are read at once. If they do not
-//! load, the old certificates stay in use and a warning is logged.
+//! load, the old certificates stay in use and a warning is logged. A revocation list, or a list of authorities that lost
+//! one, takes effect all the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,9 +44,20 @@ impl Reloader {
         self.current.subscribe()
     }
 
-    /// Reads the files again. On failure the old settings stay.
+    /// Reads the files again. On failure the old settings stay, but for what can be read of the authorities and revocation
+    /// lists.
     pub fn reload(&self) -> Result<(), MaterialError> {
-        self.current.send_replace(Arc::new(Tls::load(&self.files, OffsetDateTime::now_utc())?));
+        let now = OffsetDateTime::now_utc();
+        let loaded = Tls::load(&self.files, now);
+        if loaded.is_err()
+            && let Some(tls) = self.current().with_readable_trust(&self.files, now)
+        {
+            tracing::info!(
+                "authorities and revocation lists of clients are taken up without the other files"
+            );
+            self.current.send_replace(Arc::new(tls));
+        }
+        self.current.send_replace(Arc::new(loaded?));
         Ok(())
     }
 

@@ -51,6 +51,8 @@ pub struct Tls {
     pub client_authorities: Vec<CertificateDer<'static>>,
     /// Those of front proxies; empty where none is trusted.
     pub proxy_authorities: Vec<CertificateDer<'static>>,
+    /// What `clients` are made of.
+    trust: Arc<TrustMaterial>,
 }
 
 impl TlsFiles {
@@ -97,7 +99,8 @@ impl Tls {
         if let Some(authority) = &files.server_authority {
             pair.check_signed_by(&load_authorities(authority, now)?, authority, now)?;
         }
-        let clients = ClientAuthorities::new(files.trust(now)?)?;
+        let trust = Arc::new(files.trust(now)?);
+        let clients = ClientAuthorities::new(&trust)?;
         let mut server = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| setup(&error))?
@@ -114,6 +117,28 @@ impl Tls {
             clients,
             client_authorities: load_certificates(&files.client_authorities)?,
             proxy_authorities: proxies.transpose()?.unwrap_or_default(),
+            trust,
         })
+    }
+
+    /// These settings with those of the authorities and revocation lists in `files` that can be read. `None`: they judge every
+    /// certificate as before. A certificate that was revoked, or an authority that was taken away, must not go on counting
+    /// because another file, such as the server's own certificate, is damaged or has expired.
+    pub fn with_readable_trust(&self, files: &TlsFiles, now: OffsetDateTime) -> Option<Tls> {
+        let before = &*self.trust;
+        let users = load_authorities(&files.client_authorities, now).unwrap_or_else(|_| before.users.clone());
+        let proxies = files.proxies.as_ref().zip(before.proxies.as_ref()).map(|(files, (roots, names))| {
+            (load_authorities(&files.authorities, now).unwrap_or_else(|_| roots.clone()), names.clone())
+        });
+        if let (Some((roots, names)), Some(proxies)) = (&proxies, &files.proxies)
+            && names.is_empty()
+        {
+            require_apart(&users, &files.client_authorities, roots, &proxies.authorities).ok()?;
+        }
+        let revocations =
+            load_revocations(&files.revocations, now).unwrap_or_else(|_| before.revocations.clone());
+        let trust = Arc::new(TrustMaterial { users, proxies, revocations });
+        let clients = ClientAuthorities::new(&trust).ok()?;
+        (!clients.is_same_as(&self.clients)).then(|| Tls { clients, trust, ..self.clone() })
     }
 }

@@ -22,6 +22,7 @@ use crate::member::acquaintance::VotersSince;
 use crate::member::agreement::Agreement;
 use crate::member::barrier::Barriers;
 use crate::member::consensus::{StoredMembership, Types};
+use crate::member::contact::Contacts;
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
 use crate::member::hearsay::Hearsay;
@@ -97,6 +98,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) names_heard: Mutex<BTreeMap<NodeId, Arc<str>>>,
     /// Limits of warnings, by cause.
     pub(crate) warnings: Warnings<R::Instant>,
+    /// The last contact with each other member, for the status.
+    pub(crate) contacts: Contacts<R::Instant>,
     /// For each voter, a log index at which it was a voter.
     pub(crate) voters_since: VotersSince,
     /// Room on the members' disks.

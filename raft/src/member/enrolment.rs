@@ -175,9 +175,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if is_outvoted(&against, &others) {
             if self.warnings.may_warn("outvoted") {
                 let nodes = against.iter().filter_map(|answer| answer.identity.as_ref());
-                let names: Vec<&str> = nodes.map(|identity| &*identity.name).collect();
+                let lost_data: Vec<&str> = nodes.map(|identity| &*identity.name).collect();
+                let removed = against.iter().filter(|answer| answer.removed).count();
                 tracing::error!(
-                    ?names,
+                    ?lost_data,
+                    removed,
                     "some say that this member was removed or lost its data, more that have a leader behind them do not: it \
                      goes on; look at those that said so"
                 );
@@ -218,12 +220,24 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question for identities.
+    /// Answers another member's question for identities. A removed member is told that it was removed, and nothing else: its
+    /// machine or its certificate may be in other hands since.
     pub(crate) async fn answer_identity(
         &self,
         asker: NodeId,
         request: wire::IdentityRequest,
     ) -> wire::IdentityResponse {
+        let told_removed = || wire::IdentityResponse { removed: true, ..wire::IdentityResponse::default() };
+        if self.standing(asker) == Standing::Removed {
+            return told_removed();
+        }
+        let answer = self.identity_answer(asker, request).await;
+        // The removal may have been applied while the answer was made, which waits for the leader.
+        if self.standing(asker) == Standing::Removed { told_removed() } else { answer }
+    }
+
+    /// The answer to `asker`, which was not removed.
+    async fn identity_answer(&self, asker: NodeId, request: wire::IdentityRequest) -> wire::IdentityResponse {
         let may_confirm = !request.unconfirmed && self.enrolled.load(Ordering::Acquire);
         let confirmed = match may_confirm && self.leader().is_some() {
             true => within::<R, _>(CONFIRM_TIMEOUT, self.barrier()).await.is_some_and(|read| read.is_ok()),
@@ -251,7 +265,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 .or(founder)
                 .unwrap_or_default(),
             confirmed,
-            removed: self.standing(asker) == Standing::Removed,
+            removed: false,
             waiting: is_waiting,
             founders: self.options.initial_cluster.iter().map(|peer| peer.id.0).collect(),
             starts: recall.starts,

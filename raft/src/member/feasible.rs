@@ -139,11 +139,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.have_majorities(sets, &answering)
     }
 
-    /// Whether `peer` answers a question asked now and may vote: a member that waits to be founded or added does not.
+    /// Whether `peer` answers a question asked now and may vote for this member: a member that waits to be founded or added does
+    /// not, nor does one that knows of this member's removal.
     async fn answers(&self, peer: &Peer) -> bool {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ANSWER_TIMEOUT).await;
-        matches!(answer, Ok(Response::Identity(answer)) if !answer.waiting)
+        matches!(answer, Ok(Response::Identity(answer)) if !answer.waiting && !answer.removed)
     }
 
     /// Fails with the names of the first set of voters that has no majority in `answering`.

@@ -199,6 +199,16 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Remove(member.0)).await
     }
 
+    /// Asks all other members once, for the status to tell which of them answer. Takes a second at most.
+    pub async fn survey(&self) {
+        self.0.survey().await;
+    }
+
+    /// Whether this member knows that it was removed from its cluster. It ends soon after it knows.
+    pub fn is_removed(&self) -> bool {
+        self.0.standing(self.0.options.id()) == Standing::Removed
+    }
+
     /// Takes back a change of the voters that was begun and not completed.
     ///
     /// # Errors

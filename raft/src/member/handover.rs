@@ -55,11 +55,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `peer` answers, is not quarantined and takes part. Asked before the consensus library hands over, which gives
+    /// Whether `peer` answers, is not quarantined, takes part and knows this member as one. Asked before the consensus library hands over, which gives
     /// up the lead whatever the successor answers.
     async fn may_lead(&self, peer: &Peer) -> bool {
         let answer = self.ask_identity(peer, true).await;
-        answer.is_some_and(|answer| !answer.quarantined && !answer.waiting)
+        answer.is_some_and(|answer| !answer.quarantined && !answer.waiting && !answer.removed)
     }
 
     /// Asks `to` to take over, and does not wait until it leads.

@@ -21,6 +21,7 @@ mod compaction;
 mod completion;
 mod confirming;
 mod consensus;
+mod contact;
 mod core;
 mod enrolment;
 mod fatal;
@@ -66,6 +67,7 @@ use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
 use self::consensus::config;
+use self::contact::Contacts;
 use self::core::{Core, Raft, Stop};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
@@ -96,11 +98,13 @@ use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
 use crate::warnings::Warnings;
 
-/// Checks that `initial_cluster`, unless it is empty, names this member.
-fn require_founder(options: &Options) -> Result<(), StartError> {
+/// The settings of the consensus library. Refuses options that contradict themselves, and an `initial_cluster` that is not
+/// empty and lacks this member.
+fn settings(options: &Options) -> Result<openraft::Config, StartError> {
+    let settings = config(options).map_err(|reason| StartError::Options { reason })?;
     let founders = &options.initial_cluster;
     if founders.is_empty() || founders.contains(&options.node) {
-        return Ok(());
+        return Ok(settings);
     }
     Err(StartError::Options { reason: format!("the initial cluster lacks {}", options.node.name) })
 }
@@ -117,8 +121,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     /// # Errors
     /// The disk is another member's or another cluster's, cannot be read, or the options contradict themselves.
     pub async fn start(options: Options, disk: Arc<D>, transport: T) -> Result<Self, StartError> {
-        let settings = config(&options).map_err(|reason| StartError::Options { reason })?;
-        require_founder(&options)?;
+        let settings = settings(&options)?;
         let (identity, is_new) = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
         let fatal = Fatal::default();
@@ -183,6 +186,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             accusations: Accusations::default(),
             names_heard: Mutex::default(),
             warnings: Warnings::default(),
+            contacts: Contacts::default(),
             voters_since: VotersSince::default(),
             space: SpaceWatch::new(options.space),
             options,

@@ -182,6 +182,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Some(answer) = self.ask_identity(peer, true).await else {
             return self.judge_again(peer.id).await != Verdict::Condemned;
         };
+        if answer.removed {
+            // It told nothing else, so that there is nothing to compare with. It is asked again until this member ends.
+            return true;
+        }
         // The peer's own request was compared meanwhile: promises made to it since are not promises of an earlier start.
         if self.returning.compared.lock().contains(&peer.id) {
             return true;

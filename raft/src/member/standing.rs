@@ -5,8 +5,9 @@
 //! needed, and no crash can separate a removal from its record.
 //!
 //! - A member may send every request.
-//! - A removed member may send an identity request alone, whose answer says that it was removed. Its open streams end when
-//!   the removal is applied. It has to learn of its removal by asking, because no leader replicates to it any more.
+//! - A removed member may send an identity request alone, whose answer says that it was removed, and nothing else: no address,
+//!   term or position, which the holder of its machine could use. Its open streams end when the removal is applied. It has
+//!   to learn of its removal by asking, because no leader replicates to it any more.
 //! - A stranger may be a leader that was added after the last entry of this member's log: it may send all requests but
 //!   forwarded writes.
 //!

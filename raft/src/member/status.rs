@@ -2,13 +2,17 @@
 //!
 //! Owns the report for operators and metrics. No decision of the store depends on it.
 
+use std::time::Duration;
+
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft_rt::Instant;
 
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::agreement::AgreementStatus;
+use crate::member::contact::Seen;
 use crate::member::core::Core;
 use crate::member::space::SpaceStatus;
 use crate::state::Usage;
@@ -38,9 +42,16 @@ pub struct MemberStatus {
     pub voter: bool,
     /// The last index known to be on the member's disk. `None` unless this member leads and has an acknowledgement of it.
     pub matched: Option<u64>,
-    /// The highest feature level that the member's program supports. Known for this member itself, and on a leader for the
-    /// members that answered its last question; else `None`.
+    /// The highest feature level that the member's program supports; `None` before its first answer, and for programs that
+    /// do not say so.
     pub feature_level_max: Option<u32>,
+    /// Whether the member answered the last question of this one (see [`crate::member::Handle::survey`]); `None` before the
+    /// first.
+    pub answers: Option<bool>,
+    /// The time since any member that answers this one heard it; `None` if none has since it started.
+    pub heard_ago: Option<Duration>,
+    /// The last index that it had applied when it was heard. `None` when unknown.
+    pub applied: Option<u64>,
 }
 
 /// The status of a member, and of its cluster as seen by that member.
@@ -91,11 +102,27 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             replication.get(id)?.as_ref().map(|matched| matched.index)
         };
         let (own, level) = (self.options.id().0, &self.feature.level);
-        let members = membership.nodes().map(|(id, place)| MemberStatus {
-            peer: place.peer(*id),
-            voter: membership.voter_ids().any(|voter| voter == *id),
-            matched: matched(id),
-            feature_level_max: if *id == own { Some(level.supported()) } else { self.feature.heard(*id) },
+        let (now, applied) = (R::Instant::now(), state.applied().0);
+        let seen = |id: u64| match id == own {
+            true => Seen {
+                answers: Some(true),
+                age: Some(Duration::ZERO),
+                applied: Some(applied),
+                supported: Some(level.supported()),
+            },
+            false => self.contacts.of(id, now),
+        };
+        let members = membership.nodes().map(|(id, place)| {
+            let Seen { answers, age, applied, supported } = seen(*id);
+            MemberStatus {
+                peer: place.peer(*id),
+                voter: membership.voter_ids().any(|voter| voter == *id),
+                matched: matched(id),
+                feature_level_max: supported.or_else(|| self.feature.heard(*id)),
+                answers,
+                heard_ago: age,
+                applied,
+            }
         });
         Status {
             node: self.options.node.clone(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::arguments::{ArgsFault, PluginArgs};
 use super::document::{self, Node};
@@ -90,8 +91,15 @@ fn check_type(root: &Node, text: &str, brand: &Brand) -> Result<(), String> {
     }
     match kind == configuration_kind(brand) && version == group_version(brand) {
         true => Ok(()),
-        false => Err(not_registered(kind, version)),
+        false => Err(not_registered(kind, version) + &other_brand(kind, version)),
     }
+}
+
+/// End of the message about a document that another brand has; empty for all others.
+fn other_brand(kind: &str, version: &str) -> String {
+    let brands = [&ORCH, &KUBERNETES].into_iter();
+    let other = brands.filter(|brand| kind == configuration_kind(brand) && version == group_version(brand));
+    other.map(|brand| format!(" (this file is one of the brand {0}: give --brand {0})", brand.name)).collect()
 }
 
 fn decode_args(

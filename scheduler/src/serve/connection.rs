@@ -4,6 +4,7 @@
 //! next one, and the connection as a whole. How many connections there are is the business of [`Places`].
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::pki_types::CertificateDer;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +32,8 @@ use crate::ambient;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for a request's headers; also how long an HTTP/1.1 connection may idle.
 const HEADERS_MAX: Duration = Duration::from_secs(30);
+/// Bytes that are taken of a request without TLS before it is refused.
+const UNENCRYPTED_BYTES_MAX: usize = 4096;
 /// Most bytes of a request's headers.
 const HEADER_BYTES_MAX: usize = 32 << 10;
 /// Longest request but for profiles.
@@ -86,12 +90,35 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) -> usize 
     }
 }
 
+/// Whether the first byte of a connection begins the name of a method of HTTP. A TLS handshake begins with 0x16.
+async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    Ok(stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic())
+}
+
+/// Answers in the reference's words that the port speaks TLS, and closes.
+async fn refuse_http<T>(mut stream: TcpStream) -> io::Result<T> {
+    // An unread request would reset the connection before its answer.
+    let mut request = [0; UNENCRYPTED_BYTES_MAX];
+    match stream.try_read(&mut request) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+        _ => {}
+    }
+    let answer = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    stream.write_all(answer).await?;
+    stream.shutdown().await?;
+    Err(io::Error::other("an HTTP request without TLS"))
+}
+
 /// Serves one connection. Its faults are the client's, and tell an operator nothing at usual verbosity.
 async fn serve(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>, place: Arc<Place>) {
     let local = stream.local_addr().ok().map(|address| address.ip());
     let acceptor = TlsAcceptor::from(shared.tls.at(local));
     let handshake = async {
         stream.set_nodelay(true)?;
+        if speaks_http(&stream).await? {
+            return refuse_http(stream).await;
+        }
         acceptor.accept(stream).await
     };
     let shaken = tokio::select! {

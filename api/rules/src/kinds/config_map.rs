@@ -5,7 +5,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
-use crate::validate::tree::{Tree, same};
+use crate::validate::tree::{Tree, is_unchanged};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
 
 /// Bytes of all values together.
@@ -47,7 +47,7 @@ pub(super) fn validate_immutable(old: &Value, new: &Value, fields: &[&str]) -> F
     if !new.flag("immutable") {
         changed.push("immutable");
     }
-    changed.extend(fields.iter().copied().filter(|field| !same(old.at(field), new.at(field))));
+    changed.extend(fields.iter().copied().filter(|field| !is_unchanged(old.at(field), new.at(field))));
     changed.into_iter().map(|field| FieldError::forbidden(Path::new(field), IMMUTABLE_SET)).collect()
 }
 

@@ -8,7 +8,7 @@ use super::service::validate_protocol;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::address::{Family, ip_warning, parse_loose, validate_ip, validate_ordinary_ip};
 use crate::validate::metadata::{immutable, invalid_each};
-use crate::validate::tree::{Tree, items_mut, same, set_default, set_default_text, unset};
+use crate::validate::tree::{Tree, is_unchanged, items_mut, set_default, set_default_text, unset};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
@@ -42,12 +42,12 @@ impl Strategy for EndpointSlice {
 
     fn prepare_for_update(&self, _context: &Context<'_>, old: &Value, new: &mut Value) {
         let labels = |object: &Value| object.at("metadata").at("labels").clone();
-        if same(&labels(old), &labels(new)) {
+        if is_unchanged(&labels(old), &labels(new)) {
             object_meta::raise_generation(old, new, &["addressType", "endpoints", "ports"]);
         } else {
             object_meta::next_generation(old, new);
         }
-        if !same(old.at("endpoints"), new.at("endpoints")) {
+        if !is_unchanged(old.at("endpoints"), new.at("endpoints")) {
             drop_topology(new);
         }
     }

@@ -9,7 +9,7 @@ use super::service::{format_host_port, validate_protocol};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::address::{ip_warning, validate_ip, validate_ordinary_ip};
 use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, items_mut, same, set_default_text};
+use crate::validate::tree::{Tree, is_unchanged, items_mut, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Addresses that a table row shows.
@@ -36,7 +36,7 @@ impl Strategy for Endpoints {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if !same(old.at("subsets"), new.at("subsets")) {
+        if !is_unchanged(old.at("subsets"), new.at("subsets")) {
             errors.extend(validate_subsets(new.items("subsets"), &Path::new("subsets")));
         }
         errors

@@ -16,12 +16,11 @@ const WARNINGS_MAX: usize = 32;
 pub(super) fn deprecation(brand: &Brand, label: &str) -> Option<String> {
     let (domain, name) = label.split_once('/')?;
     let instead = |prefix: &str, name: &str| format!("use \"{prefix}{}\" instead", brand.label(name));
+    if let Some(stable) = stable(brand, label) {
+        let since = if matches!(name, "arch" | "os") { "v1.14" } else { "v1.17" };
+        return Some(format!("deprecated since {since}; use \"{stable}\" instead"));
+    }
     Some(match (domain.strip_suffix(brand.label_domain)?, name) {
-        ("beta.", "arch" | "os") => format!("deprecated since v1.14; {}", instead("", name)),
-        ("beta.", "instance-type") => format!("deprecated since v1.17; {}", instead("node.", name)),
-        ("failure-domain.beta.", "region" | "zone") => {
-            format!("deprecated since v1.17; {}", instead("topology.", name))
-        }
         ("app.", "created-by") => "deprecated since v1.9".to_owned(),
         ("scheduler.alpha.", "preferAvoidPods") => {
             "deprecated since v1.22; use Taints and Tolerations instead".to_owned()
@@ -29,6 +28,18 @@ pub(super) fn deprecation(brand: &Brand, label: &str) -> Option<String> {
         ("node-role.", "master") => instead("node-role.", "control-plane"),
         _ => return None,
     })
+}
+
+/// The stable name of a label that has a beta name.
+pub(super) fn stable(brand: &Brand, label: &str) -> Option<String> {
+    let (domain, name) = label.split_once('/')?;
+    let prefix = match (domain.strip_suffix(brand.label_domain)?, name) {
+        ("beta.", "arch" | "os") => "",
+        ("beta.", "instance-type") => "node.",
+        ("failure-domain.beta.", "region" | "zone") => "topology.",
+        _ => return None,
+    };
+    Some(format!("{prefix}{}", brand.label(name)))
 }
 
 /// Warnings about the requirements of a list at `path`, each with a `key`.

@@ -9,7 +9,7 @@ use orch_schema::value::Value;
 
 use crate::Action;
 use crate::kinds::{Context, NameRule};
-use crate::validate::tree::{Tree, carry, child_mut, same, set};
+use crate::validate::tree::{Tree, carry, child_mut, is_unchanged, set};
 use crate::validate::{
     FieldErrors, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
 };
@@ -40,10 +40,16 @@ pub(super) fn start_generation(new: &mut Value) {
     set(child_mut(new, "metadata"), "generation", 1);
 }
 
+/// Whether the object is new, or an update changes what it asks for. Warnings about what it asks for are given only then.
+pub(super) fn is_new_generation(old: Option<&Value>, new: &Value) -> bool {
+    let generation = |object: &Value| object.at("metadata").int("generation").unwrap_or(0);
+    old.is_none_or(|old| generation(old) != generation(new))
+}
+
 /// Raises the generation when one of `fields` has another meaning than before.
 pub(super) fn raise_generation(old: &Value, new: &mut Value, fields: &[&str]) {
     // few: the fields that the kind names.
-    if fields.iter().any(|field| !same(old.at(field), new.at(field))) {
+    if fields.iter().any(|field| !is_unchanged(old.at(field), new.at(field))) {
         next_generation(old, new);
     }
 }

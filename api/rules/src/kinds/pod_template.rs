@@ -3,7 +3,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::pod::warnings::warn_about_template;
+use crate::kinds::pod::warnings::warn_about_pod;
 use crate::kinds::workload::{
     container_images, container_names, default_template, format_labels, validate_template,
 };
@@ -41,8 +41,10 @@ impl Strategy for PodTemplate {
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
-        let path = Path::new("template");
-        warn_about_template(context, old.map(|old| old.at("template")), new.at("template"), &path)
+        if !object_meta::is_new_generation(old, new) {
+            return Vec::new();
+        }
+        warn_about_pod(context, new.at("template"), &Path::new("template"))
     }
 
     fn table_row(&self, object: &Value, _now: &str) -> Option<Vec<Cell>> {

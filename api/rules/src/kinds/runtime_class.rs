@@ -5,10 +5,10 @@ use orch_schema::value::Value;
 
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::validate_tolerations;
-use crate::kinds::{Cell, Context, Strategy, age, node_label, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each, validate_labels};
 use crate::validate::tree::Tree;
-use crate::validate::{FieldErrors, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// The rules of runtime classes.
 #[derive(Debug)]
@@ -17,23 +17,15 @@ pub struct RuntimeClass;
 impl Strategy for RuntimeClass {
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        let handler = new.text("handler");
-        errors.extend(invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)));
-        if new.has("overhead") {
-            // As in the reference, the amounts are checked as the limits of a container.
-            let limits = json!({"limits": new.at("overhead").at("podFixed").clone()});
-            let path = Path::new("overhead");
-            errors.extend(validate_requirements(context.brand, &limits, &Claims::new(&[]), &path));
-        }
-        let (scheduling, path) = (new.at("scheduling"), Path::new("scheduling"));
-        errors.extend(validate_labels(scheduling.at("nodeSelector"), &path.child("nodeSelector")));
-        let tolerations = scheduling.items("tolerations");
-        errors.extend(validate_tolerations(tolerations, &path.child("tolerations")));
+        errors.extend(validate_class(context, new));
         errors
     }
 
+    // The reference checks the whole object and then the change.
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
+        let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
+        errors.extend(validate_class(context, new));
+        errors.extend(object_meta::on_update(context, old, new));
         errors.extend(immutable(new.at("handler"), old.at("handler"), Path::new("handler")));
         errors
     }
@@ -54,6 +46,25 @@ impl Strategy for RuntimeClass {
     }
 }
 
+fn validate_class(context: &Context<'_>, class: &Value) -> FieldErrors {
+    let (handler, path) = (class.text("handler"), Path::new("handler"));
+    let mut errors = match handler {
+        "" => FieldErrors::from(FieldError::required(path, "")),
+        _ => invalid_each(&path, handler, names::dns1123_label(handler)),
+    };
+    if class.has("overhead") {
+        // As in the reference, the amounts are checked as the limits of a container.
+        let limits = json!({"limits": class.at("overhead").at("podFixed").clone()});
+        let path = Path::new("overhead");
+        errors.extend(validate_requirements(context.brand, &limits, &Claims::new(&[]), &path));
+    }
+    let (scheduling, path) = (class.at("scheduling"), Path::new("scheduling"));
+    errors.extend(validate_labels(scheduling.at("nodeSelector"), &path.child("nodeSelector")));
+    let tolerations = scheduling.items("tolerations");
+    errors.extend(validate_tolerations(tolerations, &path.child("tolerations")));
+    errors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +78,7 @@ mod tests {
             "scheduling": {"nodeSelector": {"k": "v"}, "tolerations": [{"key": "t", "operator": "Exists"}]},
         });
         check_create(&RuntimeClass, good, &[]);
+        check_create(&RuntimeClass, json!({}), &["handler: Required value"]);
         let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
             and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -88,9 +100,12 @@ mod tests {
     fn the_handler_stays() {
         check_update(
             &RuntimeClass,
-            json!({"handler": "a"}),
-            json!({"handler": "b", "overhead": {"podFixed": {"cpu": "1"}}}),
-            &["handler: Invalid value: \"b\": field is immutable"],
+            json!({"metadata": {"namespace": ""}, "handler": "a"}),
+            json!({"metadata": {"namespace": ""}, "handler": "b", "overhead": {"podFixed": {"cpu": "-1"}}}),
+            &[
+                "overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+                "handler: Invalid value: \"b\": field is immutable",
+            ],
         );
     }
 

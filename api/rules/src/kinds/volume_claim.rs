@@ -3,7 +3,6 @@
 mod source;
 mod status;
 
-use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
@@ -13,10 +12,11 @@ use self::status::validate_status;
 use crate::Action;
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
+use crate::kinds::pod::warnings::fractional;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
-use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default_text};
+use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, set, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const ACCESS_MODES: [(&str, &str); 4] = [
@@ -80,16 +80,7 @@ impl Strategy for PersistentVolumeClaim {
                 "metadata.annotations[{annotation}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
             ));
         }
-        for field in ["requests", "limits"] {
-            let size = new.at("spec").at("resources").at(field).text("storage");
-            if Quantity::parse(size).is_some_and(|size| !size.is_whole()) {
-                let path = Path::new("spec").child("resources").child(field).key("storage");
-                warnings.push(format!(
-                    "{path}: fractional byte value {} is invalid, must be an integer",
-                    quoted(size)
-                ));
-            }
-        }
+        warnings.extend(warn_about_sizes(new.at("spec"), &Path::new("spec")));
         warnings
     }
 
@@ -110,6 +101,16 @@ impl Strategy for PersistentVolumeClaim {
             or_unset("volumeMode"),
         ])
     }
+}
+
+/// Warnings about sizes of storage that are no whole number of bytes. `spec` is that of a claim, or of a template of one.
+pub(crate) fn warn_about_sizes(spec: &Value, path: &Path) -> Vec<String> {
+    let path = path.child("resources");
+    let sizes = ["requests", "limits"].into_iter().filter_map(|list| {
+        let size = spec.at("resources").at(list).at("storage").as_str()?;
+        fractional(size, &path.child(list).key("storage"))
+    });
+    sizes.collect()
 }
 
 /// Rules for the spec of a claim, in a claim or in the template of one.
@@ -205,14 +206,10 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
         carry(before, &mut allowed, "storageClassName");
     }
     if new.at("status").text("phase") == "Bound" && after.at("resources").has("requests") {
-        carry(
-            before.at("resources").at("requests"),
-            child_mut(child_mut(&mut allowed, "resources"), "requests"),
-            "storage",
-        );
+        carry_entries(before.at("resources"), child_mut(&mut allowed, "resources"), "requests", &["storage"]);
     }
     carry(before, &mut allowed, "volumeAttributesClassName");
-    if !same(before, &allowed) {
+    if !is_unchanged(before, &allowed) {
         let diff = claim_diff(before, &allowed);
         errors.push(FieldError::forbidden(path.clone(), &format!("{UNCHANGED}\n{diff}")));
     }

@@ -28,7 +28,7 @@ pub fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
     for (at, condition) in conditions.iter().numbered() {
         let path = path.index(at);
         if seen.is_repeated(condition.text("type")) {
-            errors.push(FieldError::duplicate(path.clone(), &quoted(condition.text("type"))));
+            errors.push(FieldError::duplicate(path.child("type"), &quoted(condition.text("type"))));
         }
         errors.extend(validate_condition(condition, &path));
     }
@@ -38,14 +38,10 @@ pub fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
 fn validate_condition(condition: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (kind, status, reason) = (condition.text("type"), condition.text("status"), condition.text("reason"));
-    if kind.is_empty() {
-        errors.push(FieldError::required(path.child("type"), "is required"));
-    } else {
-        errors.extend(validate_label_name(kind, &path.child("type")));
-    }
-    if status.is_empty() {
-        errors.push(FieldError::required(path.child("status"), ""));
-    } else if !STATUSES.contains(&status) {
+    // An empty type is no label, which gives two causes.
+    errors.extend(validate_label_name(kind, &path.child("type")));
+    // few: three statuses.
+    if !STATUSES.contains(&status) {
         errors.push(FieldError::not_supported(path.child("status"), status, &STATUSES));
     }
     let generation = condition.int("observedGeneration").unwrap_or(0);
@@ -98,13 +94,16 @@ mod tests {
                 .map(ToString::to_string)
                 .collect();
         assert_eq!(
-            texts[..3],
+            texts[..4],
             [
-                "c[1]: Duplicate value: \"Ready\"",
-                "c[2].type: Required value: is required",
+                "c[1].type: Duplicate value: \"Ready\"",
+                "c[2].type: Invalid value: \"\": name part must be non-empty",
+                "c[2].type: Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or '.', and must \
+                 start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+                 validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
                 "c[2].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\"",
             ]
         );
-        assert_eq!(texts.len(), 5, "{texts:?}");
+        assert_eq!(texts.len(), 6, "{texts:?}");
     }
 }

@@ -13,7 +13,9 @@ use crate::kinds::NameRule;
 use crate::validate::distinct::Distinct;
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path};
-use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, shown_items, sorted_entries, unset};
+use crate::validate::tree::{
+    Tree, carry, is_unchanged, object_mut, set, shown, shown_items, sorted_entries, unset,
+};
 use crate::validate::{names, options};
 
 /// Bytes of all annotations of an object, keys and values together.
@@ -21,7 +23,7 @@ pub const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
 /// Longest name of a sub-resource in a managed fields entry, in bytes.
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
-const IMMUTABLE: &str = "field is immutable";
+pub(crate) const IMMUTABLE: &str = "field is immutable";
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -158,7 +160,7 @@ pub fn validate_annotations(annotations: &Value, path: &Path) -> FieldErrors {
 
 /// The error of an immutable field where `new` has another meaning than `old`.
 pub fn immutable(new: &Value, old: &Value, path: Path) -> Option<FieldError> {
-    if same(new, old) {
+    if is_unchanged(new, old) {
         return None;
     }
     Some(FieldError::invalid(path, &shown(new), IMMUTABLE))

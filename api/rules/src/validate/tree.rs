@@ -120,21 +120,26 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether two values mean the same: absent, null and empty fields count as equal, map order does not matter.
-pub fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Object(a), Value::Object(b)) => {
-            let (mut here, mut there) = (ParallelLookup::new(a), ParallelLookup::new(b));
-            a.iter().all(|(key, value)| count_step() && same(value, there.get(key).unwrap_or(&NULL)))
-                && b.iter().all(|(key, value)| here.get(key).is_some() || same(&NULL, value))
+/// Whether an update leaves a value as it was. Both values are in canonical form, which leaves out what a field without
+/// presence does not tell from its absence: where a zero is still there, absence is another value. Empty lists are as good
+/// as none, because no field tells them apart; the order of a map's members does not matter.
+///
+/// Every refusal of a change asks this. A rule that puts values together itself leaves no empty map behind where there was
+/// none ([`carry_entries`]).
+pub fn is_unchanged(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Object(old), Value::Object(new)) => {
+            let (mut here, mut there) = (ParallelLookup::new(old), ParallelLookup::new(new));
+            old.iter()
+                .all(|(key, value)| count_step() && is_unchanged(value, there.get(key).unwrap_or(&NULL)))
+                && new.iter().all(|(key, value)| here.get(key).is_some() || is_unchanged(&NULL, value))
         }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| count_step() && same(a, b))
+        (Value::Array(old), Value::Array(new)) => {
+            old.len() == new.len()
+                && old.iter().zip(new).all(|(old, new)| count_step() && is_unchanged(old, new))
         }
-        (Value::Object(fields), other) | (other, Value::Object(fields)) if other.is_null() => {
-            fields.values().all(|value| same(&NULL, value))
-        }
-        _ => left == right || (is_empty(left) && is_empty(right) && (left.is_null() || right.is_null())),
+        (Value::Array(items), Value::Null) | (Value::Null, Value::Array(items)) => items.is_empty(),
+        _ => before == after,
     }
 }
 
@@ -252,6 +257,15 @@ pub fn carry(from: &Value, to: &mut Value, name: &str) {
     }
 }
 
+/// Copies the entries `keys` of the map in field `map` of `from` to that of `to`, as [`carry`] does. An empty map is
+/// removed: a map has no presence.
+pub fn carry_entries(from: &Value, to: &mut Value, map: &str, keys: &[&str]) {
+    let old = from.at(map);
+    let mut entries = to.at(map).clone();
+    keys.iter().for_each(|key| carry(old, &mut entries, key));
+    if is_empty(&entries) { unset(to, map) } else { set(to, map, entries) }
+}
+
 /// The items of the list in field `name`, to change them in place.
 pub fn items_mut<'a>(value: &'a mut Value, name: &str) -> &'a mut [Value] {
     value.get_mut(name).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
@@ -305,18 +319,41 @@ mod tests {
     }
 
     #[test]
-    fn same_ignores_what_an_encoder_leaves_out() {
+    fn absence_is_no_zero() {
         for (a, b, expected) in [
             (json!({"a": 1}), json!({"a": 1, "b": null}), true),
-            (json!({"a": {}}), json!({}), true),
             (json!({"a": []}), json!({"a": null}), true),
+            (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), true),
+            (json!({"a": {}}), json!({}), false),
             (json!({"a": 1}), json!({"a": 2}), false),
+            (json!({"a": 0}), json!({}), false),
+            (json!({"a": false}), json!({}), false),
+            (json!({"a": ""}), json!({}), false),
             (json!([1]), json!([1, 2]), false),
-            (json!({"x": {"y": ""}}), json!(null), true),
-            (json!({"x": {"y": "z"}}), json!(null), false),
+            (json!({"x": {"y": ""}}), json!(null), false),
+            (json!(0), json!(false), false),
         ] {
-            assert_eq!(same(&a, &b), expected, "{a} {b}");
-            assert_eq!(same(&b, &a), expected, "{b} {a}");
+            assert_eq!(is_unchanged(&a, &b), expected, "{a} {b}");
+            assert_eq!(is_unchanged(&b, &a), expected, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn carried_entries_leave_no_empty_map_behind() {
+        for (from, to, expected) in [
+            (json!({}), json!({}), json!({})),
+            (json!({"m": {"k": "1"}}), json!({}), json!({"m": {"k": "1"}})),
+            (json!({}), json!({"m": {"k": "1"}}), json!({})),
+            (json!({}), json!({"m": {"k": "1", "l": "2"}}), json!({"m": {"l": "2"}})),
+            (
+                json!({"m": {"k": "1"}}),
+                json!({"m": {"k": "2", "l": "2"}}),
+                json!({"m": {"k": "1", "l": "2"}}),
+            ),
+        ] {
+            let mut carried = to.clone();
+            carry_entries(&from, &mut carried, "m", &["k"]);
+            assert_eq!(carried, expected, "{from} {to}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Writes of a kubelet to the status of a volume claim: its size, its conditions, and how a resize goes.
 
-use orch_rules::validate::tree::{Tree, child_mut, same, unset};
+use orch_rules::validate::tree::{Tree, child_mut, is_unchanged, unset};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::Value;
 
@@ -44,7 +44,7 @@ fn changed_members(old: &Value, new: &Value) -> Vec<String> {
         let (before, after) = (old.at(of), new.at(of));
         let members = before.as_object().into_iter().chain(after.as_object()).flatten();
         let mut paths: Vec<String> = members
-            .filter(|(name, _)| !same(before.at(name), after.at(name)))
+            .filter(|(name, _)| !is_unchanged(before.at(name), after.at(name)))
             .map(|(name, _)| format!("{of}.{name}"))
             .collect();
         paths.sort_unstable();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orch_proto::Brand;
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::Value;
 
@@ -50,16 +50,16 @@ fn check_new(brand: &Brand, node: &str, new: &Value) -> Result<(), Refusal> {
 fn check_change(brand: &Brand, node: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let (before, after) = (old.at("spec"), new.at("spec"));
     let source = after.at("configSource");
-    if !source.is_null() && !same(source, before.at("configSource")) {
+    if !source.is_null() && !is_unchanged(source, before.at("configSource")) {
         return Err(forbidden(format!(
             "node {node} is not allowed to update configSource to a new non-nil configSource"
         )));
     }
-    refuse_unless(same(before.at("taints"), after.at("taints")), || {
+    refuse_unless(is_unchanged(before.at("taints"), after.at("taints")), || {
         format!("node {node} is not allowed to modify taints")
     })?;
     let (before, after) = (old.at("metadata"), new.at("metadata"));
-    refuse_unless(same(before.at("ownerReferences"), after.at("ownerReferences")), || {
+    refuse_unless(is_unchanged(before.at("ownerReferences"), after.at("ownerReferences")), || {
         format!("node {node} is not allowed to modify ownerReferences")
     })?;
     let labels = withheld_labels(brand, before.at("labels"), after.at("labels"));

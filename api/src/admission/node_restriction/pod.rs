@@ -1,6 +1,6 @@
 //! Writes of a kubelet to pods: it creates mirror pods of its node, deletes pods of its node, and reports their status.
 
-use orch_rules::validate::tree::{Tree, same};
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::Value;
 
@@ -188,7 +188,7 @@ pub(super) fn check_status(write: Write<'_>) -> Result<(), Refusal> {
     refuse_unless(is_on(Some(old), write.node), || {
         format!("node {node} can only update pod status for pods with spec.nodeName set to itself")
     })?;
-    let is_same = |of: &str, member: &str| same(old.at(of).at(member), new.at(of).at(member));
+    let is_same = |of: &str, member: &str| is_unchanged(old.at(of).at(member), new.at(of).at(member));
     refuse_unless(is_same("metadata", "labels"), || {
         format!("node {node} cannot update labels through pod status")
     })?;

@@ -4,11 +4,12 @@
 //! (`enforce`), marked in audit events (`audit`), or its client is warned (`warn`). Templates of workloads are never
 //! refused. The rules themselves are in `orch_rules::pod_security`.
 //!
-//!     pods                create, and changes of images and containers   enforce, audit, warn
+//!     pods                create, and every change of the spec           enforce, audit, warn
 //!     templates           create and change                              audit, warn
 //!     namespaces          labels are checked; a stricter enforce is      warn
 //!                         compared with the pods that are there
 //!
+//! Invariant: no rule of the pods' kind is relied on: an update is judged where the spec differs at all.
 //! Invariant: a pod is judged by the labels of its namespace in the view of the write.
 
 mod audit;
@@ -21,7 +22,7 @@ use orch_raft::state::NAMESPACES;
 use orch_rules::Action;
 use orch_rules::pod_security::{LevelVersion, Mode, Policy, Violation, details, evaluate};
 use orch_rules::validate::FieldErrors;
-use orch_rules::validate::tree::Tree;
+use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
@@ -94,7 +95,7 @@ impl PodSecurity {
             note(attributes, "enforce-policy", || LevelVersion::default().to_string());
             return Ok(());
         }
-        if attributes.old.is_some_and(|old| !changes_containers(old, pod)) {
+        if attributes.old.is_some_and(|old| is_unchanged(old.at("spec"), pod.at("spec"))) {
             return Ok(());
         }
         let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
@@ -247,20 +248,4 @@ fn template_of<'o>(storage: &str, object: &'o Value) -> Option<&'o Value> {
         _ => object.at("spec").at("template"),
     };
     Some(template).filter(|template| template.is_object())
-}
-
-/// Whether a change of a pod is one that the standards are asked about: another image, or another container. Nothing
-/// else that they look at can change.
-fn changes_containers(old: &Value, new: &Value) -> bool {
-    let (old, new) = (old.at("spec"), new.at("spec"));
-    let is_same = |old: &Value, new: &Value| old.text("image") == new.text("image");
-    let same_lists = ["containers", "initContainers"].into_iter().all(|list| {
-        let (old, new) = (old.items(list), new.items(list));
-        old.len() == new.len() && old.iter().zip(new).all(|(old, new)| is_same(old, new))
-    });
-    // Ephemeral containers are only ever added, behind those that are there.
-    let (before, now) = (old.items("ephemeralContainers"), new.items("ephemeralContainers"));
-    let same_ephemeral =
-        now.len() <= before.len() && before.iter().zip(now).all(|(old, new)| is_same(old, new));
-    !same_lists || !same_ephemeral
 }

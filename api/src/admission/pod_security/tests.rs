@@ -127,7 +127,7 @@ fn templates_are_warned_of_and_never_refused() {
 }
 
 #[test]
-fn a_pod_is_looked_at_again_when_its_containers_change() {
+fn a_pod_is_looked_at_again_when_its_spec_changes() {
     let enforced = with_namespace(&[("enforce", "baseline")], &[]);
     let old = pod("p", &json!({"hostPID": true}));
     let changed = |change: &dyn Fn(&mut Value)| {
@@ -140,6 +140,15 @@ fn a_pod_is_looked_at_again_when_its_containers_change() {
     assert!(!changed(&|pod| pod["metadata"]["labels"] = json!({"a": "b"})));
     assert!(changed(&|pod| pod["spec"]["containers"][0]["image"] = json!("j")));
     assert!(changed(&|pod| pod["spec"]["ephemeralContainers"] = json!([{"name": "e"}])));
+    for (field, value) in
+        [("hostUsers", json!(false)), ("activeDeadlineSeconds", json!(0)), ("hostPID", json!(null))]
+    {
+        assert!(changed(&|pod| {
+            pod["spec"][field] = value.clone();
+            pod["spec"]["hostIPC"] = json!(true);
+        }));
+    }
+    assert!(changed(&|pod| pod["spec"]["hostUsers"] = json!(false)), "whatever other rules promise");
 }
 
 #[test]

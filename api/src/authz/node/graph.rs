@@ -1,27 +1,29 @@
-//! Which objects each node is related to: by its pods, by volumes that their claims are bound to, or by its name.
+//! Which objects the pods of each node refer to, and the secrets of volumes that their claims are bound to.
 //!
 //!     node <- pod <- config map, secret, service account, volume claim, resource claim
 //!     node <- pod <- volume claim <- volume <- secret
-//!     node <- volume attachment, resource slice
 //!
-//! Owns the view that decisions read. A change of an object touches only what that object refers to; versions share the
-//! rest. A decision is a few look-ups by hash; for a secret of volumes it passes over the node's claims or the secret's,
-//! whichever are fewer.
+//! Owns the counts that decisions read. A relation is 16 bytes, hashes of its node and object under keys of this process,
+//! and a count: 21 bytes of table, less than what the shortest reference takes in a stored pod. A decision is a few
+//! look-ups by hash; for a secret of volumes it passes over the node's claims or the secret's, whichever are fewer. Relations
+//! that one object tells (the node of a pod, of an attachment, of a slice) are read from that object and not held here.
 //!
 //! Mirror pods relate their node to nothing but themselves: a kubelet makes them, and must not grant itself rights.
 //!
 //! Invariant: a graph that took in changes one by one equals one that is derived anew (`oracle.rs`).
+//! Invariant: at most [`RELATIONS_MAX`] relations are held. With more, none is, and each decision searches the stored pods.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-use imbl::HashMap;
+use hashbrown::HashMap;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State};
-use serde::Deserialize;
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::SmolStr;
 
 use super::pod::{MIRROR_ANNOTATION, PodDocument, ReferenceKind};
+use super::search::Search;
 use super::volume::BoundVolume;
 use crate::follow::Derived;
 
@@ -29,255 +31,264 @@ use crate::follow::Derived;
 pub(super) const PODS: &str = "pods";
 /// Persistent volumes.
 pub(super) const VOLUMES: &str = "persistentvolumes";
-/// Volume attachments.
-pub(super) const ATTACHMENTS: &str = "volumeattachments.storage";
-/// Resource slices.
-pub(super) const SLICES: &str = "resourceslices.resource";
 
-/// Kind and path (`namespace/name`) of an object that a pod refers to.
-type Reference = (ReferenceKind, SmolStr);
+/// Relations of all nodes together: 50 for each of 150,000 pods. Their tables take 180 MB, and 270 MB while they grow.
+const RELATIONS_MAX: usize = 7 << 20;
 
-/// A pod that is bound to a node.
-#[derive(Debug, PartialEq, Eq)]
-struct BoundPod {
-    node: SmolStr,
-    /// Each once; empty for a mirror pod.
-    references: Box<[Reference]>,
+/// Two hashes of 64 bits each under random keys: no client can find two objects with the same, and a billion random ones
+/// have two with a chance of one in 10^20.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Digest([u32; 4]);
+
+impl Digest {
+    fn of(value: impl std::hash::Hash) -> Digest {
+        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+        let [a, b] = &*KEYS;
+        let (a, b) = (a.hash_one(&value).to_ne_bytes(), b.hash_one(&value).to_ne_bytes());
+        let quarter =
+            |of: [u8; 8], at: usize| u32::from_ne_bytes([of[at], of[at + 1], of[at + 2], of[at + 3]]);
+        Digest([quarter(a, 0), quarter(a, 4), quarter(b, 0), quarter(b, 4)])
+    }
+
+    /// Of an object.
+    fn of_object(kind: ReferenceKind, namespace: &str, name: &str) -> Digest {
+        Digest::of((kind, namespace, name))
+    }
+
+    fn of_path(kind: ReferenceKind, path: &str) -> Digest {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        Digest::of_object(kind, namespace, name)
+    }
 }
 
-/// Objects that the pods of one node refer to, with the count of those pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Uses {
-    /// All but volume claims.
-    objects: HashMap<Reference, u32>,
-    /// Volume claims by path.
-    claims: HashMap<SmolStr, u32>,
-}
+/// Counts of users.
+type Counts = HashMap<Digest, u32>;
 
-/// The relations of all nodes. Cheap to copy.
+/// The relations of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Graph {
     /// The annotation of mirror pods.
     mirror_annotation: SmolStr,
-    /// Bound pods by path.
-    pods: HashMap<Arc<str>, Arc<BoundPod>>,
-    /// By name of the node.
-    uses: HashMap<SmolStr, Uses>,
-    /// Volumes that are bound to a claim, by name.
-    volumes: HashMap<Arc<str>, Arc<BoundVolume>>,
-    /// Claims of the volumes that name a secret, with the count of those volumes, by path of the secret.
-    claims_of_secrets: HashMap<SmolStr, HashMap<SmolStr, u32>>,
-    /// The node of each attachment that names one, by name of the attachment.
-    attachments: HashMap<Arc<str>, SmolStr>,
-    /// The node of each resource slice that names one, by name of the slice.
-    slices: HashMap<Arc<str>, SmolStr>,
+    /// `None`: there are too many.
+    relations: Option<Relations>,
+    relations_max: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Relations {
+    /// Pods of a node that refer to an object which is no volume claim, by the digest of both.
+    uses: Counts,
+    /// Pods of a node that refer to a claim, by the digests of the node and of the claim.
+    claims: HashMap<Digest, Counts>,
+    /// Volumes of a claim that name a secret, by the digests of the secret and of the claim.
+    claims_of_secrets: HashMap<Digest, Counts>,
+    /// Entries of all tables.
+    count: usize,
+}
+
+/// The references of a pod that is bound to a node, each once.
+#[derive(PartialEq, Eq)]
+struct PodReferences {
+    node: Digest,
+    uses: Vec<Digest>,
+    claims: Vec<Digest>,
 }
 
 impl Graph {
     /// The graph of an empty cluster of `brand`.
     pub(super) fn new(brand: &Brand) -> Graph {
-        Graph::empty(brand.label(MIRROR_ANNOTATION).into())
+        Graph::with_room(brand, RELATIONS_MAX)
     }
 
-    fn empty(mirror_annotation: SmolStr) -> Graph {
-        Graph {
-            mirror_annotation,
-            pods: HashMap::new(),
-            uses: HashMap::new(),
-            volumes: HashMap::new(),
-            claims_of_secrets: HashMap::new(),
-            attachments: HashMap::new(),
-            slices: HashMap::new(),
-        }
+    /// A graph that holds at most `relations_max` relations.
+    pub(super) fn with_room(brand: &Brand, relations_max: usize) -> Graph {
+        let mirror_annotation = brand.label(MIRROR_ANNOTATION).into();
+        Graph { mirror_annotation, relations: Some(Relations::default()), relations_max }
     }
 
-    /// Whether the pod is bound to `node`.
-    pub(super) fn has_pod(&self, node: &str, path: &str) -> bool {
-        self.pods.get(path).is_some_and(|pod| pod.node == node)
-    }
-
-    /// Whether a pod of `node`, or a volume that such a pod uses, refers to the object.
-    pub(super) fn has_object(&self, node: &str, kind: ReferenceKind, path: &str) -> bool {
-        let Some(uses) = self.uses.get(node) else { return false };
+    /// Whether a pod of `node`, or a volume that such a pod uses, refers to the object at `path` (`namespace/name`). `state`
+    /// is that of the graph, or an older one.
+    pub(super) fn has_object(&self, state: &State, node: &str, kind: ReferenceKind, path: &str) -> bool {
+        let Some(relations) = &self.relations else {
+            return Search { state, mirror_annotation: &self.mirror_annotation }.has_object(node, kind, path);
+        };
+        let (node, object) = (Digest::of(node), Digest::of_path(kind, path));
         match kind {
-            ReferenceKind::VolumeClaim => uses.claims.contains_key(path),
-            ReferenceKind::Secret => {
-                uses.objects.contains_key(&(kind, path.into())) || self.has_secret_of_volume(uses, path)
+            ReferenceKind::VolumeClaim => {
+                relations.claims.get(&node).is_some_and(|claims| claims.contains_key(&object))
             }
-            _ => uses.objects.contains_key(&(kind, path.into())),
+            _ if relations.uses.contains_key(&Digest::of((node, object))) => true,
+            ReferenceKind::Secret => relations.has_secret_of_volume(node, object),
+            _ => false,
         }
     }
 
-    fn has_secret_of_volume(&self, uses: &Uses, path: &str) -> bool {
-        let Some(claims) = self.claims_of_secrets.get(path) else { return false };
-        if claims.len() <= uses.claims.len() {
-            claims.keys().any(|claim| uses.claims.contains_key(claim))
-        } else {
-            uses.claims.keys().any(|claim| claims.contains_key(claim))
+    /// Number of relations; `None`: too many to be held.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> Option<usize> {
+        self.relations.as_ref().map(|relations| relations.count)
+    }
+
+    /// Bytes of the tables, less those that are too small to count.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let Some(Relations { uses, claims, claims_of_secrets, .. }) = &self.relations else { return 0 };
+        let nested = claims.values().chain(claims_of_secrets.values()).map(Counts::allocation_size);
+        uses.allocation_size()
+            + claims.allocation_size()
+            + claims_of_secrets.allocation_size()
+            + nested.sum::<usize>()
+    }
+
+    fn set_pod(&mut self, path: &str, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        let Some(relations) = &mut self.relations else { return };
+        let references = |object: &SharedObject| PodReferences::of(path, object, &self.mirror_annotation);
+        let (old, new) = (old.and_then(references), new.and_then(references));
+        // Most changes of a pod are of its status.
+        if old != new {
+            old.into_iter().for_each(|pod| relations.release(&pod));
+            new.into_iter().for_each(|pod| relations.take_in(&pod));
         }
+        self.check_room();
     }
 
-    /// Whether a pod of `node` uses the volume by its claim.
-    pub(super) fn has_volume(&self, node: &str, name: &str) -> bool {
-        let claim = self.volumes.get(name).map(|volume| &volume.claim);
-        claim.is_some_and(|claim| self.has_object(node, ReferenceKind::VolumeClaim, claim))
-    }
-
-    /// Whether the attachment is one to `node`.
-    pub(super) fn has_attachment(&self, node: &str, name: &str) -> bool {
-        self.attachments.get(name).is_some_and(|of| of == node)
-    }
-
-    /// Whether the resource slice is one of `node`.
-    pub(super) fn has_slice(&self, node: &str, name: &str) -> bool {
-        self.slices.get(name).is_some_and(|of| of == node)
-    }
-
-    fn set_pod(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
-        let new = object.and_then(|object| self.bound_pod(path, object)).map(Arc::new);
-        let old = self.pods.get(path).cloned();
-        if old == new {
-            return;
-        }
-        if let Some(old) = old {
-            self.pods.remove(path);
-            self.release(&old);
-        }
-        if let Some(new) = new {
-            let uses = self.uses.entry(new.node.clone()).or_default();
-            for (kind, of) in &new.references {
-                let count = match kind {
-                    ReferenceKind::VolumeClaim => uses.claims.entry(of.clone()).or_default(),
-                    _ => uses.objects.entry((*kind, of.clone())).or_default(),
-                };
-                *count = count.saturating_add(1);
+    fn set_volume(&mut self, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        let Some(relations) = &mut self.relations else { return };
+        let bound = |object: &SharedObject| BoundVolume::parse(&object.json);
+        let (old, new) = (old.and_then(bound), new.and_then(bound));
+        if old != new {
+            for (claim, secret) in old.iter().flat_map(digests) {
+                relations.count -= usize::from(release(&mut relations.claims_of_secrets, secret, claim));
             }
-            if new.references.is_empty() {
-                self.drop_node_without_uses(&new.node);
+            for (claim, secret) in new.iter().flat_map(digests) {
+                let claims = relations.claims_of_secrets.entry(secret).or_default();
+                relations.count += usize::from(increment(claims, claim));
             }
-            self.pods.insert(path.clone(), new);
+        }
+        self.check_room();
+    }
+
+    fn set(&mut self, source: &str, path: &str, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        match source {
+            PODS => self.set_pod(path, old, new),
+            _ => self.set_volume(old, new),
         }
     }
 
-    fn bound_pod(&self, path: &str, object: &SharedObject) -> Option<BoundPod> {
-        let pod = PodDocument::parse(&object.json).filter(|pod| !pod.node_name().is_empty())?;
-        let (namespace, _) = path.split_once('/')?;
-        let mut references = Vec::new();
-        if !pod.has_annotation(&self.mirror_annotation) {
-            pod.visit_references(&mut |kind, name| {
-                references.push((kind, format_smolstr!("{namespace}/{name}")))
-            });
+    /// Gives up all relations if they are too many. They are counted again when the graph is next derived anew.
+    fn check_room(&mut self) {
+        if self.relations.as_ref().is_some_and(|relations| relations.count > self.relations_max) {
+            self.relations = None;
+            tracing::warn!(
+                max = self.relations_max,
+                "the pods of all nodes refer to too many objects to remember which: each decision on a request of a kubelet \
+                 searches the pods, until this process is started again with fewer"
+            );
         }
-        references.sort_unstable();
-        references.dedup();
-        Some(BoundPod { node: pod.node_name().clone(), references: references.into() })
+    }
+}
+
+impl Relations {
+    fn has_secret_of_volume(&self, node: Digest, secret: Digest) -> bool {
+        let (of_node, of_secret) = (self.claims.get(&node), self.claims_of_secrets.get(&secret));
+        let (Some(of_node), Some(of_secret)) = (of_node, of_secret) else { return false };
+        let (few, many) =
+            if of_node.len() < of_secret.len() { (of_node, of_secret) } else { (of_secret, of_node) };
+        few.keys().any(|claim| many.contains_key(claim))
+    }
+
+    fn take_in(&mut self, pod: &PodReferences) {
+        for object in &pod.uses {
+            self.count += usize::from(increment(&mut self.uses, Digest::of((pod.node, object))));
+        }
+        for claim in &pod.claims {
+            self.count += usize::from(increment(self.claims.entry(pod.node).or_default(), *claim));
+        }
     }
 
     /// Takes back what `pod` related its node to.
-    fn release(&mut self, pod: &BoundPod) {
-        let Some(uses) = self.uses.get_mut(&pod.node) else { return };
-        for reference in &pod.references {
-            match reference {
-                (ReferenceKind::VolumeClaim, path) => decrement(&mut uses.claims, path),
-                reference => decrement(&mut uses.objects, reference),
-            }
+    fn release(&mut self, pod: &PodReferences) {
+        for object in &pod.uses {
+            self.count -= usize::from(decrement(&mut self.uses, Digest::of((pod.node, object))));
         }
-        self.drop_node_without_uses(&pod.node);
-    }
-
-    fn drop_node_without_uses(&mut self, node: &SmolStr) {
-        let is_empty = |uses: &Uses| uses.objects.is_empty() && uses.claims.is_empty();
-        if self.uses.get(node).is_some_and(is_empty) {
-            self.uses.remove(node);
-        }
-    }
-
-    fn set_volume(&mut self, name: &Arc<str>, object: Option<&SharedObject>) {
-        let new = object.and_then(|object| BoundVolume::parse(&object.json)).map(Arc::new);
-        let old = self.volumes.get(name).cloned();
-        if old == new {
-            return;
-        }
-        if let Some(old) = old {
-            self.volumes.remove(name);
-            for secret in &old.secrets {
-                if let Some(claims) = self.claims_of_secrets.get_mut(secret) {
-                    decrement(claims, &old.claim);
-                    if claims.is_empty() {
-                        self.claims_of_secrets.remove(secret);
-                    }
-                }
-            }
-        }
-        if let Some(new) = new {
-            for secret in &new.secrets {
-                let claims = self.claims_of_secrets.entry(secret.clone()).or_default();
-                let count = claims.entry(new.claim.clone()).or_default();
-                *count = count.saturating_add(1);
-            }
-            self.volumes.insert(name.clone(), new);
-        }
-    }
-
-    fn set(&mut self, source: &str, path: &Arc<str>, object: Option<&SharedObject>) {
-        match source {
-            PODS => self.set_pod(path, object),
-            VOLUMES => self.set_volume(path, object),
-            ATTACHMENTS => set_node(&mut self.attachments, path, object),
-            _ => set_node(&mut self.slices, path, object),
+        for claim in &pod.claims {
+            self.count -= usize::from(release(&mut self.claims, pod.node, *claim));
         }
     }
 }
 
-/// Counts one user of `key` less, and forgets `key` with its last.
-fn decrement<K: Clone + Eq + std::hash::Hash>(counts: &mut HashMap<K, u32>, key: &K) {
-    match counts.get_mut(key) {
-        Some(count) if *count > 1 => *count -= 1,
-        Some(_) => {
-            counts.remove(key);
+impl PodReferences {
+    /// The references of the pod at `path`; `None` where it is bound to no node.
+    fn of(path: &str, object: &SharedObject, mirror_annotation: &str) -> Option<PodReferences> {
+        // Stored JSON has no spaces. A pod that waits for its node is not decoded.
+        memchr::memmem::find(&object.json, br#""nodeName":"#)?;
+        let pod = PodDocument::parse(&object.json).filter(|pod| !pod.node_name().is_empty())?;
+        let (namespace, _) = path.split_once('/')?;
+        let (mut uses, mut claims) = (Vec::new(), Vec::new());
+        if !pod.has_annotation(mirror_annotation) {
+            pod.visit_references(&mut |kind, name| {
+                let list = if kind == ReferenceKind::VolumeClaim { &mut claims } else { &mut uses };
+                list.push(Digest::of_object(kind, namespace, name));
+            });
         }
-        None => {}
+        for list in [&mut uses, &mut claims] {
+            list.sort_unstable_by_key(|digest| digest.0);
+            list.dedup();
+        }
+        Some(PodReferences { node: Digest::of(&**pod.node_name()), uses, claims })
     }
 }
 
-/// Sets the node that the object names in its spec.
-fn set_node(nodes: &mut HashMap<Arc<str>, SmolStr>, path: &Arc<str>, object: Option<&SharedObject>) {
-    let document = object.and_then(|object| serde_json::from_slice::<OfNode>(&object.json).ok());
-    match document.map(|document| document.spec.node_name).filter(|node| !node.is_empty()) {
-        Some(node) => nodes.insert(path.clone(), node),
-        None => nodes.remove(path),
-    };
+/// The digests of a volume's claim and of each of its secrets.
+fn digests(volume: &BoundVolume) -> impl Iterator<Item = (Digest, Digest)> {
+    let claim = Digest::of_path(ReferenceKind::VolumeClaim, &volume.claim);
+    volume.secrets.iter().map(move |secret| (claim, Digest::of_path(ReferenceKind::Secret, secret)))
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OfNode {
-    spec: OfNodeSpec,
+/// Counts one more user of `key`; whether it is the first.
+fn increment(counts: &mut Counts, key: Digest) -> bool {
+    let count = counts.entry(key).or_default();
+    *count = count.saturating_add(1);
+    *count == 1
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct OfNodeSpec {
-    #[serde(deserialize_with = "super::pod::nullable")]
-    node_name: SmolStr,
+/// Counts one user of `key` less, and forgets `key` with its last; whether it was the last.
+fn decrement(counts: &mut Counts, key: Digest) -> bool {
+    match counts.get_mut(&key) {
+        Some(count) if *count > 1 => {
+            *count -= 1;
+            false
+        }
+        Some(_) => counts.remove(&key).is_some(),
+        None => false,
+    }
+}
+
+/// As [`decrement`], in the counts at `of`, which are forgotten with their last entry.
+fn release(tables: &mut HashMap<Digest, Counts>, of: Digest, key: Digest) -> bool {
+    let Some(counts) = tables.get_mut(&of) else { return false };
+    let was_last = decrement(counts, key);
+    if counts.is_empty() {
+        tables.remove(&of);
+    }
+    was_last
 }
 
 impl Derived for Graph {
     fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
-        static SOURCES: LazyLock<[Arc<str>; 4]> =
-            LazyLock::new(|| [PODS, VOLUMES, ATTACHMENTS, SLICES].map(Into::into));
+        static SOURCES: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| [PODS, VOLUMES].map(Into::into));
         SOURCES.iter()
     }
 
     fn change(&mut self, source: &Arc<str>, change: &Change) {
-        self.set(source, &change.path, change.new.as_ref());
+        self.set(source, &change.path, change.old.as_ref(), change.new.as_ref());
     }
 
     fn rebuild(&mut self, state: &State) {
-        *self = Graph::empty(self.mirror_annotation.clone());
-        for source in [PODS, VOLUMES, ATTACHMENTS, SLICES] {
+        self.relations = Some(Relations::default());
+        for source in [PODS, VOLUMES] {
             for (path, object) in state.collection(source).range_from("") {
-                self.set(source, path, Some(object));
+                self.set(source, path, None, Some(object));
             }
         }
     }

@@ -9,31 +9,40 @@ mod graph;
 #[cfg(test)]
 mod oracle;
 mod pod;
+mod search;
 #[cfg(test)]
 mod tests;
 mod volume;
 
-use std::sync::Arc;
+use std::cell::Cell;
 
+use futures::future::{BoxFuture, Either};
 use orch_proto::Brand;
 use orch_rules::selector::FieldSelector;
 
-use self::graph::Graph;
+use self::graph::{Graph, PODS, VOLUMES};
 pub(crate) use self::pod::{MIRROR_ANNOTATION, PodDocument, ReferenceKind, ephemeral_claim};
 use super::rbac::{Asked, Rule};
 use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Reason, ResourceAttributes, decided};
 use crate::authn::User;
 use crate::controllers::bootstrap::default_rules;
-use crate::follow::{Applied, Prepared};
+use crate::follow::{Applied, Maintained};
 
 /// The role whose rules hold for all nodes.
 const ROLE: &str = "system:node";
 
+/// Storage resources that the prepared graph is derived from.
+pub(super) const SOURCES: [&str; 2] = [PODS, VOLUMES];
+
+/// Storage resources whose objects each name a node.
+const ATTACHMENTS: &str = "volumeattachments.storage";
+const SLICES: &str = "resourceslices.resource";
+
 /// Decides on the requests of nodes.
 pub struct NodeAuthorizer {
     brand: &'static Brand,
-    graph: Prepared<Graph>,
+    graph: Maintained<Graph>,
     /// What every node may do, whatever its relations.
     rules: Vec<Rule>,
 }
@@ -47,29 +56,45 @@ struct Request<'a> {
     node: &'a str,
     asked: &'a ResourceAttributes<'a>,
     applied: &'a Applied,
+    /// The decision takes a graph that is not there yet.
+    is_early: Cell<bool>,
 }
 
 impl NodeAuthorizer {
     /// An authorizer over the objects of a cluster of `brand`.
     pub fn new(brand: &'static Brand) -> NodeAuthorizer {
         let rules = Rule::prepare(&default_rules(brand, ROLE));
-        NodeAuthorizer { brand, graph: Prepared::default(), rules }
+        NodeAuthorizer { brand, graph: Maintained::new(move || Graph::new(brand)), rules }
     }
 
-    fn graph(&self, applied: &Applied) -> Arc<Graph> {
-        self.graph.at_least_from(applied, || Graph::new(self.brand))
+    /// Brings the graph up to `applied`, so that requests need not wait for it.
+    async fn catch_up(&self, applied: &Applied) {
+        self.graph.catch_up(applied).await;
     }
 
-    fn ask(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Decision {
-        let Some(node) = user.node_name() else { return Decision::NoOpinion(String::new()) };
+    /// The decision; `None` where it takes a graph that is not there yet.
+    fn ask(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Option<Decision> {
+        let Some(node) = user.node_name() else { return Some(Decision::NoOpinion(String::new())) };
         if node.is_empty() {
-            return Decision::NoOpinion(format!("unknown node for user {:?}", user.name));
+            return Some(Decision::NoOpinion(format!("unknown node for user {:?}", user.name)));
         }
-        let verdict = match &attributes {
-            Attributes::Path { .. } => Err(String::new()),
-            Attributes::Resource(asked) => Request { authorizer: self, node, asked, applied }.decide(),
+        let Attributes::Resource(asked) = &attributes else {
+            return Some(Decision::NoOpinion(String::new()));
         };
-        verdict.map_or_else(Decision::NoOpinion, |()| Decision::Allow(Reason::default()))
+        let request = Request { authorizer: self, node, asked, applied, is_early: Cell::new(false) };
+        let verdict = request.decide();
+        let decision = verdict.map_or_else(Decision::NoOpinion, |()| Decision::Allow(Reason::default()));
+        (!request.is_early.get()).then_some(decision)
+    }
+
+    /// The decision, once the graph is there.
+    async fn ask_later(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Decision {
+        loop {
+            self.catch_up(applied).await;
+            if let Some(decision) = self.ask(user, attributes, applied) {
+                return decision;
+            }
+        }
     }
 
     /// Decides by the rules that hold for all nodes.
@@ -98,7 +123,8 @@ impl Request<'_> {
             ("", "persistentvolumeclaims") => self.decide_volume_claim(),
             ("", "persistentvolumes") => {
                 self.check_is_get()?;
-                self.check_related(|graph| graph.has_volume(self.node, asked.name))
+                let claim = search::claim_of(&self.applied.state, asked.name).unwrap_or_default();
+                self.check_refers(ReferenceKind::VolumeClaim, &claim)
             }
             ("", "serviceaccounts") => self.decide_service_account(),
             ("", "nodes") => self.decide_node(),
@@ -112,7 +138,7 @@ impl Request<'_> {
                     }
                     (Some("storage"), "volumeattachments") => {
                         self.check_is_get()?;
-                        self.check_related(|graph| graph.has_attachment(self.node, asked.name))
+                        self.check_names_node(ATTACHMENTS, asked.name)
                     }
                     (Some("coordination"), "leases") => self.decide_lease(),
                     (Some("storage"), "csinodes") => self.decide_csi_node(),
@@ -123,19 +149,36 @@ impl Request<'_> {
         }
     }
 
-    fn check_related(&self, is_related: impl FnOnce(&Graph) -> bool) -> Verdict {
+    fn check_related(&self, is_related: impl FnOnce() -> bool) -> Verdict {
         if self.asked.name.is_empty() {
             return refuse("No Object name found");
         }
-        let graph = self.authorizer.graph(self.applied);
-        allow_if(is_related(&graph), || {
+        allow_if(is_related(), || {
             format!("no relationship found between node '{}' and this object", self.node)
         })
     }
 
     /// Checks that pods of the node refer to the object, which is one of a namespace.
     fn check_uses(&self, kind: ReferenceKind) -> Verdict {
-        self.check_related(|graph| graph.has_object(self.node, kind, &self.path()))
+        self.check_refers(kind, &self.path())
+    }
+
+    /// Checks that pods of the node refer to the object at `path`.
+    fn check_refers(&self, kind: ReferenceKind, path: &str) -> Verdict {
+        self.check_related(|| {
+            let state = &self.applied.state;
+            let has = |graph: &Graph| graph.has_object(state, self.node, kind, path);
+            let found = self.authorizer.graph.try_read(self.applied, has);
+            self.is_early.set(found.is_none());
+            found.unwrap_or(false)
+        })
+    }
+
+    /// Checks that the object at `path` names the node as its own.
+    fn check_names_node(&self, storage: &str, path: &str) -> Verdict {
+        self.check_related(|| {
+            search::node_of(&self.applied.state, storage, path).is_some_and(|of| of == self.node)
+        })
     }
 
     fn path(&self) -> String {
@@ -204,7 +247,7 @@ impl Request<'_> {
     }
 
     fn decide_pod(&self) -> Verdict {
-        let is_own = || self.check_related(|graph| graph.has_pod(self.node, &self.path()));
+        let is_own = || self.check_names_node(PODS, &self.path());
         match (self.asked.subresource, self.asked.verb) {
             ("", "get") => is_own(),
             ("", "list" | "watch") if self.selects_own("spec.nodeName") => Ok(()),
@@ -253,9 +296,7 @@ impl Request<'_> {
         }
         match self.asked.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => {
-                self.check_related(|graph| graph.has_slice(self.node, self.asked.name))
-            }
+            "get" | "update" | "patch" | "delete" => self.check_names_node(SLICES, self.asked.name),
             "watch" | "list" | "deletecollection" => allow_if(self.selects_own("spec.nodeName"), || {
                 "can only list/watch/deletecollection resourceslices with nodeName field selector".to_owned()
             }),
@@ -273,7 +314,14 @@ impl Authorizer for NodeAuthorizer {
     }
 
     fn decide<'a>(&'a self, user: &'a User, asked: Attributes<'a>, applied: &'a Applied) -> Deciding<'a> {
-        decided(self.ask(user, asked, applied))
+        match self.ask(user, asked, applied) {
+            Some(decision) => decided(decision),
+            None => Either::Right(Box::pin(self.ask_later(user, asked, applied))),
+        }
+    }
+
+    fn prepare<'a>(&'a self, applied: &'a Applied) -> BoxFuture<'a, ()> {
+        Box::pin(self.catch_up(applied))
     }
 
     /// A node's rights depend on relations and cannot be listed.

@@ -1,19 +1,23 @@
 //! The graph against a slow and obvious oracle, on random pods and volumes.
 //!
 //! Owns the random changes: small alphabets, so that objects share what they refer to. After each sequence of changes the
-//! graph must equal one that is derived anew, and answer every question as a search of all objects does.
+//! graph must equal one that is derived anew, and answer every question as a search of all objects does; so must the search
+//! of the stored objects, which decides where there are too many relations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use futures::FutureExt;
 use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
 use orch_raft::object::{Index, Object, SharedObject};
-use orch_raft::{Change, Revision};
+use orch_raft::{Change, Key, Operation, Put, Revision, Store, Transaction};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::graph::{ATTACHMENTS, Graph, PODS, SLICES, VOLUMES};
+use super::graph::{Graph, PODS, VOLUMES};
 use super::pod::ReferenceKind;
+use super::search::{claim_of, node_of};
 use crate::follow::Derived;
 
 /// Cases of one run. `PROPTEST_CASES` overrides it.
@@ -47,7 +51,6 @@ struct Volume {
 enum Written {
     Pod(Pod),
     Volume(Volume),
-    OfNode(&'static str),
 }
 
 /// Source and path of what is written, or removed.
@@ -57,7 +60,6 @@ impl Written {
     fn json(&self) -> Json {
         match self {
             Written::Pod(pod) => pod.json(),
-            Written::OfNode(node) => json!({"spec": {"nodeName": node}}),
             Written::Volume(Volume { claim, secrets }) => {
                 let reference = |(namespace, name)| json!({"namespace": namespace, "name": name});
                 let members = ["nodePublishSecretRef", "nodeStageSecretRef"];
@@ -139,12 +141,6 @@ impl Oracle<'_> {
             .claim
             .is_some_and(|(namespace, name)| self.uses(node, ReferenceKind::VolumeClaim, namespace, name))
     }
-
-    fn is_of(&self, node: &str, source: &str, name: &str) -> bool {
-        self.0.iter().any(|(key, written)| {
-            *key == (source, name) && matches!(written, Written::OfNode(own) if *own == node)
-        })
-    }
 }
 
 fn pod() -> impl Strategy<Value = Written> {
@@ -163,31 +159,47 @@ fn volume() -> impl Strategy<Value = Written> {
 fn step() -> impl Strategy<Value = Step> {
     let gone = |written: BoxedStrategy<Written>| prop::option::weighted(0.8, written);
     let at = |paths: &'static [&'static str]| prop::sample::select(paths);
-    let of_node = || prop::sample::select(&["", "a", "b"][..]).prop_map(Written::OfNode).boxed();
     prop_oneof![
         4 => (at(&["n/p", "n/q", "m/p"]), gone(pod().boxed())).prop_map(|(path, new)| (PODS, path, new)),
         2 => (at(&["v", "w"]), gone(volume().boxed())).prop_map(|(path, new)| (VOLUMES, path, new)),
-        1 => (at(&["t", "u"]), gone(of_node())).prop_map(|(path, new)| (ATTACHMENTS, path, new)),
-        1 => (at(&["t", "u"]), gone(of_node())).prop_map(|(path, new)| (SLICES, path, new)),
     ]
 }
 
 fn stored(written: &Written) -> SharedObject {
+    stored_json(&written.json())
+}
+
+fn stored_json(json: &Json) -> SharedObject {
     Arc::new(Object {
         revision: Revision(1),
         created: Revision(1),
         written_ms: 0,
-        json: written.json().to_string().into(),
+        json: json.to_string().into(),
         revision_at: 0,
         index: Index::default(),
         protobuf: OnceLock::new(),
     })
 }
 
-fn take_in(graph: &mut Graph, source: &str, path: &str, new: Option<&Written>) {
-    let new = new.map(stored);
-    let change = Change { revision: Revision(1), time_ms: 0, path: path.into(), old: None, new };
+fn take_in(graph: &mut Graph, source: &str, path: &str, old: Option<&Written>, new: Option<&Written>) {
+    let (old, new) = (old.map(stored), new.map(stored));
+    let change = Change { revision: Revision(1), time_ms: 0, path: path.into(), old, new };
     graph.change(&source.into(), &change);
+}
+
+/// A store of `objects`.
+fn store_of(objects: &Objects) -> MemoryStore {
+    let store = MemoryStore::default();
+    for ((source, path), written) in objects {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let key = Key::new(&(*source).into(), namespace, name).expect("a good name");
+        let json = format!(r#"{{"resourceVersion":"",{}"#, &written.json().to_string()[1..]);
+        let put = Put { key, json: json.into(), revision_at: 20, index: Index::default() };
+        let operations = vec![Operation::Put(put)];
+        let proposed = store.propose(Transaction { proposed_ms: 0, conditions: Vec::new(), operations });
+        proposed.now_or_never().expect("it waits for nobody").expect("it is applied");
+    }
+    store
 }
 
 proptest! {
@@ -198,38 +210,101 @@ proptest! {
         let mut graph = Graph::new(&ORCH);
         let mut objects = Objects::new();
         for (source, path, new) in &steps {
-            take_in(&mut graph, source, path, new.as_ref());
+            take_in(&mut graph, source, path, objects.get(&(*source, *path)), new.as_ref());
             match new {
                 Some(new) => objects.insert((*source, *path), new.clone()),
                 None => objects.remove(&(*source, *path)),
             };
         }
+        let state = store_of(&objects).state();
         let mut anew = Graph::new(&ORCH);
-        for ((source, path), written) in &objects {
-            take_in(&mut anew, source, path, Some(written));
-        }
+        anew.rebuild(&state);
         prop_assert_eq!(&graph, &anew);
+        let mut full = Graph::with_room(&ORCH, 0);
+        full.rebuild(&state);
         let oracle = Oracle(&objects);
         for node in NODES {
             for (kind, namespace, name) in every_object() {
                 let path = format!("{namespace}/{name}");
                 let expected = oracle.uses(node, kind, namespace, name);
-                prop_assert_eq!(graph.has_object(node, kind, &path), expected, "{} {:?} {}", node, kind, path);
+                for graph in [&graph, &full] {
+                    let found = graph.has_object(&state, node, kind, &path);
+                    prop_assert_eq!(found, expected, "{} {:?} {}", node, kind, path);
+                }
             }
             for path in ["n/p", "n/q", "m/p"] {
                 let expected = oracle.pods_of(node).any(|(own, _)| own == path);
-                prop_assert_eq!(graph.has_pod(node, path), expected);
+                prop_assert_eq!(node_of(&state, PODS, path).is_some_and(|of| of == node), expected);
             }
             for name in ["v", "w"] {
                 let expected = oracle.volumes().any(|(own, volume)| own == name && oracle.uses_volume(node, volume));
-                prop_assert_eq!(graph.has_volume(node, name), expected);
-            }
-            for name in ["t", "u"] {
-                prop_assert_eq!(graph.has_attachment(node, name), oracle.is_of(node, ATTACHMENTS, name));
-                prop_assert_eq!(graph.has_slice(node, name), oracle.is_of(node, SLICES, name));
+                let claim = claim_of(&state, name).unwrap_or_default();
+                prop_assert_eq!(graph.has_object(&state, node, ReferenceKind::VolumeClaim, &claim), expected);
             }
         }
     }
+}
+
+/// A graph of `nodes` nodes, each with `pods` pods that refer to `own` secrets each and to one account, and the bytes of
+/// those pods.
+fn graph_of(nodes: usize, pods: usize, own: usize, padding: usize) -> (Graph, usize) {
+    let (mut graph, mut stored_bytes) = (Graph::new(&ORCH), 0);
+    let padding = "x".repeat(padding);
+    for (node, pod) in (0..nodes).flat_map(|node| (0..pods).map(move |pod| (node, pod))) {
+        let secrets: Vec<Json> =
+            (0..own).map(|at| json!({"secretRef": {"name": format!("{at}-{pod}")}})).collect();
+        let json = json!({
+            "metadata": {"annotations": {"padding": padding}},
+            "spec": {
+                "nodeName": format!("n{node}"), "serviceAccountName": "default",
+                "containers": [{"envFrom": secrets}],
+                "volumes": [{"persistentVolumeClaim": {"claimName": format!("c{pod}")}}],
+            },
+        });
+        let object = stored_json(&json);
+        stored_bytes += object.json.len();
+        let path = format!("n/p{node}-{pod}");
+        let change =
+            Change { revision: Revision(1), time_ms: 0, path: path.into(), old: None, new: Some(object) };
+        graph.change(&PODS.into(), &change);
+    }
+    (graph, stored_bytes)
+}
+
+/// The figures of docs/performance.md. A table is between seven sixteenths and seven eighths full.
+#[test]
+fn a_relation_takes_48_bytes_at_most() {
+    let (usual, stored_bytes) = graph_of(50, 110, 4, 4000);
+    let (count, bytes) = (usual.count().unwrap(), usual.bytes());
+    eprintln!("usual pods: {count} relations in {bytes} bytes, {stored_bytes} bytes of pods");
+    assert!(bytes * 20 < stored_bytes, "more than a twentieth of the pods");
+    for own in [1_000, 2_000] {
+        let (hostile, stored_bytes) = graph_of(10, 10, own, 0);
+        let (count, bytes) = (hostile.count().unwrap(), hostile.bytes());
+        eprintln!(
+            "{own} short references a pod: {count} relations in {bytes} bytes, {stored_bytes} bytes of pods"
+        );
+        assert!(count >= own * 100 && bytes <= count * 48 + (64 << 10));
+    }
+}
+
+#[test]
+fn too_many_relations_are_not_held_and_are_again_when_there_are_fewer() {
+    let mut graph = Graph::with_room(&ORCH, 3);
+    let pod = |names: &[&'static str]| {
+        let references = names.iter().map(|name| (ReferenceKind::Secret, *name)).collect();
+        Written::Pod(Pod { node: "a", is_mirror: false, references })
+    };
+    let (few, many) = (pod(&["x"]), pod(&["x", "y", "z", "p-v"]));
+    take_in(&mut graph, PODS, "n/p", None, Some(&few));
+    assert_eq!(graph.count(), Some(1));
+    take_in(&mut graph, PODS, "n/p", Some(&few), Some(&many));
+    assert_eq!((graph.count(), graph.bytes()), (None, 0));
+    let state = |written: &Written| store_of(&Objects::from([((PODS, "n/p"), written.clone())])).state();
+    assert!(graph.has_object(&state(&many), "a", ReferenceKind::Secret, "n/z"), "searched");
+    assert!(!graph.has_object(&state(&many), "b", ReferenceKind::Secret, "n/z"));
+    graph.rebuild(&state(&few));
+    assert_eq!(graph.count(), Some(1));
 }
 
 /// Every kind, namespace and name.

@@ -66,9 +66,15 @@ fn asked(text: &'static str, selector: &'static str) -> ResourceAttributes<'stat
     }
 }
 
+/// The decision, with the graph built on the way.
+fn decide(authorizer: &NodeAuthorizer, user: &User, asked: Attributes<'_>, applied: &Applied) -> Decision {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(authorizer.decide(user, asked, applied))
+}
+
 fn ask(user: &User, asked: ResourceAttributes<'_>) -> Result<(), String> {
     let view = cluster().view("ns");
-    match NodeAuthorizer::new(&ORCH).ask(user, Attributes::Resource(asked), view.applied()) {
+    match decide(&NodeAuthorizer::new(&ORCH), user, Attributes::Resource(asked), view.applied()) {
         Decision::Allow(_) => Ok(()),
         Decision::NoOpinion(remark) => Err(remark),
         other => panic!("the authorizer allows or has no opinion: {other:?}"),
@@ -224,7 +230,7 @@ fn the_rest_is_decided_by_the_rules_of_all_nodes() {
     ]);
     let path = Attributes::Path { verb: "get", path: "/metrics" };
     let view = cluster().view("ns");
-    let decided = NodeAuthorizer::new(&ORCH).ask(&node("n1"), path, view.applied());
+    let decided = decide(&NodeAuthorizer::new(&ORCH), &node("n1"), path, view.applied());
     assert!(matches!(&decided, Decision::NoOpinion(remark) if remark.is_empty()), "{decided:?}");
 }
 
@@ -255,7 +261,7 @@ fn mirror_pods_grant_nothing_but_themselves() {
     for (text, expected) in
         [("get /pods ns a", true), ("get /secrets ns own", false), ("get /persistentvolumes - own", false)]
     {
-        let decided = authorizer.ask(&node("n1"), Attributes::Resource(asked(text, "")), view.applied());
+        let decided = decide(&authorizer, &node("n1"), Attributes::Resource(asked(text, "")), view.applied());
         assert_eq!(matches!(decided, Decision::Allow(_)), expected, "{text}");
     }
 }

@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use orch_proto::Brand;
 
 pub use self::escalation::{Uncovered, covers};
@@ -27,19 +28,23 @@ use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
 use crate::authn::User;
 use crate::follow::{Applied, Prepared};
 
+/// Storage resources that the prepared policy is derived from.
+pub(super) const SOURCES: [&str; 4] =
+    [policy::CLUSTER_ROLES, policy::ROLES, policy::CLUSTER_ROLE_BINDINGS, policy::ROLE_BINDINGS];
+
 /// Missing roles that a refusal names: enough to find the fault, and a bounded message.
 const MISSING_MAX: usize = 8;
 
 /// Decides by the stored roles and bindings.
 pub struct Rbac {
     brand: &'static Brand,
-    policy: Prepared<Policy>,
+    policy: Arc<Prepared<Policy>>,
 }
 
 impl Rbac {
     /// An authorizer over the roles of a cluster of `brand`.
     pub fn new(brand: &'static Brand) -> Rbac {
-        Rbac { brand, policy: Prepared::default() }
+        Rbac { brand, policy: Arc::default() }
     }
 
     /// Roles and bindings as of `applied` or of a later state.
@@ -113,6 +118,14 @@ impl Authorizer for Rbac {
 
     fn decide<'a>(&'a self, user: &'a User, asked: Attributes<'a>, applied: &'a Applied) -> Deciding<'a> {
         decided(self.ask(user, asked, applied))
+    }
+
+    fn prepare<'a>(&'a self, applied: &'a Applied) -> BoxFuture<'a, ()> {
+        let (policy, applied) = (self.policy.clone(), applied.clone());
+        Box::pin(async move {
+            // An error means that the runtime ends.
+            drop(tokio::task::spawn_blocking(move || policy.at_least(&applied)).await);
+        })
     }
 
     fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {

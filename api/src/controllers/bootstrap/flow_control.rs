@@ -12,12 +12,13 @@ use orch_proto::Brand;
 use orch_raft::{State, Store};
 use orch_rules::Action;
 use orch_rules::kinds::flow_control::{mandatory_flow_schema, mandatory_priority_level};
-use orch_rules::validate::tree::{Tree, child_mut, same, set};
+use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::WAIT;
 use crate::controllers::client::{Client, Place, any_changed, is_overtaken};
+use crate::controllers::meaning::means_same;
 use crate::error::ApiError;
 
 /// The objects, with placeholders for the words of the brand.
@@ -90,7 +91,7 @@ fn update(mut stored: Value, wanted: &Wanted, annotation: &str) -> Option<Value>
     let written = boolean(metadata.at("annotations").text(annotation));
     let is_untouched = metadata.int("generation") == Some(1);
     let follows = wanted.is_mandatory || written.unwrap_or(is_untouched);
-    let has_spec = !follows || same(stored.at("spec"), &wanted.spec);
+    let has_spec = !follows || means_same(stored.at("spec"), &wanted.spec);
     if has_spec && written == Some(follows) {
         return None;
     }
@@ -197,7 +198,7 @@ mod tests {
                     FLOW_SCHEMAS => mandatory_flow_schema(&wanted.name),
                     _ => mandatory_priority_level(&wanted.name),
                 };
-                assert!(same(&fixed.unwrap(), &wanted.spec), "{}", wanted.name);
+                assert!(means_same(&fixed.unwrap(), &wanted.spec), "{}", wanted.name);
             }
             assert_eq!(all.iter().filter(|wanted| wanted.is_mandatory).count(), 4);
         }

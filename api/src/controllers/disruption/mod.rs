@@ -22,12 +22,13 @@ use orch_rules::disruption::{
     Count, Observed, failed_status, observed_status, recheck_time, scale_is_needed,
 };
 use orch_rules::selector::LabelSelector;
-use orch_rules::validate::tree::{Tree, child_mut, same, set, sorted_entries};
+use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::FAILED;
 use super::client::{Client, Place, any_changed, for_each, is_overtaken, let_others_run};
+use super::meaning::means_same;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
@@ -92,7 +93,7 @@ impl Budget {
     /// Whether the status is `status`, which was counted for this generation of the budget.
     fn has_status(&self, status: &Value) -> bool {
         let generation = self.counted.at("metadata").int("generation");
-        status.int("observedGeneration") == generation && same(self.counted.at("status"), status)
+        status.int("observedGeneration") == generation && means_same(self.counted.at("status"), status)
     }
 
     fn selects(&self, pod: &SharedObject) -> bool {
@@ -263,7 +264,7 @@ async fn count<S: Store>(
             Some(time) => rechecks.insert(path.clone(), time),
             None => rechecks.remove(&path),
         };
-        if !same(budget.counted.at("status"), &status) {
+        if !means_same(budget.counted.at("status"), &status) {
             written.push((path.clone(), status.clone()));
             wrong.push((path, status_patch(&budget.counted, status)));
         }

@@ -41,7 +41,7 @@ async fn a_new_quota_gets_the_usage_of_its_namespace() {
     fixture.create(QUOTAS, "n", quota(hard.clone())).await;
     fixture.settle().await;
     let status = fixture.status();
-    assert!(same(&status["hard"], &hard), "{status}");
+    assert!(is_unchanged(&status["hard"], &hard), "{status}");
     assert_eq!(
         amounts(&status, "used")
             .into_iter()

@@ -58,7 +58,7 @@ impl<S: Store> Api<S> {
         let Passing { parts, user, target, endpoint, .. } = passing;
         endpoint.check_method(target, &parts.method, verb)?;
         if endpoint.action == Action::Log {
-            parts.representation()?;
+            parts.representation_of(endpoint)?;
         } else if parts.query.value("dryRun").is_some() {
             return Err(ApiError::BadRequest("dryRun is not supported".to_owned()));
         }

@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use super::Document;
 use crate::negotiate::Encoding;
 use crate::registry::{Registry, Resource};
+use crate::request::Verb;
 
 pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
 pub(super) use answer::{answer_aggregated, answer_plain};
@@ -48,6 +49,13 @@ impl Plain {
         extend(&mut value, fields);
         Plain { kind, value }
     }
+
+    /// A document of the core API, which is older than `apiVersion` in documents of discovery, and has none.
+    fn of_core(kind: &'static str, fields: &Value) -> Plain {
+        let mut value = json!({"kind": kind});
+        extend(&mut value, fields);
+        Plain { kind, value }
+    }
 }
 
 impl Documents {
@@ -64,7 +72,8 @@ impl Documents {
                     continue;
                 };
                 let list = json!({"groupVersion": api_version, "resources": entries});
-                plain.insert(format!("{root}/{api_version}"), Plain::new("APIResourceList", &list));
+                let new = if group.is_empty() { Plain::of_core } else { Plain::new };
+                plain.insert(format!("{root}/{api_version}"), new("APIResourceList", &list));
             }
             if group.is_empty() {
                 continue;
@@ -78,7 +87,7 @@ impl Documents {
         let addresses = address.map(|address| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": address}));
         let addresses: Vec<Value> = addresses.into_iter().collect();
         let core = json!({"versions": ["v1"], "serverAddressByClientCIDRs": addresses});
-        plain.insert("/api".to_owned(), Plain::new("APIVersions", &core));
+        plain.insert("/api".to_owned(), Plain::of_core("APIVersions", &core));
         let index = index(plain.keys());
         Documents { brand: registry.brand, plain, index, aggregated: aggregated::Lists::of(registry) }
     }
@@ -127,6 +136,12 @@ fn api_group(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": all, "preferredVersion": preferred})
 }
 
+/// Whether objects of the resource are kept: reviews and bindings are answered once, component statuses are made when they
+/// are read.
+fn is_stored(resource: &Resource) -> bool {
+    resource.allows(Verb::Get) && resource.allows(Verb::Create)
+}
+
 /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
 fn storage_hash(registry: &Registry, resource: &Resource) -> String {
     let mut alike = registry.resources().map(Arc::as_ref).filter(|other| other.storage == resource.storage);
@@ -150,7 +165,9 @@ fn entries(registry: &Registry, resource: &Resource) -> Vec<Value> {
     if !resource.categories.is_empty() {
         whole["categories"] = json!(resource.categories);
     }
-    whole["storageVersionHash"] = json!(storage_hash(registry, resource));
+    if is_stored(resource) {
+        whole["storageVersionHash"] = json!(storage_hash(registry, resource));
+    }
     let mut entries = vec![whole];
     for subresource in parts(resource) {
         let mut part = json!({
@@ -198,6 +215,9 @@ mod tests {
             assert_eq!(found(&format!("/apis/{}/", group["name"].as_str().unwrap()))["kind"], "APIGroup");
         }
         assert_eq!(found("/api")["versions"], json!(["v1"]));
+        let versions = ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1"]
+            .map(|path| found(path)["apiVersion"].clone());
+        assert_eq!(versions, [json!(null), json!(null), json!("v1"), json!("v1"), json!("v1")]);
         assert_eq!(found("/apis/nope"), Value::Null);
         let paths = found("/")["paths"].clone();
         for path in ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/openapi/v3"] {
@@ -233,6 +253,14 @@ mod tests {
         assert_eq!(hash("/api/v1", "events"), "r2yiGXH7wu8=");
         assert_eq!(hash("/apis/events.orch.io/v1", "events"), "r2yiGXH7wu8=", "stored in the core group");
         assert_eq!(hash("/api/v1", "pods/status"), Value::Null);
+        for (path, name) in [
+            ("/api/v1", "bindings"),
+            ("/api/v1", "componentstatuses"),
+            ("/apis/authentication.orch.io/v1", "tokenreviews"),
+            ("/apis/authorization.orch.io/v1", "subjectaccessreviews"),
+        ] {
+            assert_eq!(hash(path, name), Value::Null, "{path}/{name} is not stored");
+        }
     }
 
     #[test]

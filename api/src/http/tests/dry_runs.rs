@@ -102,7 +102,7 @@ async fn every_verb_runs_dry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_in_the_body_of_a_delete_stand_alone() {
+async fn a_delete_is_dry_where_query_or_body_says_so() {
     let server = filled().await;
     let before = contents(&server).await;
     let send = |path: String, options: Value| {
@@ -115,8 +115,32 @@ async fn options_in_the_body_of_a_delete_stand_alone() {
         let refused = send(path.clone(), json!({"dryRun": ["Some"]})).await;
         assert_eq!((refused.code.as_u16(), &refused.json()["reason"]), (422, &json!("Invalid")), "{path}");
     }
-    assert_eq!(send(format!("{MAPS}/a?dryRun=All"), json!({"gracePeriodSeconds": 0})).await.code, 200);
-    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404, "the query is not read beside a body");
+    for path in [format!("{MAPS}/a"), MAPS.to_owned(), format!("{PODS}/p"), PODS.to_owned()] {
+        for (query, options) in [
+            ("dryRun=All", json!({})),
+            ("dryRun", json!({})),
+            ("dryRun=All", json!({"gracePeriodSeconds": 0})),
+            ("dryRun=All", json!({"dryRun": []})),
+            ("dryRun", json!({"dryRun": ["All"]})),
+            ("dryRun=All&dryRun=All", json!({"dryRun": ["All"]})),
+        ] {
+            assert_eq!(
+                send(format!("{path}?{query}"), options.clone()).await.code,
+                200,
+                "{path}?{query} {options}"
+            );
+            assert!(contents(&server).await == before, "{path}?{query} {options} changed something");
+        }
+        for (query, options) in
+            [("dryRun=Some", json!({"dryRun": ["All"]})), ("dryRun", json!({"dryRun": ["Some"]}))]
+        {
+            assert_eq!(
+                send(format!("{path}?{query}"), options.clone()).await.code,
+                422,
+                "{path}?{query} {options}"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

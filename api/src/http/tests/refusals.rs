@@ -45,12 +45,51 @@ async fn paths_and_methods_that_are_not_served() {
         (Method::HEAD, MAPS, 405),
         (Method::OPTIONS, MAPS, 405),
         (Method::POST, "/apis", 405),
+        (Method::GET, "/apis/authorization.orch.io/v1/subjectaccessreviews", 405),
+        (Method::GET, "/apis/authorization.orch.io/v1/subjectaccessreviews/x", 404),
+        (Method::POST, "/apis/authorization.orch.io/v1/subjectaccessreviews/x", 404),
+        (Method::POST, "/apis/authorization.orch.io/v1/localsubjectaccessreviews", 404),
         (Method::GET, "/readyz/nope", 404),
     ];
     for (method, path, code) in cases {
         let answered = server.send(method.clone(), path, &[], Body::empty()).await;
         assert_eq!(answered.code, code, "{method} {path}: {}", answered.text);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_that_is_none_is_refused_on_every_path() {
+    let server = with_roles().await;
+    for path in [
+        "/",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/apps/v1",
+        "/version",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/nope",
+        "/api/v1/nopes",
+        "/api/v1/namespaces/ns/configmaps/nope",
+    ] {
+        let refused = server.get(&format!("{path}?timeout=invalid")).await;
+        let told = json!("invalid timeout specified in the request URL - time: invalid duration \"invalid\"");
+        assert_eq!(
+            (refused.code.as_u16(), &refused.json()["message"]),
+            (400, &told),
+            "{path}: {}",
+            refused.text
+        );
+        for good in ["timeout=5s", "timeout=", "timeout=0"] {
+            assert_ne!(server.get(&format!("{path}?{good}")).await.code, 400, "{path}?{good}");
+        }
+    }
+    let watch = server.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&timeout=invalid")).await;
+    assert_eq!(watch.code, 200, "a watch has no deadline");
+    let proxied = server.get("/api/v1/nodes/n/proxy/x?timeout=invalid").await;
+    assert_ne!(proxied.code, 400, "the query of a proxied request is the other server's: {}", proxied.text);
 }
 
 /// Open paths are no exception: without credentials such a path gets no 404.

@@ -37,6 +37,55 @@ async fn what_cannot_be_shown_so_is_not_acceptable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn documents_that_are_kept_nowhere_have_no_table() {
+    let server = Server::new().await;
+    let pods = "/api/v1/namespaces/ns/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    server.create(pods, pod).await;
+    let table = "application/json;as=Table;g=meta.orch.io;v=v1";
+    let review = json!({"spec": {"user": "ann", "nonResourceAttributes": {"path": "/", "verb": "get"}}});
+    let eviction = json!({"metadata": {"name": "p"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+    for (path, document, kind) in [
+        ("/apis/authorization.orch.io/v1/subjectaccessreviews".to_owned(), &review, "SubjectAccessReview"),
+        (
+            "/apis/authentication.orch.io/v1/tokenreviews".to_owned(),
+            &json!({"spec": {"token": "t"}}),
+            "TokenReview",
+        ),
+        ("/apis/authentication.orch.io/v1/selfsubjectreviews".to_owned(), &json!({}), "SelfSubjectReview"),
+        (format!("{pods}/p/eviction?dryRun=All"), &eviction, "Status"),
+        (format!("{pods}/p/binding?dryRun=All"), &binding, "Status"),
+        ("/api/v1/namespaces/ns/bindings?dryRun=All".to_owned(), &binding, "Status"),
+    ] {
+        let send = |accept: String| {
+            let (server, path) = (&server, path.clone());
+            let body = Body::from(document.to_string());
+            async move { server.send(Method::POST, &path, &[("accept", &accept)], body).await }
+        };
+        let refused = send(table.to_owned()).await;
+        assert_eq!(
+            (refused.code.as_u16(), &refused.json()["reason"]),
+            (406, &json!("NotAcceptable")),
+            "{path}"
+        );
+        let answered = send(format!("{table}, application/json")).await;
+        assert_eq!(
+            (answered.code.as_u16(), &answered.json()["kind"]),
+            (201, &json!(kind)),
+            "{path}: {}",
+            answered.text
+        );
+    }
+    let scale = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    server.create("/apis/apps/v1/namespaces/ns/deployments", scale).await;
+    let path = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
+    let shown = server.send(Method::GET, path, &[("accept", table)], Body::empty()).await;
+    assert_eq!(shown.json()["kind"], "Table", "a scale can be read");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_tables_look_at_what_to_include() {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;

@@ -217,6 +217,7 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "PodTopologyLabels",
             "PodResizeValidator",
             "RoleEscalation",
+            "ClaimStatus",
             "ResourceQuota",
         ]
     );

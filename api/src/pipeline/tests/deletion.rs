@@ -26,18 +26,81 @@ fn grace(object: &Value) -> (&str, i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_replaces_the_query() {
+async fn options_count_in_the_query_and_in_the_body() {
+    let server = Server::new().await;
+    let created = server.create(MAPS, map("a")).await;
+    let (uid, version) =
+        (created["metadata"]["uid"].as_str().unwrap(), &created["metadata"]["resourceVersion"]);
+    let path = format!("{MAPS}/a");
+    let contradictions = [
+        (
+            "gracePeriodSeconds=3",
+            json!({"gracePeriodSeconds": 4}),
+            "gracePeriodSeconds is 3 in the query and 4 in the body",
+        ),
+        (
+            "orphanDependents=false",
+            json!({"orphanDependents": true}),
+            "orphanDependents is false in the query and true in the body",
+        ),
+        (
+            "propagationPolicy=Orphan",
+            json!({"propagationPolicy": "Foreground"}),
+            "propagationPolicy is \"Orphan\" in the query and \"Foreground\" in the body",
+        ),
+        ("uid=x", json!({"preconditions": {"uid": "y"}}), "uid is \"x\" in the query and \"y\" in the body"),
+        (
+            "resourceVersion=1",
+            json!({"preconditions": {"resourceVersion": "2"}}),
+            "resourceVersion is \"1\" in the query and \"2\" in the body",
+        ),
+    ];
+    for (query, body, message) in contradictions {
+        let refused = server.delete(&format!("{path}?{query}"), body).await;
+        assert_eq!(refused.refusal(), (400, message));
+    }
+    for (query, body, code) in [
+        ("propagationPolicy=Nope", json!({}), 422),
+        ("propagationPolicy=Orphan", json!({"orphanDependents": true}), 422),
+        ("uid=other", json!({}), 409),
+        ("uid=other", json!({"preconditions": {"resourceVersion": version}}), 409),
+        ("resourceVersion=1", json!({"preconditions": {"uid": uid}}), 409),
+        ("gracePeriodSeconds=x", json!({}), 400),
+        ("dryRun=All", json!({}), 200),
+        ("dryRun", json!({"dryRun": ["All"], "propagationPolicy": "Background"}), 200),
+    ] {
+        assert_eq!(
+            server.delete(&format!("{path}?{query}"), body.clone()).await.code,
+            code,
+            "{query} {body}"
+        );
+        assert_eq!(server.get(&path).await.code, 200, "{query} {body} deleted the object");
+    }
+    let agreed = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
+    let done = server.delete(&format!("{path}?uid={uid}&propagationPolicy=Background"), agreed).await;
+    assert_eq!((done.code, server.get(&path).await.code), (200, 404));
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_in_the_query_count_beside_the_body_of_a_collection() {
     let server = Server::new().await;
     server.create(MAPS, map("a")).await;
-    server.create(MAPS, map("b")).await;
-    let dry = server.delete(&format!("{MAPS}/a?dryRun=All"), json!(null)).await;
-    assert_eq!(dry.code, 200);
-    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 200);
-    let dry = server.delete(&format!("{MAPS}/a"), json!({"dryRun": ["All"]})).await;
-    assert_eq!(dry.code, 200);
-    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 200);
-    server.delete(&format!("{MAPS}/a?dryRun=All&propagationPolicy=Nope"), json!({})).await.object();
-    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404, "the query does not count beside a body");
+    for (query, body, code) in [
+        ("dryRun=All", json!({}), 200),
+        ("propagationPolicy=Orphan", json!({"propagationPolicy": "Background"}), 400),
+        ("uid=other", json!({}), 409),
+        ("resourceVersion=0&dryRun=All", json!({"gracePeriodSeconds": 0}), 200),
+    ] {
+        assert_eq!(
+            server.delete(&format!("{MAPS}?{query}"), body.clone()).await.code,
+            code,
+            "{query} {body}"
+        );
+        assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 200, "{query} {body} deleted the object");
+    }
+    let done = server.delete(&format!("{MAPS}?resourceVersion=0"), json!({})).await;
+    assert_eq!(done.code, 200, "the version is that of the list");
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404);
 }
 
 #[tokio::test(start_paused = true)]

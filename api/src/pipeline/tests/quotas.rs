@@ -202,6 +202,94 @@ async fn a_claim_that_grows_is_charged_the_difference() {
 }
 
 #[tokio::test]
+async fn an_update_into_the_scope_of_a_quota_is_charged_and_refused_when_it_is_full() {
+    for recomputed_elsewhere in [false, true] {
+        let mut server = Server::new().await;
+        if recomputed_elsewhere {
+            server.pipeline.admission = Chain::builtin().with_usage_recomputed_elsewhere();
+        }
+        server.quota("ending", json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]})).await;
+        server.quota("lasting", json!({"hard": {"pods": "2"}, "scopes": ["NotTerminating"]})).await;
+        server.quota("every", json!({"hard": {"pods": "2"}})).await;
+        for name in ["a", "b"] {
+            server.create(PODS, pod(name)).await;
+        }
+        let deadline = json!({"spec": {"activeDeadlineSeconds": 60}});
+        server.merge(&format!("{PODS}/a?dryRun=All"), deadline.clone()).await.object();
+        assert_eq!(server.used("ending").await, json!({"pods": "0"}));
+        server.merge(&format!("{PODS}/a"), deadline.clone()).await.object();
+        assert_eq!(server.used("ending").await, json!({"pods": "1"}));
+        let left = if recomputed_elsewhere { "2" } else { "1" };
+        assert_eq!(server.used("lasting").await, json!({"pods": left}));
+        let message = "pods \"b\" is forbidden: exceeded quota: ending, requested: pods=1, used: pods=1, limited: pods=1";
+        for path in [format!("{PODS}/b"), format!("{PODS}/b?dryRun=All")] {
+            assert_eq!(server.merge(&path, deadline.clone()).await.refusal(), (403, message));
+        }
+        assert_eq!(server.used("ending").await, json!({"pods": "1"}));
+        assert_eq!(server.used("every").await, json!({"pods": "2"}), "it covers both before and after");
+        // What changes within the scope is neither charged nor refused, although the quota is full.
+        server.merge(&format!("{PODS}/a"), json!({"spec": {"activeDeadlineSeconds": 30}})).await.object();
+        server.merge(&format!("{PODS}/b"), json!({"metadata": {"labels": {"k": "v"}}})).await.object();
+        assert_eq!(server.used("ending").await, json!({"pods": "1"}));
+    }
+}
+
+#[tokio::test]
+async fn an_update_into_a_quota_that_cannot_measure_the_pod_is_refused() {
+    let server = Server::new().await;
+    server.create(PODS, pod("p")).await;
+    server.quota("every", json!({"hard": {"requests.cpu": "1"}})).await;
+    server.quota("ending", json!({"hard": {"limits.cpu": "1"}, "scopes": ["Terminating"]})).await;
+    server.merge(&format!("{PODS}/p"), json!({"metadata": {"labels": {"k": "v"}}})).await.object();
+    let deadline = json!({"spec": {"activeDeadlineSeconds": 60}});
+    assert_eq!(
+        server.merge(&format!("{PODS}/p"), deadline).await.refusal(),
+        (403, "pods \"p\" is forbidden: failed quota: ending: must specify limits.cpu for: c")
+    );
+}
+
+#[tokio::test]
+async fn a_claim_is_charged_where_its_attributes_class_moves_it() {
+    let server = Server::new().await;
+    const CLAIMS: &str = "/api/v1/namespaces/ns/persistentvolumeclaims";
+    let class = |name: &str| json!({"metadata": {"name": name}, "driverName": "example.com", "parameters": {"a": "b"}});
+    for name in ["slow", "fast"] {
+        server.create("/apis/storage.orch.io/v1/volumeattributesclasses", class(name)).await;
+    }
+    let of_class = |class: &str| {
+        let expression = json!({"scopeName": "VolumeAttributesClass", "operator": "In", "values": [class]});
+        json!({"hard": {"requests.storage": "3Gi"}, "scopeSelector": {"matchExpressions": [expression]}})
+    };
+    server.quota("fast", of_class("fast")).await;
+    server.quota("slow", of_class("slow")).await;
+    for name in ["a", "b"] {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeName": name, "volumeAttributesClassName": "slow",
+            "resources": {"requests": {"storage": if name == "a" { "2Gi" } else { "1Gi" }}}});
+        server.create(CLAIMS, json!({"metadata": {"name": name}, "spec": spec})).await;
+        server
+            .merge(&format!("{CLAIMS}/{name}/status"), json!({"status": {"phase": "Bound"}}))
+            .await
+            .object();
+    }
+    assert_eq!(server.used("slow").await, json!({"requests.storage": "3Gi"}));
+    server
+        .merge(&format!("{QUOTAS}/fast/status"), json!({"status": {"hard": {"requests.storage": "1Gi"}}}))
+        .await;
+    let fast = json!({"spec": {"volumeAttributesClassName": "fast"}});
+    assert_eq!(
+        server.merge(&format!("{CLAIMS}/a"), fast.clone()).await.refusal(),
+        (
+            403,
+            "persistentvolumeclaims \"a\" is forbidden: exceeded quota: fast, requested: requests.storage=2Gi, used: \
+             requests.storage=0, limited: requests.storage=1Gi"
+        )
+    );
+    server.merge(&format!("{CLAIMS}/b"), fast).await.object();
+    assert_eq!(server.used("fast").await, json!({"requests.storage": "1Gi"}));
+    assert_eq!(server.used("slow").await, json!({"requests.storage": "2Gi"}));
+}
+
+#[tokio::test]
 async fn quotas_limit_quotas_but_not_themselves() {
     let server = Server::new().await;
     server.quota("q", json!({"hard": {"resourcequotas": "1"}})).await;

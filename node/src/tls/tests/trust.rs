@@ -169,6 +169,45 @@ fn a_file_that_is_no_revocation_list_is_named() {
 }
 
 #[test]
+fn a_revocation_takes_effect_though_another_file_is_broken() {
+    let files = Files::new();
+    let list = files.directory.path().join("list.pem");
+    let (ann, bob) = (client(&files.authority, "ann"), client(&files.authority, "bob"));
+    std::fs::write(&list, revocation_list(&files.authority, &ann, now()).pem().unwrap()).unwrap();
+    let set = TlsFiles { revocations: vec![list.clone()], ..files.set() };
+    let reloader = Reloader::load(set.clone()).unwrap();
+    let judged = || [&ann, &bob].map(|pair| judge(&reloader.current().clients, pair).0);
+    assert_eq!(judged(), [false, true]);
+    let expired = files
+        .authority
+        .issue(&crate::certs::server_leaf("a", &[], &orch_proto::brand::ORCH), now() - Duration::days(400))
+        .unwrap();
+    let whole = std::fs::read_to_string(&set.client_authorities).unwrap();
+    // Each other file in turn: a server certificate that has expired, authorities that cannot be read.
+    for broken in ["server", "authorities"] {
+        match broken {
+            "server" => drop(files.pair("server", &expired)),
+            _ => std::fs::write(&set.client_authorities, "nonsense").unwrap(),
+        }
+        let later = now() + Duration::seconds(1);
+        std::fs::write(&list, revocation_list(&files.authority, &bob, later).pem().unwrap()).unwrap();
+        reloader.reload().unwrap_err();
+        assert_eq!(judged(), [true, false], "{broken}");
+        std::fs::write(&set.client_authorities, &whole).unwrap();
+        files.pair("server", &files.server_pair());
+        std::fs::write(&list, revocation_list(&files.authority, &ann, later).pem().unwrap()).unwrap();
+        reloader.reload().unwrap();
+        assert_eq!(judged(), [false, true]);
+    }
+    // An authority that was taken away.
+    files.pair("server", &expired);
+    let other = Authority::create("other", now()).unwrap();
+    std::fs::write(&set.client_authorities, &other.pair.certificate).unwrap();
+    reloader.reload().unwrap_err();
+    assert_eq!(judged(), [false, false]);
+}
+
+#[test]
 fn a_reload_that_changes_no_authority_judges_alike() {
     let files = Files::new();
     let list = files.directory.path().join("list.pem");

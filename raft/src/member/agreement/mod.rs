@@ -193,6 +193,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let answers =
             |id: NodeId| others.iter().zip(&asked).any(|(peer, answer)| peer.id == id && answer.is_some());
         let is_led = self.leader().is_some_and(|leader| leader.local || answers(leader.peer.id));
+        self.note_round(&others, &asked);
         let short = |answer: &Option<wire::AgreementResponse>| {
             let answer = answer.as_ref()?;
             Some(Shortness { short: answer.short_of_space, very_short: answer.very_short_of_space })
@@ -229,7 +230,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.raft.runtime_config().elect(rounds >= LEADERLESS_ROUNDS && !self.is_accused());
     }
 
-    async fn ask_checkpoints(&self, peer: &Peer) -> Option<wire::AgreementResponse> {
+    /// Asks `peer` for its checkpoints; `None` when it does not answer.
+    pub(crate) async fn ask_checkpoints(&self, peer: &Peer) -> Option<wire::AgreementResponse> {
         let Shortness { short, very_short } = self.space.shortness();
         let request = wire::AgreementRequest { short_of_space: short, very_short_of_space: very_short };
         let request = Request::Agreement(request);
@@ -259,7 +261,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let checkpoints = self.applied.checkpoints().into_iter().map(checkpoint).collect();
         let Shortness { short, very_short } = self.space.shortness();
-        wire::AgreementResponse { checkpoints, short_of_space: short, very_short_of_space: very_short }
+        wire::AgreementResponse {
+            checkpoints,
+            short_of_space: short,
+            very_short_of_space: very_short,
+            applied: self.applied.revision().0,
+            feature_level_max: self.feature.level.supported(),
+            contacts: self.words_for(from),
+        }
     }
 
     /// Quarantines, repairs or releases this member, by the verdict. `Err`: its disk failed.

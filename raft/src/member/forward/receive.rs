@@ -86,7 +86,9 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
                 None if answered == taken.load(Ordering::Relaxed) => continue,
                 None => (SIGN_OF_LIFE, Settled::default()),
             };
-            let leader = core.leader().map_or(0, |leader| leader.peer.id.0);
+            // A removed member is told nothing but that its writes are refused.
+            let leader = core.leader().filter(|_| core.standing(from) == Standing::Member);
+            let leader = leader.map_or(0, |leader| leader.peer.id.0);
             let answer = wire::ForwardResponse { sequence, not_appended, leader, refused };
             let sent = sender.send(Bytes::from(answer.encode_to_vec()));
             if !matches!(within::<R, _>(UNREAD_TIMEOUT, sent).await, Some(Ok(()))) {

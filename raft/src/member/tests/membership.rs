@@ -8,6 +8,7 @@ use crate::transport::{Purpose, Transport};
 use openraft::entry::RaftPayload;
 use orch_proto::store as wire;
 use prost::Message;
+use wire::control_request::Kind as Request;
 
 /// Longer than a voter may be silent and still count as answering.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -93,6 +94,7 @@ fn a_removed_member_loses_its_open_streams_and_stops() {
         writes.sender.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
         let answer = wire::ForwardResponse::decode(writes.receiver.recv().await.unwrap()).unwrap();
         assert_eq!((answer.sequence, answer.not_appended), (1, vec![0]));
+        assert_eq!(answer.leader, 0, "it is not told who leads");
         let ended = SimRuntime::timeout(Duration::from_secs(1), writes.receiver.recv()).await;
         assert!(matches!(ended, Ok(None)), "{ended:?}");
         assert!(handle.propose(put("a", "2")).await.is_err());
@@ -114,6 +116,46 @@ fn a_member_removed_while_it_was_away_is_told_when_it_comes_back() {
         cluster.restart(removed).await.unwrap();
         let reason = cluster.handle(removed).fatal().await;
         assert!(reason.contains("was removed"), "{reason}");
+    });
+}
+
+/// Its machine may be in other hands by then: each answer to each of its requests is the removal alone.
+#[test]
+fn a_removed_member_is_told_of_its_removal_and_nothing_else() {
+    simulate(106, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let (removed, other) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(removed).await;
+        let at = peer(removed).id;
+        let about = |n: usize, unconfirmed| wire::IdentityRequest { unconfirmed, about: peer(n).id.0 };
+        let before = cluster.handle(other).0.answer_identity(at, about(leader, true)).await;
+        assert!(!before.removed && before.membership.is_some() && before.about_member, "{before:?}");
+        cluster.handle(leader).remove(at).await.unwrap();
+        let handle = cluster.handle(other);
+        eventually("the applied removal", || {
+            (handle.0.standing(at) == crate::member::standing::Standing::Removed).then_some(())
+        })
+        .await;
+        let told = wire::IdentityResponse { removed: true, ..wire::IdentityResponse::default() };
+        for n in [leader, other] {
+            let core = cluster.handle(n).0;
+            for (whom, unconfirmed) in [(leader, true), (leader, false), (other, true), (removed, true)] {
+                assert_eq!(core.answer_identity(at, about(whom, unconfirmed)).await, told);
+            }
+            for request in [
+                Request::Feature(wire::FeatureRequest::default()),
+                Request::Agreement(wire::AgreementRequest::default()),
+                Request::Digest(wire::DigestRequest::default()),
+                Request::ReadIndex(wire::ReadIndexRequest::default()),
+                Request::SnapshotOffset(wire::SnapshotOffsetRequest::default()),
+            ] {
+                let answer = impostors::ask(&cluster, removed, n, request, wire::Recall::default()).await;
+                assert!(
+                    answer.is_err_and(|refused| refused.contains("the member was removed from the cluster"))
+                );
+            }
+        }
     });
 }
 

@@ -8,6 +8,7 @@ mod agreement;
 mod arbitrary;
 mod attacks;
 mod casts;
+mod contacts;
 pub(in crate::member) mod disk;
 mod forwarding;
 mod foundings;

@@ -157,6 +157,9 @@ fn answered() -> Vec<Case> {
         checkpoints: vec![checkpoint],
         short_of_space: true,
         very_short_of_space: true,
+        applied: 9,
+        feature_level_max: 2,
+        contacts: vec![wire::Contact { member: 8, heard_ms_ago: 300, applied: 7 }],
     };
     let identity = wire::IdentityResponse {
         identity: Some(wire::Identity { node: 8, ..Default::default() }),

@@ -104,6 +104,15 @@ impl PeerTls {
         Ok(())
     }
 
+    /// Replaces the revocation lists alone, for all connections. After an error nothing has changed.
+    pub fn revoke(&self, revoked: &[CertificateRevocationListDer<'static>]) -> Result<(), PeerTlsError> {
+        let current = self.current.load();
+        let (roots, own) = (Arc::clone(&current.roots), Arc::clone(&current.own));
+        let credentials = Credentials::of(Arc::clone(&current.provider), roots, own, revoked)?;
+        self.current.store(Arc::new(credentials));
+        Ok(())
+    }
+
     /// This member's name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -154,7 +163,15 @@ impl Credentials {
             .map_err(|error| PeerTlsError::Unreadable { item: "private key", reason: error.to_string() })?;
         let own = CertifiedKey::from_der(chain, key, &provider)
             .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
-        let own = Arc::new(SingleCertAndKey::from(own));
+        Credentials::of(provider, roots, Arc::new(SingleCertAndKey::from(own)), revoked)
+    }
+
+    fn of(
+        provider: Arc<CryptoProvider>,
+        roots: Arc<RootCertStore>,
+        own: Arc<SingleCertAndKey>,
+        revoked: &[CertificateRevocationListDer<'static>],
+    ) -> Result<Credentials, PeerTlsError> {
         let unreadable = |item| move |reason| PeerTlsError::Unreadable { item, reason };
         let members =
             verifier(&provider, &roots, revoked).map_err(unreadable("authority or revocation list"))?;

@@ -7,7 +7,7 @@ use crate::Action;
 use crate::kinds::batch::policy::default_failure_policy;
 use crate::kinds::batch::schedule::schedule_error;
 use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
-use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
+use crate::kinds::pod::warnings::{warn_about_name, warn_about_pod};
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::nonnegative;
@@ -64,13 +64,14 @@ impl Strategy for CronJob {
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        if !object_meta::is_new_generation(old, new) {
+            return Vec::new();
+        }
         let about_name = if old.is_none() { warn_about_name(new) } else { None };
-        let (before, after) = (old.map(job_spec), job_spec(new));
+        let spec = job_spec(new);
         let path = Path::new("spec").child("jobTemplate").child("spec");
-        let about_indexes = warn_about_indexes(context, after, &path);
-        let before = before.map(|spec| spec.at("template"));
-        let about_template =
-            warn_about_template(context, before, after.at("template"), &path.child("template"));
+        let about_indexes = warn_about_indexes(context, spec, &path);
+        let about_template = warn_about_pod(context, spec.at("template"), &path.child("template"));
         about_name.into_iter().chain(about_indexes).chain(about_template).collect()
     }
 

@@ -10,7 +10,7 @@ use crate::kinds::batch::policy::default_failure_policy;
 use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
 use crate::kinds::pod::warnings::warn_about_name;
 use crate::kinds::workload::{container_images, container_names, default_template, warn_about_spec};
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
@@ -63,18 +63,28 @@ impl Strategy for Job {
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
+            let mut errors = object_meta::on_update(context, old, new);
             errors.extend(validate_status_update(old, new));
             return errors;
         }
+        // The reference checks the whole job and then the change, each with the spec.
         let path = Path::new("spec");
-        errors.extend(validate_spec(context, new.at("spec"), &path));
+        let spec = validate_spec(context, new.at("spec"), &path);
+        let mut errors = object_meta::whole(context, new, true, NameRule::Dns1123Subdomain);
+        errors.extend(validate_made_selector(context.brand, new));
+        errors.extend(spec.clone());
+        errors.extend(validate_pod_names(new));
+        errors.extend(object_meta::on_update(context, old, new));
+        errors.extend(spec);
         errors.extend(validate_kept(old.at("spec"), new.at("spec"), &path));
         errors
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        if !object_meta::is_new_generation(old, new) {
+            return Vec::new();
+        }
         let about_name = if old.is_none() { warn_about_name(new) } else { None };
         let about_indexes = warn_about_indexes(context, new.at("spec"), &Path::new("spec"));
         about_name.into_iter().chain(about_indexes).chain(warn_about_spec(context, old, new)).collect()
@@ -147,7 +157,8 @@ fn validate_made_selector(brand: &Brand, job: &Value) -> FieldErrors {
     let path = Path::new("spec").child("template").child("metadata").child("labels");
     let own = spec.at("template").at("metadata").at("labels");
     let mut errors = FieldErrors::new();
-    for (key, value) in &labels {
+    // The labels without a domain come first here.
+    for (key, value) in labels[2..].iter().chain(&labels[..2]) {
         let detail = format!("must be '{value}'");
         match own.get(key).and_then(Value::as_str) {
             None => errors.push(FieldError::required(path.key(key), &detail)),
@@ -196,28 +207,35 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
 }
 
 fn validate_kept(old: &Value, new: &Value, path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    // An indexed job may grow and shrink as long as all of it runs at once.
-    let elastic = new.text("completionMode") == "Indexed" && new.at("completions") == new.at("parallelism");
-    if !elastic {
-        errors.extend(immutable(new.at("completions"), old.at("completions"), path.child("completions")));
-    }
-    for field in [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
+    let mut errors: FieldErrors = validate_completions(old, new, path).into_iter().collect();
+    errors.extend(immutable(new.at("selector"), old.at("selector"), path.child("selector")));
+    errors.extend(validate_kept_template(old, new, path));
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
         errors.extend(immutable(new.at(field), old.at(field), path.child(field)));
     }
+    errors
+}
+
+/// The completions stay; those of an indexed job may change as long as all of it runs at once.
+fn validate_completions(old: &Value, new: &Value, path: &Path) -> Option<FieldError> {
+    let (before, after, completions) =
+        (old.at("completions"), new.at("completions"), path.child("completions"));
+    if new.text("completionMode") != "Indexed" {
+        return immutable(after, before, completions);
+    }
+    // That an indexed job has completions is a rule of its own.
+    let is_refused = before != after && !after.is_null() && after != new.at("parallelism");
+    let detail = format!("can only be modified in tandem with {}", path.child("parallelism"));
+    is_refused.then(|| FieldError::invalid(completions, &shown(after), &detail))
+}
+
+fn validate_kept_template(old: &Value, new: &Value, path: &Path) -> Option<FieldError> {
     let mut template = new.at("template").clone();
     if old.flag("suspend") {
         keep_directives(old.at("template"), &mut template);
     }
-    errors.extend(immutable(&template, old.at("template"), path.child("template")));
-    errors
+    immutable(&template, old.at("template"), path.child("template"))
 }
 
 // The scheduling directives of a suspended job may change: they are taken from the old template before it is compared.

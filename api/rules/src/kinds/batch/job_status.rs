@@ -9,7 +9,7 @@ use orch_schema::value::Value;
 use orch_schema::{Instant, Precision};
 
 use crate::validate::metadata::nonnegative;
-use crate::validate::tree::{Tree, same, shown};
+use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{Distinct, FieldError, FieldErrorKind, FieldErrors, Path};
 
 const COUNTS: [&str; 5] = ["active", "succeeded", "failed", "ready", "terminating"];
@@ -58,7 +58,7 @@ pub(super) fn validate_status_update(old: &Value, new: &Value) -> FieldErrors {
 
 impl Update<'_> {
     fn changes(&self, field: &str) -> bool {
-        !same(self.before.at(field), self.after.at(field))
+        !is_unchanged(self.before.at(field), self.after.at(field))
     }
 
     fn is(&self, condition: &str) -> bool {

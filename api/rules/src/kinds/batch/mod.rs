@@ -186,11 +186,15 @@ mod tests {
             let spec =
                 json!({"completions": completions, "parallelism": parallelism, "completionMode": mode});
             let told = |text: &str| if is_told { vec![text.to_owned()] } else { Vec::new() };
-            let object = json!({"metadata": {"name": "n"}, "spec": spec.clone()});
-            assert_eq!(Job.warnings(&CONTEXT, Some(&object), &object), told(&job), "{object}");
+            let old = json!({"metadata": {"name": "n", "generation": 1}});
+            let object = json!({"metadata": {"name": "n", "generation": 2}, "spec": spec.clone()});
+            assert_eq!(Job.warnings(&CONTEXT, Some(&old), &object), told(&job), "{object}");
+            assert!(Job.warnings(&CONTEXT, Some(&object), &object).is_empty());
             assert!(Job.warnings(&status, Some(&object), &object).is_empty());
-            let object = json!({"metadata": {"name": "n"}, "spec": {"jobTemplate": {"spec": spec}}});
-            assert_eq!(CronJob.warnings(&CONTEXT, Some(&object), &object), told(&cron_job), "{object}");
+            let object =
+                json!({"metadata": {"name": "n", "generation": 2}, "spec": {"jobTemplate": {"spec": spec}}});
+            assert_eq!(CronJob.warnings(&CONTEXT, Some(&old), &object), told(&cron_job), "{object}");
+            assert!(CronJob.warnings(&CONTEXT, Some(&object), &object).is_empty());
         }
     }
 }

@@ -29,12 +29,40 @@ const SOURCES: [&str; 2] = ["FromClaim", "FromClass"];
 /// Driver, pool and name of a device, and the share of it.
 type DeviceKey<'v> = (&'v str, &'v str, &'v str, &'v str);
 
-fn device_key(device: &Value) -> DeviceKey<'_> {
+pub(super) fn device_key(device: &Value) -> DeviceKey<'_> {
     (device.text("driver"), device.text("pool"), device.text("device"), device.text("shareID"))
 }
 
 fn results(status: &Value) -> &[Value] {
     status.at("allocation").at("devices").items("results")
+}
+
+/// Devices that a claim had allocated and has no longer.
+pub(super) struct Deallocated<'v> {
+    before: Distinct<WholeDevice<'v>>,
+    after: Distinct<WholeDevice<'v>>,
+}
+
+/// Driver, pool and name of a device.
+type WholeDevice<'v> = (&'v str, &'v str, &'v str);
+
+fn whole(device: &Value) -> WholeDevice<'_> {
+    let (driver, pool, name, _) = device_key(device);
+    (driver, pool, name)
+}
+
+impl<'v> Deallocated<'v> {
+    pub(super) fn between(old: &'v Value, new: &'v Value) -> Deallocated<'v> {
+        let allocated = |claim: &'v Value| {
+            results(claim.at("status")).iter().take_while(|_| count_step()).map(whole).collect()
+        };
+        Deallocated { before: allocated(old), after: allocated(new) }
+    }
+
+    pub(super) fn has(&self, device: &'v Value) -> bool {
+        let key = whole(device);
+        self.before.has(&key) && !self.after.has(&key)
+    }
 }
 
 /// Removes the reports about devices that `old` had allocated and `new` has not.
@@ -43,19 +71,9 @@ pub(super) fn drop_deallocated(old: &Value, new: &mut Value) {
     if reported.is_empty() {
         return;
     }
-    let whole = |device: &Value| {
-        let (driver, pool, name, _) = device_key(device);
-        (driver.to_owned(), pool.to_owned(), name.to_owned())
-    };
-    let before: Distinct<_> =
-        results(old.at("status")).iter().take_while(|_| count_step()).map(whole).collect();
-    let after: Distinct<_> =
-        results(new.at("status")).iter().take_while(|_| count_step()).map(whole).collect();
-    let is_kept = |device: &&Value| {
-        let key = whole(device);
-        !before.has(&key) || after.has(&key)
-    };
-    let kept: Vec<Value> = reported.iter().take_while(|_| count_step()).filter(is_kept).cloned().collect();
+    let gone = Deallocated::between(old, new);
+    let kept: Vec<Value> =
+        reported.iter().take_while(|_| count_step()).filter(|device| !gone.has(device)).cloned().collect();
     let status = child_mut(new, "status");
     if kept.is_empty() {
         unset(status, "devices");

@@ -7,7 +7,7 @@ use super::selector::{ObjectAllowance, validate_selectors};
 use super::{CONFIG_MAX, Stored, validate_configuration, validate_list};
 use crate::kinds::pod::resources::is_extended;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
-use crate::validate::tree::{Tree, same};
+use crate::validate::tree::{Tree, is_unchanged};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of device classes.
@@ -43,7 +43,7 @@ impl Strategy for DeviceClass {
 
 fn validate_spec(context: &Context<'_>, old: Option<&Value>, spec: &Value, path: &Path) -> FieldErrors {
     let stored = |field: &str| match old {
-        Some(old) if same(old.at(field), spec.at(field)) => Stored::Yes,
+        Some(old) if is_unchanged(old.at(field), spec.at(field)) => Stored::Yes,
         _ => Stored::No,
     };
     let (selectors, allowance) = (path.child("selectors"), ObjectAllowance::default());

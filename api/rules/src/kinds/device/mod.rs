@@ -4,6 +4,7 @@
 //! parameters of drivers, conditions of binding.
 
 mod allocation;
+mod authority;
 mod capacity;
 mod claim;
 mod class;
@@ -12,6 +13,7 @@ mod selector;
 mod slice;
 mod slice_device;
 
+pub use authority::{StatusChange, allocated_node};
 pub use claim::{ResourceClaim, ResourceClaimTemplate};
 pub use class::DeviceClass;
 pub use slice::ResourceSlice;

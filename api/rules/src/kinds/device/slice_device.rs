@@ -13,7 +13,7 @@ use super::{
 };
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::validate::metadata::{invalid_each, validate_label_name};
-use crate::validate::tree::{Tree, items_mut, same, set_default, shown};
+use crate::validate::tree::{Tree, is_unchanged, items_mut, set_default, shown};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Most attributes and capacities of a device together.
@@ -61,7 +61,7 @@ pub(super) fn validate_device(
         // few: a stored slice has at most 128 devices.
         old.items("devices").iter().find(|before| count_step() && before.text("name") == device.text("name"))
     });
-    let is_kept = |field: &str| before.is_some_and(|before| same(before.at(field), device.at(field)));
+    let is_kept = |field: &str| before.is_some_and(|before| is_unchanged(before.at(field), device.at(field)));
     if !is_kept("capacity") {
         let is_shared = device.flag("allowMultipleAllocations");
         errors.extend(validate_map(&capacities, &path.child("capacity"), |capacity, path| {

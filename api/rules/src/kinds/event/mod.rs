@@ -13,7 +13,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
-use crate::validate::tree::{Tree, same};
+use crate::validate::tree::{Tree, is_unchanged};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const TEXT_LENGTH_MAX: usize = 128;
@@ -60,7 +60,7 @@ impl Strategy for Event {
             return errors;
         }
         errors.extend(object_meta::on_update(context, old, new));
-        if !same(old.at("series"), new.at("series")) {
+        if !is_unchanged(old.at("series"), new.at("series")) {
             errors.extend(validate_series(new));
         }
         errors.extend(validate_unchanged(old, new));

@@ -8,7 +8,7 @@ use super::{CATCH_ALL, EXEMPT, prepare_update, validate_create, validate_update}
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::names::{dns1123_label, dns1123_subdomain};
-use crate::validate::tree::{Tree, existing_mut, same, set_default_int, shown};
+use crate::validate::tree::{Tree, existing_mut, is_unchanged, set_default_int, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Precedence of a schema that names none.
@@ -106,7 +106,7 @@ impl Strategy for FlowSchema {
 /// Rules for the spec of the schema `name`, and its fixed value where it has one.
 fn validate_spec(name: &str, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_fields(name, spec, path);
-    if mandatory_flow_schema(name).is_some_and(|fixed| !same(spec, &fixed)) {
+    if mandatory_flow_schema(name).is_some_and(|fixed| !is_unchanged(spec, &fixed)) {
         let detail = format!("spec of '{name}' must equal the fixed value");
         errors.push(FieldError::invalid(path.clone(), &shown(spec), &detail));
     }

@@ -5,7 +5,7 @@ use orch_schema::value::Value;
 
 use super::{CATCH_ALL, EXEMPT, prepare_update, validate_create, validate_update};
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
-use crate::validate::tree::{Tree, existing_mut, same, set, set_default, set_default_int, shown};
+use crate::validate::tree::{Tree, existing_mut, is_unchanged, set, set_default, set_default_int, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Shares of a limited level that names none.
@@ -110,7 +110,7 @@ fn validate_fixed(name: &str, spec: &Value, path: Path) -> Option<FieldError> {
         set(&mut fixed, "exempt", spec.at("exempt").clone());
     }
     let detail = format!("spec of '{name}'{exception} must equal the fixed value");
-    (!same(spec, &fixed)).then(|| FieldError::invalid(path, &shown(spec), &detail))
+    (!is_unchanged(spec, &fixed)).then(|| FieldError::invalid(path, &shown(spec), &detail))
 }
 
 fn validate_fields(name: &str, spec: &Value, path: &Path) -> FieldErrors {

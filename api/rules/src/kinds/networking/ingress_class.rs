@@ -92,7 +92,7 @@ fn validate_parameters(parameters: &Value, path: &Path) -> FieldErrors {
     for field in ["kind", "name"] {
         let (value, path) = (parameters.text(field), path.child(field));
         if value.is_empty() {
-            errors.push(FieldError::required(path, &format!("{field} is required")));
+            errors.push(FieldError::required(path, ""));
         } else {
             errors.extend(invalid_each(&path, value, names::path_segment(value)));
         }
@@ -179,6 +179,11 @@ mod tests {
             &IngressClass,
             class("Cluster", Some("ns")),
             &["spec.parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"],
+        );
+        check_create(
+            &IngressClass,
+            json!({"spec": {"controller": "a.io/b", "parameters": {}}}),
+            &["spec.parameters.kind: Required value", "spec.parameters.name: Required value"],
         );
         check_create(
             &IngressClass,

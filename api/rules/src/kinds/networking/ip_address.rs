@@ -3,7 +3,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::{Cell, Context, Strategy, object_meta};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::address::validate_canonical_ip;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::Tree;
@@ -32,10 +32,12 @@ impl Strategy for IpAddress {
         errors
     }
 
-    fn table_row(&self, object: &Value, _now: &str) -> Option<Vec<Cell>> {
+    // As in the reference, the row has an age, for which there is no column.
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),
             json!(format_parent(object.at("spec").at("parentRef"))),
+            json!(age::age(object, now)),
         ])
     }
 }
@@ -110,7 +112,7 @@ mod tests {
             ],
         );
         let row = IpAddress.table_row(&address("10.0.0.1", parent), CONTEXT.now).unwrap();
-        assert_eq!(json!(row), json!(["10.0.0.1", "services/ns/a"]));
+        assert_eq!(json!(row), json!(["10.0.0.1", "services/ns/a", "<unknown>"]));
         check_hostile(&IpAddress);
     }
 }

@@ -2,18 +2,21 @@
 
 mod source;
 
+use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
 use self::source::{SOURCES, source_of, validate_sources};
 use crate::Action;
+use crate::kinds::pod::defaults::default_host_path;
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::kinds::volume_claim::access_modes;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{
-    Tree, carry, child_mut, same, set, set_default_text, shown, sorted_entries, unset,
+    Tree, carry, child_mut, existing_mut, is_unchanged, items_mut, set, set_default_text, shown,
+    sorted_entries, unset,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -59,6 +62,7 @@ impl Strategy for PersistentVolume {
         let spec = child_mut(new, "spec");
         set_default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
         set_default_text(spec, "volumeMode", "Filesystem");
+        default_host_path(spec);
     }
 
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
@@ -88,7 +92,7 @@ impl Strategy for PersistentVolume {
         }
         let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
         errors.extend(validate_object(context, old, new));
-        errors.extend(validate_kept(old.at("spec"), new.at("spec")));
+        errors.extend(validate_kept(context.brand, old.at("spec"), new.at("spec")));
         errors
     }
 
@@ -204,7 +208,7 @@ fn validate_spec(context: &Context<'_>, place: Place<'_>, spec: &Value, path: &P
             Place::Inline => errors.push(FieldError::forbidden(path, INLINE)),
             // An affinity from before the check of its values stays.
             Place::Object { old_affinity, .. }
-                if !old_affinity.is_null() && same(old_affinity, spec.at("nodeAffinity")) => {}
+                if !old_affinity.is_null() && is_unchanged(old_affinity, spec.at("nodeAffinity")) => {}
             Place::Object { .. } => errors.extend(validate_affinity(spec.at("nodeAffinity"), &path)),
         }
     }
@@ -346,7 +350,7 @@ fn validate_classes(place: Place<'_>, spec: &Value, path: &Path) -> FieldErrors 
 }
 
 /// The source, the mode and an affinity that was set stay; a CSI source may get the secret for its growth once.
-fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
+fn validate_kept(brand: &Brand, old: &Value, new: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut allowed = new.clone();
     let secret = "controllerExpandSecretRef";
@@ -356,7 +360,7 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     let changed: Vec<&str> = SOURCES
         .iter()
         .map(|source| source.field)
-        .filter(|field| !same(old.at(field), allowed.at(field)))
+        .filter(|field| !is_unchanged(old.at(field), allowed.at(field)))
         .collect();
     if !changed.is_empty() {
         let detail =
@@ -365,7 +369,9 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     }
     errors.extend(immutable(new.at("volumeMode"), old.at("volumeMode"), Path::new("volumeMode")));
     if old.has("nodeAffinity") {
-        errors.extend(immutable(new.at("nodeAffinity"), old.at("nodeAffinity"), Path::new("nodeAffinity")));
+        let (before, after) = (old.at("nodeAffinity"), new.at("nodeAffinity"));
+        let moved = with_stable_labels(brand, before, after);
+        errors.extend(immutable(after, &moved, Path::new("nodeAffinity")));
     }
     let class = "volumeAttributesClassName";
     if old.has(class) && !new.has(class) {
@@ -373,6 +379,25 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
         errors.push(FieldError::forbidden(Path::new("spec").child(class), detail));
     }
     errors
+}
+
+/// The old affinity, with the stable names of those labels that the new one has under them: the only change that an
+/// affinity may see.
+fn with_stable_labels(brand: &Brand, old: &Value, new: &Value) -> Value {
+    let after = new.at("required").items("nodeSelectorTerms");
+    let mut moved = old.clone();
+    let Some(required) = existing_mut(&mut moved, "required") else { return moved };
+    for (term, after) in items_mut(required, "nodeSelectorTerms").iter_mut().zip(after) {
+        let requirements = items_mut(term, "matchExpressions").iter_mut();
+        for (requirement, after) in requirements.zip(after.items("matchExpressions")) {
+            if node_label::stable(brand, requirement.text("key"))
+                .is_some_and(|name| name == after.text("key"))
+            {
+                carry(after, requirement, "key");
+            }
+        }
+    }
+    moved
 }
 
 #[cfg(test)]

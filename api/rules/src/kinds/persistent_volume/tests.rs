@@ -296,3 +296,39 @@ fn what_no_longer_works_is_told() {
         ]
     );
 }
+
+#[test]
+fn an_affinity_moves_from_beta_labels_to_stable_ones_alone() {
+    let affinity = |key: &str, value: &str| {
+        let requirement = json!({"key": key, "operator": "In", "values": [value]});
+        let mut members = nfs();
+        members["nodeAffinity"] =
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});
+        volume(members)
+    };
+    for (beta, stable) in [
+        ("failure-domain.beta.orch.io/zone", "topology.orch.io/zone"),
+        ("failure-domain.beta.orch.io/region", "topology.orch.io/region"),
+        ("beta.orch.io/instance-type", "node.orch.io/instance-type"),
+        ("beta.orch.io/arch", "orch.io/arch"),
+        ("beta.orch.io/os", "orch.io/os"),
+    ] {
+        check_update(&PersistentVolume, affinity(beta, "a"), affinity(stable, "a"), &[]);
+        for (old, new) in [
+            (affinity(stable, "a"), affinity(beta, "a")),
+            (affinity(beta, "a"), affinity(stable, "b")),
+            (affinity(beta, "a"), affinity("other", "a")),
+            (affinity("other", "a"), affinity(stable, "a")),
+        ] {
+            let shown = shown(new.at("spec").at("nodeAffinity"));
+            let error = format!("nodeAffinity: Invalid value: {shown}: field is immutable");
+            check_update(&PersistentVolume, old, new, &[&error]);
+        }
+    }
+}
+
+#[test]
+fn a_host_path_has_a_type() {
+    let object = created(&PersistentVolume, volume(json!({"hostPath": {"path": "/x"}})));
+    assert_eq!(object["spec"]["hostPath"], json!({"path": "/x", "type": ""}));
+}

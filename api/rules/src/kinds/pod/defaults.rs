@@ -39,6 +39,10 @@ pub(crate) fn default_pod_spec(context: &Context<'_>, spec: &mut Value) {
 /// Sets the defaults that only a pod gets, after [`default_pod_spec`].
 pub(super) fn default_pod(pod: &mut Value) {
     let spec = child_mut(pod, "spec");
+    // A negative period means one second. Templates keep it, so that their generation does not change.
+    if spec.int("terminationGracePeriodSeconds").is_some_and(|period| period < 0) {
+        set(spec, "terminationGracePeriodSeconds", 1);
+    }
     for list in ["containers", "initContainers"] {
         for container in items_mut(spec, list) {
             requests_from_limits(container);
@@ -144,9 +148,7 @@ fn default_volume(volume: &mut Value) {
             set_default(source, "defaultMode", FILE_MODE);
         }
     }
-    if let Some(source) = existing_mut(volume, "hostPath") {
-        set_default(source, "type", "");
-    }
+    default_host_path(volume);
     if let Some(source) = existing_mut(volume, "downwardAPI") {
         items_mut(source, "items").iter_mut().for_each(default_field_reference);
     }
@@ -163,6 +165,13 @@ fn default_volume(volume: &mut Value) {
         set_default_text(child_mut(claim, "spec"), "volumeMode", "Filesystem");
     }
     default_remote_volume(volume);
+}
+
+/// Sets the type of the host path of a volume: of a pod's volume, or of the spec of a persistent one.
+pub(crate) fn default_host_path(volume: &mut Value) {
+    if let Some(source) = existing_mut(volume, "hostPath") {
+        set_default(source, "type", "");
+    }
 }
 
 fn default_projection(source: &mut Value) {
@@ -274,6 +283,16 @@ mod tests {
                 "securityContext": {}, "schedulerName": "default-scheduler", "enableServiceLinks": true
             })
         );
+    }
+
+    #[test]
+    fn a_negative_grace_period_is_one_second_in_pods_and_stays_in_templates() {
+        let spec = json!({"terminationGracePeriodSeconds": -5});
+        let pod = defaulted(&Pod, json!({"spec": spec.clone()}));
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 1);
+        let mut template = spec;
+        default_pod_spec(&crate::kinds::testing::CONTEXT, &mut template);
+        assert_eq!(template["terminationGracePeriodSeconds"], -5);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::Context;
 use crate::kinds::pod::annotations::is_mirror;
-use crate::validate::tree::{Tree, same, shown};
+use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Rules for a change of the ephemeral containers. `errors`: those of the new pod as a whole.
@@ -29,7 +29,7 @@ pub(super) fn validate_update(
         let name = quoted(before.text("name"));
         let detail = match named.get(before.text("name")) {
             None => format!("existing ephemeral containers {name} may not be removed\n"),
-            Some(after) if !same(before, after) => {
+            Some(after) if !is_unchanged(before, after) => {
                 format!("existing ephemeral containers {name} may not be changed\nit is {}", shown(before))
             }
             Some(_) => continue,

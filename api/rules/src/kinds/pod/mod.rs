@@ -77,10 +77,6 @@ impl Strategy for Pod {
             Action::Resize => return resize::keep_but_resources(old, new),
             _ => {
                 carry(old, new, "status");
-                // A pod that was made with a negative period gets one of its own at its first update, as in the reference.
-                if new.at("spec").int("terminationGracePeriodSeconds").is_some_and(|period| period < 0) {
-                    set(child_mut(new, "spec"), "terminationGracePeriodSeconds", 1);
-                }
                 object_meta::raise_generation(old, new, &["spec"]);
                 return;
             }

@@ -10,7 +10,7 @@ use crate::kinds::Context;
 use crate::kinds::object_meta;
 use crate::kinds::pod::annotations::is_mirror;
 use crate::kinds::pod::qos::qos_class;
-use crate::validate::tree::{Tree, carry, child_mut, items_mut, same, set, unset};
+use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, items_mut, set, unset};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The lists of containers that can be resized.
@@ -96,7 +96,7 @@ pub(super) fn validate_update(
         }
         errors.extend(validate_nothing_else(before, after, list, &path));
     }
-    if errors.is_empty() && !same(before, &with_amounts_of(after, before)) {
+    if errors.is_empty() && !is_unchanged(before, &with_amounts_of(after, before)) {
         errors.push(FieldError::forbidden(path, "only cpu and memory resources are mutable"));
     }
     errors
@@ -155,10 +155,9 @@ fn validate_pod_level(before: &Value, after: &Value, path: &Path) -> FieldErrors
     let mut errors = validate_none_removed(before, after, "pod-level resource", &resources);
     let mut restored = after.clone();
     for list in ["requests", "limits"].into_iter().filter(|_| !after.is_null()) {
-        let (amounts, old) = (child_mut(&mut restored, list), before.at(list));
-        RESIZED.into_iter().for_each(|name| carry(old, amounts, name));
+        carry_entries(before, &mut restored, list, &RESIZED);
     }
-    if !same(before, &restored) {
+    if !is_unchanged(before, &restored) {
         let detail = "only cpu and memory resources are mutable at pod-level";
         errors.push(FieldError::forbidden(path.clone(), detail));
     }
@@ -171,7 +170,7 @@ fn validate_nothing_else(before: &Value, after: &Value, list: &str, path: &Path)
     let pairs = before.items(list).iter().zip(after.items(list)).numbered();
     let mut errors = FieldErrors::new();
     for (at, (before, after)) in pairs {
-        let is_more = !same(before, &with_amounts_of(after, before));
+        let is_more = !is_unchanged(before, &with_amounts_of(after, before));
         if list == "containers" {
             let detail = "only cpu and memory resources are mutable";
             errors.extend(is_more.then(|| FieldError::forbidden(path.clone(), detail)));
@@ -185,7 +184,7 @@ fn validate_nothing_else(before: &Value, after: &Value, list: &str, path: &Path)
         let mut policies = before.items("resizePolicy").iter();
         // few: a policy for each of two resources.
         let is_restarted = policies.any(|policy| policy.text("restartPolicy") == "RestartContainer");
-        if is_restarted && before.text("restartPolicy") != "Always" && !same(before, after) {
+        if is_restarted && before.text("restartPolicy") != "Always" && !is_unchanged(before, after) {
             let detail =
                 "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
             errors.push(FieldError::forbidden(path, detail));
@@ -207,8 +206,7 @@ fn with_amounts_of(after: &Value, before: &Value) -> Value {
         // Claims are no amounts: a container that has some cannot be resized, as in the reference.
         unset(resources, "claims");
         for list in ["requests", "limits"] {
-            let (amounts, old) = (child_mut(resources, list), before.at("resources").at(list));
-            RESIZED.into_iter().for_each(|name| carry(old, amounts, name));
+            carry_entries(before.at("resources"), resources, list, &RESIZED);
         }
     }
     restored

@@ -8,7 +8,7 @@ use crate::kinds::pod::container::padded_image;
 use crate::kinds::pod::diff::spec_diff;
 use crate::kinds::pod::qos::qos_class;
 use crate::kinds::pod::scheduling::validate_tolerations;
-use crate::validate::tree::{Tree, carry, items_mut, same, set, shown, shown_items, unset};
+use crate::validate::tree::{Tree, carry, is_unchanged, items_mut, set, shown, shown_items, unset};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -39,7 +39,7 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
     }
     errors.extend(validate_added_tolerations(before, after, &path.child("tolerations")));
     errors.extend(validate_lifted_gates(before, after, &path.child("schedulingGates")));
-    if same(before, after) {
+    if is_unchanged(before, after) {
         return errors;
     }
     if qos_class(before) != qos_class(after) {
@@ -51,7 +51,7 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
         errors.extend(validate_narrowing(before, after, &path));
         keep_places(before, &mut allowed);
     }
-    if !same(before, &allowed) {
+    if !is_unchanged(before, &allowed) {
         let diff = spec_diff(before, &allowed);
         errors.push(FieldError::forbidden(path, &format!("{UPDATABLE}\n{diff}")));
     }
@@ -179,7 +179,7 @@ fn has_only_additions(old: &Value, new: &Value) -> bool {
     const PARTS: [&str; 2] = ["matchExpressions", "matchFields"];
     let keeps = |part: &str| {
         let (old, new) = (old.items(part), new.items(part));
-        new.len() >= old.len() && old.iter().zip(new).all(|(old, new)| same(old, new))
+        new.len() >= old.len() && old.iter().zip(new).all(|(old, new)| is_unchanged(old, new))
     };
     // few: two parts.
     let is_empty = |term: &Value| PARTS.iter().all(|part| term.items(part).is_empty());
@@ -190,7 +190,7 @@ fn has_only_additions(old: &Value, new: &Value) -> bool {
 fn keep_places(before: &Value, spec: &mut Value) {
     carry(before, spec, "nodeSelector");
     let mut affinity = spec.at("affinity").clone();
-    if affinity.is_null() && before.at("affinity").at("nodeAffinity").is_null() {
+    if is_unchanged(before.at("affinity").at("nodeAffinity"), affinity.at("nodeAffinity")) {
         return;
     }
     if affinity.is_null() {

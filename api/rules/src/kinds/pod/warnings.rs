@@ -20,7 +20,7 @@ use crate::validate::tree::Tree;
 use crate::validate::{Distinct, Path, names};
 
 /// Most warnings about one object: the header that carries them is bounded, too.
-const WARNINGS_MAX: usize = 32;
+pub(crate) const WARNINGS_MAX: usize = 32;
 /// Annotations without effect, by the part before and behind the brand's domain.
 const ANNOTATIONS: [(&str, &str, &str); 3] = [
     (
@@ -43,16 +43,6 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 const APPARMOR: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-
-/// Warnings about the template at `path` of an object that is new or has another template than before.
-pub(crate) fn warn_about_template(
-    context: &Context<'_>,
-    old: Option<&Value>,
-    new: &Value,
-    path: &Path,
-) -> Vec<String> {
-    if old.is_some_and(|old| old == new) { Vec::new() } else { warn_about_pod(context, new, path) }
-}
 
 /// The warning about the name of a new object after which pods are named.
 pub(crate) fn warn_about_name(object: &Value) -> Option<String> {
@@ -238,7 +228,8 @@ fn warn_about_lists(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
     warnings
 }
 
-fn fractional(amount: &str, path: &Path) -> Option<String> {
+/// The warning about an amount of bytes that is no whole number.
+pub(crate) fn fractional(amount: &str, path: &Path) -> Option<String> {
     let is_fractional = Quantity::parse(amount).is_some_and(|quantity| !quantity.is_whole());
     is_fractional
         .then(|| format!("{path}: fractional byte value {} is invalid, must be an integer", quoted(amount)))

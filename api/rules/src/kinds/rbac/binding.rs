@@ -6,7 +6,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, child_mut, items_mut, same, set_default_text, shown};
+use crate::validate::tree::{Tree, child_mut, is_unchanged, items_mut, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// The rules of role bindings.
@@ -79,7 +79,7 @@ fn validate_change(context: &Context<'_>, old: &Value, new: &Value, kinds: &[&st
     let mut errors = object_meta::whole(context, new, namespaced, NameRule::PathSegment);
     errors.extend(validate_binding(context, new, kinds));
     errors.extend(object_meta::on_update(context, old, new));
-    if !same(old.at("roleRef"), new.at("roleRef")) {
+    if !is_unchanged(old.at("roleRef"), new.at("roleRef")) {
         let role = shown(new.at("roleRef"));
         errors.push(FieldError::invalid(Path::new("roleRef"), &role, "cannot change roleRef"));
     }

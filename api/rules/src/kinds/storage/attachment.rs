@@ -6,9 +6,10 @@ use orch_schema::value::Value;
 use super::validate_driver_name;
 use crate::Action;
 use crate::kinds::persistent_volume::validate_inline_spec;
+use crate::kinds::pod::defaults::default_host_path;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
-use crate::validate::tree::{Tree, set};
+use crate::validate::tree::{Tree, existing_mut, set};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Most bytes of what an attacher notes of an attachment.
@@ -21,6 +22,13 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 pub struct VolumeAttachment;
 
 impl Strategy for VolumeAttachment {
+    fn default(&self, _context: &Context<'_>, new: &mut Value) {
+        let source = existing_mut(new, "spec").and_then(|spec| existing_mut(spec, "source"));
+        if let Some(inline) = source.and_then(|source| existing_mut(source, "inlineVolumeSpec")) {
+            default_host_path(inline);
+        }
+    }
+
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
         set(new, "status", json!({"attached": false}));
     }
@@ -48,8 +56,12 @@ impl Strategy for VolumeAttachment {
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
-        errors.extend(validate(context, new));
+        // The reference checks the whole object twice: by itself, and with the change.
+        let mut errors = FieldErrors::new();
+        for _ in 0..2 {
+            errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Subdomain));
+            errors.extend(validate(context, new));
+        }
         errors.extend(immutable(new.at("spec"), old.at("spec"), Path::new("spec")));
         errors
     }
@@ -178,6 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn a_host_path_has_a_type() {
+        let source = json!({"inlineVolumeSpec": {"hostPath": {"path": "/x"}}});
+        let object = created(&VolumeAttachment, attachment(source));
+        let volume = &object["spec"]["source"]["inlineVolumeSpec"];
+        assert_eq!(volume["hostPath"], json!({"path": "/x", "type": ""}));
+    }
+
+    #[test]
     fn the_spec_stays_and_the_status_is_bounded() {
         let old = attachment(json!({"persistentVolumeName": "v"}));
         let mut other = old.clone();
@@ -200,6 +220,8 @@ mod tests {
             old,
             failed,
             &[
+                "status.attachError.message: Too long: may not be more than 262144 bytes",
+                "status.attachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive",
                 "status.attachError.message: Too long: may not be more than 262144 bytes",
                 "status.attachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive",
             ],

@@ -5,7 +5,7 @@ use orch_schema::value::Value;
 
 use crate::kinds::storage::class::{validate_parameters, validate_provisioner};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
-use crate::validate::tree::{Tree, same};
+use crate::validate::tree::{Tree, is_unchanged};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of volume attributes classes.
@@ -24,7 +24,7 @@ impl Strategy for VolumeAttributesClass {
         errors.extend(validate_any(new));
         errors.extend(object_meta::on_update(context, old, new));
         for field in ["driverName", "parameters"] {
-            if !same(old.at(field), new.at(field)) {
+            if !is_unchanged(old.at(field), new.at(field)) {
                 let detail = format!("updates to {field} are forbidden.");
                 errors.push(FieldError::forbidden(Path::new(field), &detail));
             }

@@ -5,6 +5,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use crate::Action;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::immutable;
 use crate::validate::tree::{Tree, child_mut, set, set_default};
@@ -13,6 +14,8 @@ use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 const GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 
+/// Whether tokens of service accounts reach the driver as secrets.
+const IN_SECRETS: &str = "serviceAccountTokenInSecrets";
 /// Shortest life of a token, in seconds.
 const EXPIRATION_S_MIN: i64 = 600;
 /// Longest life of a token, in seconds.
@@ -64,6 +67,14 @@ impl Strategy for CsiDriver {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        let spec = new.at("spec");
+        let exposes = !spec.items("tokenRequests").is_empty() && !spec.flag(IN_SECRETS);
+        let text = "spec.tokenRequests: tokens of service accounts are passed in the volume context, which drivers may \
+                    log; set spec.serviceAccountTokenInSecrets to true to pass them as secrets";
+        (exposes && context.action == Action::Object).then(|| text.to_owned()).into_iter().collect()
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         let requests = spec.items("tokenRequests");
@@ -112,6 +123,11 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
     if let Some(seconds) = spec.int(period).filter(|&seconds| seconds < UPDATE_PERIOD_S_MIN) {
         let detail = "must be greater than or equal to 10 seconds";
         errors.push(FieldError::invalid(path.child(period), &seconds.to_string(), detail));
+    }
+    if let Some(in_secrets) = spec.at(IN_SECRETS).as_bool().filter(|_| spec.items("tokenRequests").is_empty())
+    {
+        let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errors.push(FieldError::invalid(path.child(IN_SECRETS), &in_secrets.to_string(), detail));
     }
     errors
 }
@@ -180,6 +196,28 @@ mod tests {
                 "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds",
             ],
         );
+    }
+
+    #[test]
+    fn tokens_in_secrets_need_tokens_and_others_are_warned_of() {
+        for value in [true, false] {
+            check_create(
+                &CsiDriver,
+                json!({"spec": {"serviceAccountTokenInSecrets": value}}),
+                &[&format!(
+                    "spec.serviceAccountTokenInSecrets: Invalid value: {value}: serviceAccountTokenInSecrets is set but no \
+                     tokenRequests are specified"
+                )],
+            );
+        }
+        for (in_secrets, warnings) in [(json!(null), 1), (json!(false), 1), (json!(true), 0)] {
+            let spec =
+                json!({"serviceAccountTokenInSecrets": in_secrets, "tokenRequests": [{"audience": "a"}]});
+            let driver = json!({"spec": spec});
+            check_create(&CsiDriver, driver.clone(), &[]);
+            assert_eq!(CsiDriver.warnings(&CONTEXT, None, &driver).len(), warnings, "{driver}");
+        }
+        assert!(CsiDriver.warnings(&CONTEXT, None, &json!({"spec": {}})).is_empty());
     }
 
     #[test]

@@ -20,9 +20,6 @@ const RESIZE_STATUSES: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// `allocatedResourceStatuses` as the reference names it in errors.
-const STATES_SHOWN: &str = "allocatedResourceStatus";
-
 /// Rules for the amounts and the states of a resize.
 pub(super) fn validate_status(brand: &Brand, status: &Value) -> FieldErrors {
     let path = Path::new("status");
@@ -30,7 +27,7 @@ pub(super) fn validate_status(brand: &Brand, status: &Value) -> FieldErrors {
     let amounts = status.entries("capacity").into_iter();
     let mut errors: FieldErrors =
         amounts.filter_map(|(name, amount)| negative_amount(amount, &capacity.key(name))).collect();
-    let states = path.child(STATES_SHOWN);
+    let states = path.child("allocatedResourceStatuses");
     for (name, state) in status.entries("allocatedResourceStatuses") {
         errors.extend(validate_resource(brand, name, &states));
         // few: five states. The reference shows the resource in place of its state.
@@ -81,7 +78,7 @@ mod tests {
         let context = Context { action: Action::Status, ..CONTEXT };
         let states = "supported values: \"ControllerResizeInProgress\", \"ControllerResizeInfeasible\", \
                       \"NodeResizeInProgress\", \"NodeResizeInfeasible\", \"NodeResizePending\"";
-        let unknown = format!("status.allocatedResourceStatus: Unsupported value: \"storage\": {states}");
+        let unknown = format!("status.allocatedResourceStatuses: Unsupported value: \"storage\": {states}");
         for (status, expected) in [
             (
                 json!({

@@ -4,8 +4,8 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
-use crate::validate::metadata::{immutable, nonnegative};
-use crate::validate::tree::Tree;
+use crate::validate::metadata::{IMMUTABLE, nonnegative};
+use crate::validate::tree::{Tree, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of controller revisions.
@@ -22,7 +22,10 @@ impl Strategy for ControllerRevision {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         errors.extend(validate_any(new));
-        errors.extend(immutable(new.at("data"), old.at("data"), Path::new("data")));
+        // The data is free JSON, in which null and an empty list say something.
+        if new.at("data") != old.at("data") {
+            errors.push(FieldError::invalid(Path::new("data"), &shown(new.at("data")), IMMUTABLE));
+        }
         errors
     }
 

@@ -11,7 +11,7 @@ use crate::kinds::workload::{
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::{self, format_label_selector, validate_label_selector};
-use crate::validate::tree::{Tree, child_mut, same, set, set_default, set_default_text, shown};
+use crate::validate::tree::{Tree, child_mut, is_unchanged, set, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The annotation with the generation of the template, which is no field any more.
@@ -52,7 +52,7 @@ impl Strategy for DaemonSet {
             set_template_generation(new, before);
             return;
         }
-        let changed = !same(old.at("spec").at("template"), new.at("spec").at("template"));
+        let changed = !is_unchanged(old.at("spec").at("template"), new.at("spec").at("template"));
         set_template_generation(new, if changed { before.saturating_add(1) } else { before });
         object_meta::raise_generation(old, new, &["spec"]);
     }

@@ -45,7 +45,7 @@ impl Strategy for Deployment {
             return;
         }
         let noted = |object: &Value| json!({"annotations": object.at("metadata").at("annotations")});
-        if crate::validate::tree::same(&noted(old), &noted(new)) {
+        if crate::validate::tree::is_unchanged(&noted(old), &noted(new)) {
             object_meta::raise_generation(old, new, &["spec"]);
         } else {
             object_meta::next_generation(old, new);

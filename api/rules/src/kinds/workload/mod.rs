@@ -24,12 +24,12 @@ use orch_schema::value::Value;
 use crate::kinds::pod::defaults::default_pod_spec;
 use crate::kinds::pod::disabled::drop_from_spec;
 use crate::kinds::pod::spec::{Place, validate_pod_spec};
-use crate::kinds::pod::warnings::{warn_about_name, warn_about_template};
+use crate::kinds::pod::warnings::{warn_about_name, warn_about_pod};
 use crate::kinds::pod::{annotations, seccomp};
-use crate::kinds::{Cell, Context};
+use crate::kinds::{Cell, Context, object_meta};
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
-use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};
+use crate::validate::tree::{Tree, child_mut, is_unchanged, shown, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Sets the defaults of the template of `spec`.
@@ -43,9 +43,12 @@ pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
 
 /// Warnings about the template in the spec.
 pub(crate) fn warn_about_spec(context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
-    let before = old.map(|old| old.at("spec").at("template"));
     let path = Path::new("spec").child("template");
-    warn_about_template(context, before, new.at("spec").at("template"), &path)
+    if object_meta::is_new_generation(old, new) {
+        warn_about_pod(context, new.at("spec").at("template"), &path)
+    } else {
+        Vec::new()
+    }
 }
 
 /// [`warn_about_spec`], and about the name of a new object, after which its pods are named.
@@ -137,7 +140,7 @@ fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors 
 fn validate_same_selector(old: &Value, new: &Value) -> Option<FieldError> {
     let (before, after) = (old.at("spec").at("selector"), new.at("spec").at("selector"));
     let path = Path::new("spec").child("selector");
-    (!same(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
+    (!is_unchanged(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
 }
 
 /// Checks that counts are not negative.

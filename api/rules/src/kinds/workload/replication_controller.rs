@@ -3,6 +3,7 @@
 use orch_schema::value::Value;
 
 use crate::Action;
+use crate::kinds::pod::warnings::warn_about_pod;
 use crate::kinds::workload::replica_set::{replicas_row, validate_status};
 use crate::kinds::workload::{
     default_template, validate_counts, validate_keeps_running, validate_template, warn_about_workload,
@@ -61,8 +62,15 @@ impl Strategy for ReplicationController {
         errors
     }
 
+    // As in the reference, a change is warned about with the template that it replaces.
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
-        warn_about_workload(context, old, new)
+        match old {
+            None => warn_about_workload(context, None, new),
+            Some(old) if object_meta::is_new_generation(Some(old), new) => {
+                warn_about_pod(context, old.at("spec").at("template"), &Path::new("spec").child("template"))
+            }
+            Some(_) => Vec::new(),
+        }
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {
@@ -152,6 +160,24 @@ mod tests {
             &[
                 "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
             ],
+        );
+    }
+
+    #[test]
+    fn a_change_is_warned_about_with_the_template_that_it_replaces() {
+        let with_period = |period: i64, generation: i64| {
+            let mut object = created(&ReplicationController, controller(json!({})));
+            object["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(period);
+            object["metadata"]["generation"] = json!(generation);
+            object
+        };
+        let (bad, good) = (with_period(-1, 1), with_period(1, 2));
+        let warned =
+            |old: Option<&Value>, new: &Value| ReplicationController.warnings(&CONTEXT, old, new).len();
+        assert_eq!((warned(None, &bad), warned(None, &good)), (1, 0));
+        assert_eq!(
+            (warned(Some(&bad), &good), warned(Some(&good), &bad), warned(Some(&bad), &bad)),
+            (1, 0, 0)
         );
     }
 

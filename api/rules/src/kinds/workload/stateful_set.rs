@@ -5,7 +5,8 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::volume_claim::validate_claim_spec;
+use crate::kinds::pod::warnings::WARNINGS_MAX;
+use crate::kinds::volume_claim::{validate_claim_spec, warn_about_sizes};
 use crate::kinds::workload::{
     container_images, container_names, default_template, number_or_percent, validate_at_most,
     validate_collisions, validate_counts, validate_keeps_running, validate_selected_template,
@@ -15,7 +16,8 @@ use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::distinct::Distinct;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown, unset,
+    Tree, carry, child_mut, existing_mut, is_unchanged, items_mut, set, set_default, set_default_text, shown,
+    unset,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -94,14 +96,24 @@ impl Strategy for StatefulSet {
         for field in MUTABLE {
             carry(old.at("spec"), &mut kept, field);
         }
-        if !same(&kept, old.at("spec")) {
+        if !is_unchanged(&kept, old.at("spec")) {
             errors.push(FieldError::forbidden(Path::new("spec"), REFUSED));
         }
         errors
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
         let mut warnings = warn_about_spec(context, old, new);
+        let path = Path::new("spec").child("volumeClaimTemplates");
+        for (at, claim) in new.at("spec").items("volumeClaimTemplates").iter().numbered() {
+            warnings.extend(warn_about_sizes(claim.at("spec"), &path.index(at)));
+            if warnings.len() > WARNINGS_MAX {
+                break;
+            }
+        }
         if new.at("spec").int("revisionHistoryLimit").is_some_and(|limit| limit < 0) {
             warnings.push(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \

@@ -56,6 +56,25 @@ async fn a_revoked_peer_is_cut_off_in_both_directions_and_others_stay() {
     call(&other, &served.peer, Purpose::Forward, b"x").await.unwrap_err();
 }
 
+/// The own certificate has expired, so that it cannot be loaded again: the list counts without it.
+#[tokio::test]
+async fn a_list_is_taken_up_without_the_other_files() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let (certificate, key) = authority.issue("b");
+    let (ca, pem, secret) = (authority.pem.as_bytes(), certificate.as_bytes(), key.as_bytes());
+    let revoked = transport(2, PeerTls::from_pem(ca, pem, secret, &[], "b").unwrap());
+    let other = transport(3, authority.tls("c"));
+    for transport in [&revoked, &other] {
+        call(transport, &served.peer, Purpose::Control, b"x").await.unwrap();
+    }
+    served.tls.revoke(&[revoking(&authority, &certificate)]).unwrap();
+    for purpose in [Purpose::Control, Purpose::Append] {
+        call(&revoked, &served.peer, purpose, b"x").await.unwrap_err();
+        call(&other, &served.peer, purpose, b"x").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_list_that_the_authority_did_not_sign_refuses_members_in_both_directions() {
     let authority = Authority::new();

@@ -6,7 +6,8 @@ use orch_schema::budget::{Numbered, count_step};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use super::{WARNINGS_MAX, fractional};
+use super::WARNINGS_MAX;
+use crate::kinds::volume_claim::warn_about_sizes;
 use crate::validate::Path;
 use crate::validate::tree::Tree;
 
@@ -40,12 +41,9 @@ pub(super) fn warn_about_volumes(spec: &Value, path: &Path) -> Vec<String> {
         let path = path.index(at);
         let gone = SOURCES.iter().filter(|(source, ..)| volume.has(source));
         warnings.extend(gone.map(|(_, shown, text)| format!("{}: {text}", path.child(shown))));
-        let claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec").at("resources");
-        let resources = path.child("ephemeral").child("volumeClaimTemplate").child("spec").child("resources");
-        for list in ["requests", "limits"] {
-            let size = claim.at(list).text("storage");
-            warnings.extend(fractional(size, &resources.child(list).key("storage")));
-        }
+        let claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec");
+        let claim_path = path.child("ephemeral").child("volumeClaimTemplate").child("spec");
+        warnings.extend(warn_about_sizes(claim, &claim_path));
         warn_about_files(volume, &mut warnings);
         if warnings.len() > WARNINGS_MAX {
             break;

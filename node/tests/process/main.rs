@@ -1,6 +1,8 @@
 //! The `orch` program as a process: started, sent requests, stopped, started again.
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod keyboard;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject;
@@ -88,6 +90,19 @@ impl Process {
         authority: &Path,
         identity: Option<(&Path, &Path)>,
     ) -> (u16, String) {
+        self.send_as(method, path, authority, identity, "", "").await
+    }
+
+    /// Sends a request with a JSON body, unless that is empty, and a bearer token, unless that is empty.
+    async fn send_as(
+        &self,
+        method: Method,
+        path: &str,
+        authority: &Path,
+        identity: Option<(&Path, &Path)>,
+        token: &str,
+        body: &str,
+    ) -> (u16, String) {
         let url = self.endpoints().unwrap()["https"].as_str().unwrap().to_owned();
         let address = url.strip_prefix("https://").unwrap();
         let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
@@ -109,8 +124,14 @@ impl Process {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("host", address);
-        let request = request.body(Empty::<Bytes>::new()).unwrap();
+        let mut request = Request::builder().method(method).uri(path).header("host", address);
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -290,7 +311,8 @@ fn bad_values_of_flags_end_with_the_code_of_usage_errors_and_reasons_are_given_o
         let output = orch(&directory.path().join("data"), arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    for flag in ["--feature-gates=Nonsense=true", "--disk-quota=1Mi", "--tls-cert-file=x", &config] {
+    let half = config.replace("--config", "--tls-cert-file");
+    for flag in ["--feature-gates=Nonsense=true", "--disk-quota=1Mi", &half, &config] {
         let (code, error) = end(&["dev", flag]);
         assert_eq!(code, Some(2), "{flag}: {error}");
     }
@@ -433,7 +455,7 @@ async fn a_token_appears_in_no_log_at_any_verbosity() {
             let request = Request::get("/orch/v1/cluster")
                 .header("host", "localhost")
                 .header("authorization", format!("Bearer {token}"))
-                .body(Empty::<Bytes>::new())
+                .body(Full::<Bytes>::default())
                 .unwrap();
             let status = sender.send_request(request).await.unwrap().status().as_u16();
             if status != 503 || Instant::now() > deadline {

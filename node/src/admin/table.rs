@@ -1,0 +1,271 @@
+//! The view of a cluster as text for terminals, with units and an explanation of its columns.
+//!
+//! What a server does not tell, because its program is older, is shown as `unknown` or left out.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Titles of the columns of the list of members.
+const TITLES: [&str; 7] = ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "ADDRESS", "FEATURES"];
+
+/// The whole text.
+pub(super) fn table(cluster: &Value) -> String {
+    let leader = cluster["leader"].as_str();
+    let members = || cluster["members"].as_array().into_iter().flatten();
+    let mut rows = vec![TITLES.map(str::to_owned)];
+    rows.extend(members().map(|member| row(member, leader)));
+    let mut out = columns(&rows);
+    let server = text(&cluster["name"]);
+    let leader = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("leader {leader}"));
+    let _ = writeln!(
+        out,
+        "\n{leader}, term {}, feature level {}; {server} has applied the log to entry {}",
+        cluster["term"],
+        text(&cluster["feature_level"]),
+        cluster["applied"]
+    );
+    out.push_str(&voters_line(members().filter(|member| member["role"] == "voter")));
+    if cluster["changing"] == true {
+        out.push_str("a change of the members is under way\n");
+    }
+    out.push_str(&state_line(cluster));
+    out.push_str(&space_lines(&server, &cluster["space"]));
+    out.push_str(&agreement_lines(&server, &cluster["agreement"]));
+    out.push_str(&legend(&server));
+    out
+}
+
+fn row(member: &Value, leader: Option<&str>) -> [String; 7] {
+    let name = text(&member["name"]);
+    let role = if leader == Some(name.as_str()) { "leader".to_owned() } else { text(&member["role"]) };
+    let is_told = member["state"].is_string();
+    let heard = match member["heard_ms_ago"].as_u64() {
+        Some(ms) => age(ms),
+        None if is_told => "never".to_owned(),
+        None => "unknown".to_owned(),
+    };
+    let lag = match member["lag"].as_u64() {
+        Some(0) => "none".to_owned(),
+        Some(1) => "1 entry".to_owned(),
+        Some(entries) => format!("{entries} entries"),
+        None => "unknown".to_owned(),
+    };
+    let known = |field: &str| match &member[field] {
+        Value::Null => "unknown".to_owned(),
+        value => text(value),
+    };
+    [name, role, known("state"), heard, lag, text(&member["address"]), known("feature_level_max")]
+}
+
+/// Rows as columns that are as wide as their widest cell.
+fn columns(rows: &[[String; 7]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{cell:<width$}  ", width = width(column));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "unknown".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// An age in the two largest units that it has.
+fn age(ms: u64) -> String {
+    let s = ms / 1000;
+    let pair = |large: u64, unit: &str, small: u64, lesser: &str| match small {
+        0 => format!("{large}{unit} ago"),
+        _ => format!("{large}{unit}{small}{lesser} ago"),
+    };
+    match s {
+        0 => "now".to_owned(),
+        1..60 => format!("{s}s ago"),
+        60..3600 => pair(s / 60, "m", s % 60, "s"),
+        3600..86_400 => pair(s / 3600, "h", s / 60 % 60, "m"),
+        _ => pair(s / 86_400, "d", s / 3600 % 24, "h"),
+    }
+}
+
+/// A number of bytes in the largest binary unit that it reaches, with one decimal.
+pub(super) fn bytes(count: u64) -> String {
+    let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let Some((unit, size)) = units.into_iter().find(|(_, size)| count >= *size) else {
+        return format!("{count} bytes");
+    };
+    let tenths = u128::from(count) * 10 / u128::from(size);
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        tenth => format!("{}.{tenth} {unit}", tenths / 10),
+    }
+}
+
+/// The voters that are down, and whether the others are a majority; empty while all are up or unknown.
+fn voters_line<'a>(voters: impl Iterator<Item = &'a Value>) -> String {
+    let states: Vec<bool> = voters.map(|voter| voter["state"] == "down").collect();
+    let (down, all) = (states.iter().filter(|is_down| **is_down).count(), states.len());
+    if down == 0 {
+        return String::new();
+    }
+    let verb = if down == 1 { "is" } else { "are" };
+    match (all - down) * 2 > all {
+        true => format!("{down} of {all} voters {verb} down; the others are a majority, and serve\n"),
+        false => format!("{down} of {all} voters {verb} down: NO MAJORITY, nothing can be written\n"),
+    }
+}
+
+/// The size of the state; empty if the server does not report it.
+fn state_line(cluster: &Value) -> String {
+    let state = &cluster["state"];
+    match (state["bytes"].as_u64(), state["quota"].as_u64()) {
+        (None, _) => String::new(),
+        (Some(used), None) => format!("objects use {}, without a limit\n", bytes(used)),
+        (Some(used), Some(quota)) => format!("objects use {} of {}\n", bytes(used), bytes(quota)),
+    }
+}
+
+/// Room on the server's disk, and the members whose room is short.
+fn space_lines(server: &str, space: &Value) -> String {
+    let mut out = String::new();
+    if let (Some(used), Some(room)) = (space["used"].as_u64(), space["room"].as_u64()) {
+        let _ = writeln!(
+            out,
+            "the store of {server} takes {} of its disk and has room for {}",
+            bytes(used),
+            bytes(room)
+        );
+    }
+    let short: Vec<&str> =
+        space["short"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !short.is_empty() {
+        let (short, reserve) =
+            (short.join(", "), space["reserve"].as_u64().map_or_else(|| "unknown".to_owned(), bytes));
+        let _ = writeln!(
+            out,
+            "LITTLE DISK SPACE: {short} (less than the reserve, here {reserve}): what would add to the state is refused"
+        );
+    }
+    out
+}
+
+/// Divergence of the members' states and the server's quarantine; empty while the states agree.
+fn agreement_lines(server: &str, agreement: &Value) -> String {
+    let differing = agreement["differing"].as_array().into_iter().flatten();
+    let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();
+    let mut out = String::new();
+    if !differing.is_empty() {
+        let what = match agreement["split"].as_bool() {
+            Some(true) => {
+                "differ, and none of their states has a majority: restore a backup, or remove who is wrong"
+            }
+            _ => "differ from the majority, and are repaired from it",
+        };
+        let _ = writeln!(out, "STATES DIFFER: {} {what}", differing.join(", "));
+    }
+    if let Some(reason) = agreement["quarantine"].as_str() {
+        let _ = writeln!(out, "{server} is quarantined and serves no clients: {reason}");
+    }
+    out
+}
+
+/// What the columns mean.
+fn legend(server: &str) -> String {
+    format!(
+        "\nSTATE       whether the member answers {server}, the server that was asked\n\
+         LAST HEARD  time since a member that answers had an answer from it\n\
+         LAG         committed entries of the log that it had not applied when it was last heard\n\
+         FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_a_table_with_units_and_an_explanation() {
+        let cluster = json!({
+            "name": "b", "leader": "a", "term": 3, "applied": 41, "feature_level": 1, "changing": false,
+            "members": [
+                {"name": "a", "role": "voter", "address": "10.0.0.1:6444", "state": "up", "heard_ms_ago": 0, "lag": 0,
+                 "feature_level_max": 2},
+                {"name": "b", "role": "voter", "address": "10.0.0.2:6444", "state": "up", "heard_ms_ago": 3, "lag": 1,
+                 "feature_level_max": 2},
+                {"name": "long-name", "role": "voter", "address": "h:1", "state": "down", "heard_ms_ago": 200_000,
+                 "lag": 1204, "feature_level_max": 1},
+                {"name": "d", "role": "learner", "address": "h:2", "state": "down"},
+            ],
+            "state": {"bytes": 1_300_000, "quota": 4_u64 << 30},
+            "space": {"used": 512, "room": 3 << 20, "reserve": 1 << 30, "short": ["a"]},
+        });
+        assert_eq!(
+            table(&cluster),
+            "NAME       ROLE     STATE  LAST HEARD  LAG           ADDRESS        FEATURES\n\
+             a          leader   up     now         none          10.0.0.1:6444  2\n\
+             b          voter    up     now         1 entry       10.0.0.2:6444  2\n\
+             long-name  voter    down   3m20s ago   1204 entries  h:1            1\n\
+             d          learner  down   never       unknown       h:2            unknown\n\
+             \n\
+             leader a, term 3, feature level 1; b has applied the log to entry 41\n\
+             1 of 3 voters is down; the others are a majority, and serve\n\
+             objects use 1.2 MiB of 4 GiB\n\
+             the store of b takes 512 bytes of its disk and has room for 3 MiB\n\
+             LITTLE DISK SPACE: a (less than the reserve, here 1 GiB): what would add to the state is refused\n\
+             \n\
+             STATE       whether the member answers b, the server that was asked\n\
+             LAST HEARD  time since a member that answers had an answer from it\n\
+             LAG         committed entries of the log that it had not applied when it was last heard\n\
+             FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
+        );
+    }
+
+    #[test]
+    fn what_an_older_server_does_not_tell_is_unknown() {
+        let cluster = json!({
+            "name": "a", "leader": null, "term": 3, "applied": 4,
+            "members": [{"name": "a", "role": "voter", "address": "h:1", "matched": 42}],
+        });
+        let table = table(&cluster);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1], "a     voter  unknown  unknown     unknown  h:1      unknown");
+        assert_eq!(lines[3], "no leader, term 3, feature level unknown; a has applied the log to entry 4");
+    }
+
+    #[test]
+    fn voters_without_a_majority_are_told() {
+        let voter = |state: &str| json!({"state": state});
+        let line =
+            |states: &[&str]| voters_line(states.iter().map(|state| voter(state)).collect::<Vec<_>>().iter());
+        assert_eq!(line(&["up", "up", "unknown"]), "");
+        assert_eq!(
+            line(&["up", "down", "down"]),
+            "2 of 3 voters are down: NO MAJORITY, nothing can be written\n"
+        );
+        assert_eq!(line(&["up", "down"]), "1 of 2 voters is down: NO MAJORITY, nothing can be written\n");
+    }
+
+    #[test]
+    fn ages_and_sizes_have_units() {
+        let ages = [(999, "now"), (59_999, "59s"), (60_000, "1m"), (3_661_000, "1h1m"), (90_000_000, "1d1h")];
+        for (ms, expected) in ages {
+            assert_eq!(age(ms).trim_end_matches(" ago"), expected);
+        }
+        let sizes = [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (u64::MAX, "16777215.9 TiB")];
+        for (count, expected) in sizes {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+}

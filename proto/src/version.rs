@@ -1,0 +1,26 @@
+//! The release of the reference whose behaviour is served, which every program gives as its version to clients.
+//!
+//! Owns the number. A program's own version is that of the workspace, and stands behind it where a form has room for it.
+
+/// Major version.
+pub const MAJOR: &str = "1";
+/// Minor version.
+pub const MINOR: &str = "36";
+/// Both.
+pub const MAJOR_MINOR: &str = "1.36";
+/// The whole release.
+pub const RELEASE: &str = "1.36.2";
+/// The release as clients read it.
+pub const GIT_VERSION: &str = "v1.36.2";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_of_one_release() {
+        assert_eq!(MAJOR_MINOR, format!("{MAJOR}.{MINOR}"));
+        assert!(RELEASE.starts_with(&format!("{MAJOR_MINOR}.")));
+        assert_eq!(GIT_VERSION, format!("v{RELEASE}"));
+    }
+}

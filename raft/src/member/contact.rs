@@ -1,0 +1,223 @@
+//! Contacts: which other members answer this one, when each was last heard, and how far its state was then.
+//!
+//! Owns that record for the status; no decision of the store depends on it. Every member asks every other each two seconds
+//! anyway (see agreement), and a status asks once more. With each answer a member passes on what it knows of the others, so
+//! that a member that has just started tells since when another one is dead.
+//!
+//! Invariant: the record holds members alone: answers of others and words about others are not kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Sub;
+use std::time::Duration;
+
+use futures::future::join_all;
+use openraft_rt::Instant;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::Core;
+use crate::transport::{NodeId, Peer, Transport};
+
+/// The last contact with each other member, by id. `I` is the instant of the member's clock.
+pub(crate) struct Contacts<I>(Mutex<BTreeMap<u64, Contact<I>>>);
+
+/// The last contact with one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Whether it answered the last question of this member; `None` before the first.
+    pub(crate) answers: Option<bool>,
+    /// The time since it was heard by any member; `None` if none is known to have heard it.
+    pub(crate) age: Option<Duration>,
+    /// The last index that it had applied then; `None` for programs that do not say so.
+    pub(crate) applied: Option<u64>,
+    /// The highest feature level of its program; as above.
+    pub(crate) supported: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Contact<I> {
+    /// What was known at `noted`, with the age as of that time.
+    seen: Seen,
+    noted: I,
+}
+
+impl<I> Default for Contacts<I> {
+    fn default() -> Self {
+        Contacts(Mutex::default())
+    }
+}
+
+impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
+    /// What is known of `member` at `now`.
+    pub(crate) fn of(&self, member: u64, now: I) -> Seen {
+        self.0.lock().get(&member).map_or_else(Seen::default, |contact| contact.at(now))
+    }
+
+    /// Notes the result of a question to each of `asked`: `None` if it was not answered. Forgets all other members.
+    fn note<'a>(&self, now: I, asked: impl Iterator<Item = (u64, Option<&'a wire::AgreementResponse>)>) {
+        let mut contacts = self.0.lock();
+        let mut before = std::mem::take(&mut *contacts);
+        let mut told: Vec<&wire::Contact> = Vec::new();
+        for (member, answer) in asked {
+            let known = before.remove(&member).map_or_else(Seen::default, |contact| contact.at(now));
+            let seen = match answer {
+                None => Seen { answers: Some(false), ..known },
+                Some(answer) => {
+                    told.extend(&answer.contacts);
+                    let says = answer.feature_level_max > 0;
+                    Seen {
+                        answers: Some(true),
+                        age: Some(Duration::ZERO),
+                        applied: says.then_some(answer.applied),
+                        supported: says.then_some(answer.feature_level_max),
+                    }
+                }
+            };
+            contacts.insert(member, Contact { seen, noted: now });
+        }
+        for word in told {
+            if let Some(contact) = contacts.get_mut(&word.member) {
+                contact.hear(word);
+            }
+        }
+    }
+
+    /// What is known of `members` at `now`, to be passed on.
+    fn words(&self, now: I, members: &BTreeSet<u64>) -> Vec<wire::Contact> {
+        let contacts = self.0.lock();
+        let known = contacts.iter().filter(|(member, _)| members.contains(member));
+        let word = |(member, contact): (&u64, &Contact<I>)| {
+            let Seen { age, applied, .. } = contact.at(now);
+            let heard_ms_ago = u64::try_from(age?.as_millis()).unwrap_or(u64::MAX);
+            Some(wire::Contact { member: *member, heard_ms_ago, applied: applied.unwrap_or(0) })
+        };
+        known.filter_map(word).collect()
+    }
+}
+
+impl<I: Copy + Sub<Output = Duration>> Contact<I> {
+    /// What was noted, with the age as of `now`.
+    fn at(&self, now: I) -> Seen {
+        let age = self.seen.age.map(|age| age.saturating_add(now - self.noted));
+        Seen { age, ..self.seen }
+    }
+
+    /// Takes over the word of another member if it is the newer one.
+    fn hear(&mut self, word: &wire::Contact) {
+        let age = Duration::from_millis(word.heard_ms_ago);
+        if self.seen.age.is_none_or(|known| age < known) {
+            self.seen.age = Some(age);
+            self.seen.applied = (word.applied > 0).then_some(word.applied).max(self.seen.applied);
+        }
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Notes the answers of a round of questions to all other members.
+    pub(crate) fn note_round(&self, asked: &[Peer], answers: &[Option<wire::AgreementResponse>]) {
+        let now = R::Instant::now();
+        self.contacts.note(now, asked.iter().zip(answers).map(|(peer, answer)| (peer.id.0, answer.as_ref())));
+    }
+
+    /// Asks all other members once, so that the status tells which of them answer now.
+    pub(crate) async fn survey(&self) {
+        let membership = self.membership();
+        let own = self.options.id();
+        let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));
+        let others: Vec<Peer> = peers.filter(|peer| peer.id != own).collect();
+        let answers = join_all(others.iter().map(|peer| self.ask_checkpoints(peer))).await;
+        self.note_round(&others, &answers);
+    }
+
+    /// What this member knows of the others but for `asker`, for `asker`.
+    pub(crate) fn words_for(&self, asker: NodeId) -> Vec<wire::Contact> {
+        let membership = self.membership();
+        let members = membership.membership().nodes().map(|(id, _)| *id);
+        self.contacts.words(R::Instant::now(), &members.filter(|id| *id != asker.0).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds, as an instant and as an age.
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn answer(applied: u64, contacts: Vec<wire::Contact>) -> wire::AgreementResponse {
+        wire::AgreementResponse { applied, feature_level_max: 2, contacts, ..Default::default() }
+    }
+
+    fn word(member: u64, heard_ms_ago: u64, applied: u64) -> wire::Contact {
+        wire::Contact { member, heard_ms_ago, applied }
+    }
+
+    fn age_and_applied(
+        contacts: &Contacts<Duration>,
+        member: u64,
+        now: u64,
+    ) -> (Option<Duration>, Option<u64>) {
+        let Seen { age, applied, .. } = contacts.of(member, s(now));
+        (age, applied)
+    }
+
+    #[test]
+    fn a_member_that_falls_silent_keeps_the_time_and_the_index_of_its_last_answer() {
+        let contacts = Contacts::default();
+        assert_eq!(contacts.of(2, s(9)), Seen::default());
+        contacts.note(s(10), [(2, Some(&answer(7, vec![]))), (3, None)].into_iter());
+        let answered = Seen { answers: Some(true), age: Some(s(0)), applied: Some(7), supported: Some(2) };
+        assert_eq!(contacts.of(2, s(10)), answered);
+        assert_eq!(contacts.of(3, s(10)), Seen { answers: Some(false), ..Seen::default() });
+        contacts.note(s(12), [(2, None), (3, None)].into_iter());
+        contacts.note(s(14), [(2, None), (3, None)].into_iter());
+        let silent = Seen { answers: Some(false), age: Some(s(7)), ..answered };
+        assert_eq!(contacts.of(2, s(17)), silent);
+        contacts.note(s(18), std::iter::empty());
+        assert_eq!(contacts.of(2, s(18)), Seen::default(), "it was removed");
+    }
+
+    #[test]
+    fn the_newest_word_about_a_dead_member_counts_and_none_about_a_stranger() {
+        let contacts = Contacts::default();
+        let told = answer(9, vec![word(3, 5000, 4), word(8, 1, 1)]);
+        contacts.note(s(10), [(2, Some(&told)), (3, None)].into_iter());
+        assert_eq!(age_and_applied(&contacts, 3, 10), (Some(s(5)), Some(4)));
+        assert_eq!(contacts.of(8, s(10)), Seen::default());
+        let older = answer(9, vec![word(3, 90_000, 3)]);
+        contacts.note(s(12), [(2, Some(&older)), (3, None)].into_iter());
+        assert_eq!(age_and_applied(&contacts, 3, 12), (Some(s(7)), Some(4)));
+        let newest = answer(9, vec![word(3, u64::MAX, 0), word(3, 1000, 6)]);
+        contacts.note(s(14), [(2, Some(&newest)), (3, None)].into_iter());
+        assert_eq!(age_and_applied(&contacts, 3, 14), (Some(s(1)), Some(6)));
+        assert_eq!(contacts.of(3, s(14)).answers, Some(false), "no word makes a member answer");
+    }
+
+    #[test]
+    fn what_is_passed_on_leaves_out_who_was_never_heard() {
+        let contacts = Contacts::default();
+        contacts.note(
+            s(10),
+            [(2, Some(&answer(7, vec![]))), (3, None), (4, Some(&answer(8, vec![])))].into_iter(),
+        );
+        assert_eq!(contacts.words(s(11), &[2, 3].into()), [word(2, 1000, 7)]);
+        contacts.note(s(12), [(2, Some(&answer(1, vec![word(4, u64::MAX, 1)]))), (4, None)].into_iter());
+        assert_eq!(
+            contacts.words(s(13), &[4].into()),
+            [word(4, 3000, 8)],
+            "no age that a peer makes up overflows"
+        );
+    }
+
+    #[test]
+    fn an_older_program_answers_and_its_state_is_unknown() {
+        let contacts = Contacts::default();
+        contacts.note(s(1), [(2, Some(&wire::AgreementResponse::default()))].into_iter());
+        let expected = Seen { answers: Some(true), age: Some(s(0)), applied: None, supported: None };
+        assert_eq!(contacts.of(2, s(1)), expected);
+    }
+}
