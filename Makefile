@@ -25,7 +25,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover services microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover services microbench prices verify vectors fuzz setup build
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -99,6 +99,9 @@ services: setup ## Create services through three nodes at once (SERVICES=5000) a
 
 microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
+
+prices: setup ## Hold the prices of expressions and patterns against the clock; fails where one is wrong by more than two
+	$(CARGO) bench --bench price
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'
 	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)

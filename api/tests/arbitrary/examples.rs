@@ -116,6 +116,16 @@ pub(crate) fn ownership() -> Vec<Vec<u8>> {
     ]
 }
 
+pub(crate) fn price() -> Vec<Vec<u8>> {
+    let texts = [
+        "device.driver == 'gpu.example.com' && device.attributes['d.io'].size > 3",
+        r"device.driver.matches('^[a-z]+(\\.[a-z0-9]{1,63})*$') || 'x'.matches(device.driver)",
+        "device.attributes.exists(d, d.startsWith('a')) ? [1, 2].map(a, a + 1) == [] : {'a': 1}.size() > 0",
+        r"(?i)^[\w.-]{1,20}[[^a-z]&&\pL]?(?:a|b*|\b)+$",
+    ];
+    bytes(&texts)
+}
+
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }

@@ -122,6 +122,11 @@ fn ownership_takes_anything() {
 }
 
 #[test]
+fn prices_bound_anything() {
+    check(targets::price, examples::price());
+}
+
+#[test]
 fn every_fuzz_target_is_run_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/fuzz_targets");
     let here = include_str!("main.rs");

@@ -17,6 +17,7 @@ use orch_proto::brand::ORCH;
 use orch_raft::Fields;
 use orch_raft::object::Object;
 use orch_raft::{Index, Key, Revision};
+use orch_rules::expression::{Allowance, Exhausted, Pattern, Shape, check_device_selector};
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::value::Value;
 use orch_schema::{
@@ -246,4 +247,30 @@ fn object(labels: &[(&str, &str)], fields: &[(&str, &str)]) -> Object {
         index,
         protobuf: std::sync::OnceLock::new(),
     }
+}
+
+/// Steps of one input of [`price`] at most.
+const PRICE_STEPS_MAX: u64 = 400_000;
+
+/// A device selector and a pattern, with the steps that both were charged for. Without them the answer is that they are
+/// used up, and never another one.
+pub(crate) fn priced(input: &[u8]) -> (u64, bool) {
+    let text = String::from_utf8_lossy(input);
+    let compile = |allowance: &mut Allowance| {
+        let pattern = Pattern::compile(&text, allowance)?.is_ok();
+        let selector = check_device_selector(&text, &[("device", Shape::Any)], &[], allowance)?.is_ok();
+        Ok::<bool, Exhausted>(pattern || selector)
+    };
+    let mut allowance = Allowance::of(PRICE_STEPS_MAX);
+    let compiled = compile(&mut allowance);
+    let steps = PRICE_STEPS_MAX - allowance.left();
+    let mut same = Allowance::of(steps);
+    assert!(compiled.is_err() || compile(&mut same) == compiled, "equal texts have equal prices");
+    assert!(compiled.is_err() || compile(&mut Allowance::of(steps - 1)) == Err(Exhausted));
+    (steps, compiled == Ok(true))
+}
+
+/// Prices of device selectors and patterns. The fuzz target holds the steps against the clock.
+pub(crate) fn price(input: &[u8]) -> bool {
+    priced(input).1
 }

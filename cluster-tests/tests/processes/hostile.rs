@@ -265,3 +265,53 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes.extend(payload);
     bytes
 }
+
+/// Path of the hostile objects.
+const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/faults/resourceclaimtemplates";
+
+/// Longest wait for the answer to a large write on a machine shared with the attackers. A hostile object took minutes when
+/// its patterns were compiled.
+const LARGE_ANSWER_MAX: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_hostile_objects_do_not_stop_other_large_writes() {
+    let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let client = cluster.client(0).unwrap().with_timeout(LARGE_ANSWER_MAX);
+    make_namespace(&client).await.unwrap();
+    let mut attackers = JoinSet::new();
+    for number in 0..4 {
+        let (client, template) = (client.clone(), hostile_template(number));
+        attackers.spawn(async move { client.post(TEMPLATES, &template).await.unwrap() });
+    }
+    let large = "x".repeat(500 << 10);
+    for number in 0..8 {
+        let map = config_map(&format!("large-{number}"), &large);
+        client.post(COLLECTION, &map).await.unwrap().success().unwrap();
+    }
+    for answer in attackers.join_all().await {
+        let told = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 422, "{told:.400}");
+        assert!(told.contains("too complex, exceeds cost limit"), "{told:.400}");
+    }
+}
+
+/// A template of more than a megabyte of selectors, each with some two hundred patterns.
+fn hostile_template(number: usize) -> serde_json::Value {
+    let pattern = |at: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{}}}')", at + number);
+    let selector = |of: usize| {
+        let patterns: Vec<String> = (1..210).map(|at| pattern(at + of * 7)).collect();
+        serde_json::json!({"cel": {"expression": patterns.join("||")}})
+    };
+    let request = |of: usize| {
+        let selectors: Vec<_> = (0..16).map(|at| selector(of * 16 + at)).collect();
+        let exactly = serde_json::json!({"deviceClassName": "c", "selectors": selectors});
+        serde_json::json!({"name": format!("r{of}"), "exactly": exactly})
+    };
+    let requests: Vec<_> = (0..7).map(request).collect();
+    serde_json::json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": format!("hostile-{number}")},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    })
+}

@@ -5,6 +5,7 @@ mod fields;
 mod hostile;
 mod modules;
 mod panics;
+mod prices;
 mod searches;
 mod tree;
 

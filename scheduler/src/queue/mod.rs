@@ -241,15 +241,30 @@ impl Queue {
 
     /// Brings a popped pod back. Returns where it went; `None` if it was deleted meanwhile, or was not popped.
     pub fn requeue(&mut self, at: At<'_>, uid: &Uid, rejection: Rejection) -> Option<QueueName> {
+        self.bring_back(at, uid, |entry, backoff| {
+            entry.fail(at.now, rejection);
+            entry.backoff_until = backoff.until(entry);
+        })
+    }
+
+    /// Brings a popped pod back that is not planned before `until`, whatever happens. It does not count as a failure.
+    pub fn set_aside(&mut self, at: At<'_>, uid: &Uid, until: Duration) -> Option<QueueName> {
+        self.bring_back(at, uid, |entry, _| entry.backoff_until = Some(until))
+    }
+
+    fn bring_back(
+        &mut self,
+        at: At<'_>,
+        uid: &Uid,
+        end: impl FnOnce(&mut Entry, &Backoff),
+    ) -> Option<QueueName> {
         let id = *self.ids.get(uid)?;
         let Place::InFlight { since } = self.entries[&id].place else { return None };
         if self.entries[&id].is_deleted {
             self.done(uid);
             return None;
         }
-        let entry = self.entries.get_mut(&id).expect("an id leads to an entry");
-        entry.fail(at.now, rejection);
-        entry.backoff_until = self.backoff.until(entry);
+        end(self.entries.get_mut(&id).expect("an id leads to an entry"), &self.backoff);
         let strategy = self.strategy_since(id, since);
         self.in_flight.finish(since);
         Some(self.place(at, id, strategy, event::SCHEDULE_ATTEMPT_FAILURE))

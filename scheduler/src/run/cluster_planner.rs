@@ -131,6 +131,14 @@ impl Planning for ClusterPlanner {
         planners[profile].plan(cluster, pod, wall, seed, &mut asked)
     }
 
+    fn has_claims(&self, pod: &Compiled) -> bool {
+        pod.claims.is_some()
+    }
+
+    fn claim_steps(&self) -> u64 {
+        self.cluster.devices().claim_steps()
+    }
+
     fn take_costs(&mut self, profile: usize) -> Costs {
         self.planners[profile].take_costs()
     }

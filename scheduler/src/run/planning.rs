@@ -49,6 +49,12 @@ pub trait Planning: Send {
         seed: u64,
     ) -> Decision;
 
+    /// Whether the pod claims devices, or asks for resources that devices may stand for.
+    fn has_claims(&self, pod: &Self::Compiled) -> bool;
+
+    /// Steps that the claims of the pod took in the last plan.
+    fn claim_steps(&self) -> u64;
+
     /// What the last plan of the profile cost, for the metrics; nothing where nothing is measured.
     fn take_costs(&mut self, profile: usize) -> Costs;
 

@@ -2,40 +2,53 @@
 //!
 //! Owns compiling them against the variables of their place, and evaluating them within a bound. The language itself is
 //! a library's. Expressions in objects that another program evaluates, such as the selectors of devices, are only
-//! checked. Invariant: an expression that compiled names only known variables, members and functions, and its
-//! evaluation ends after a number of steps that is known before it starts.
+//! checked. Invariants: an expression that compiled names only known variables, members and functions, and its
+//! evaluation ends after a number of steps that is known before it starts; compiling has a price, which is charged before
+//! it begins ([`allowance`](self::allowance)).
 
+mod allowance;
 mod cost;
 mod nesting;
+mod parse;
+mod pattern;
+mod selector;
 mod shape;
 mod value;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use cel::{Context, Env, ExecutionError, Program, Value};
+use cel::common::value::CowVal;
+use cel::context::VariableResolver;
+use cel::{Context, Env, ExecutionError, IdedExpr, Value};
 
-pub use self::cost::{DeviceBounds, Pattern, PatternError, device_selector_steps};
-pub use self::nesting::nesting;
+pub use self::allowance::{Allowance, Charge, Exhausted};
+pub use self::cost::{DeviceBounds, device_selector_steps};
+pub use self::parse::parse;
+pub use self::pattern::{CelPattern, Pattern, PatternError, Patterns, extension as pattern_extension};
+pub use self::selector::{
+    DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, OBJECT_COMPILE_STEPS_MAX,
+    check_device_selector,
+};
 pub use self::shape::{Functions, Scope, Shape};
 pub use self::value::Variable;
 
 /// Bytes of an expression. The reference has no bound of its own here; its longest documented ones have a few hundred.
 const EXPRESSION_BYTES_MAX: usize = 8 << 10;
-/// Levels of an expression's tree. Walks over it recurse: this many fit into the stack of a thread that serves
-/// connections, several times over.
-const NESTING_MAX: usize = 100;
 /// Steps of an evaluation: well under a tenth of a second, in the thread of the request.
 const STEPS_MAX: u64 = 1_000_000;
-/// Bytes of a device selector. This and the next are the reference's bounds.
-pub const DEVICE_SELECTOR_BYTES_MAX: usize = 10 << 10;
-/// Steps of one evaluation of a device selector: at most a tenth of a second.
-pub const DEVICE_SELECTOR_STEPS_MAX: u64 = 1_000_000;
+/// Steps of compiling an expression of a configuration, which an operator writes: a second.
+const COMPILE_STEPS_MAX: u64 = 10_000_000;
+/// Steps of matching the patterns of an expression, if each of them met each byte of the input in its slowest state, in
+/// each round of a loop: five seconds for what an operator would have to write on purpose; usual patterns take a fiftieth.
+const PATTERN_STEPS_MAX: u64 = 50_000_000;
 
 /// The library's standard functions, and those over strings, lists and numbers that the reference adds.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut environment = Env::stdlib();
-    for extension in [cel::extensions::strings, cel::extensions::lists, cel::extensions::math] {
+    let extensions =
+        [cel::extensions::strings, cel::extensions::lists, cel::extensions::math, pattern::extension];
+    for extension in extensions {
         environment.add_extension(extension).expect("each extension is added once");
     }
     Arc::new(environment)
@@ -44,7 +57,11 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 /// A compiled expression.
 pub struct Expression {
     source: String,
-    program: Program,
+    /// As it is written, for questions about it.
+    written: IdedExpr,
+    /// With its patterns compiled.
+    expression: IdedExpr,
+    patterns: Patterns,
     cost: Cost,
 }
 
@@ -68,6 +85,14 @@ impl Cost {
         let elements = elements.saturating_add(self.nodes);
         let of_one = (elements.saturating_add(bytes) / 64).saturating_add(1);
         elements.saturating_pow(self.depth).saturating_mul(self.nodes).saturating_mul(of_one)
+    }
+
+    /// Steps of matching patterns that take `of_byte` steps for each byte together, over the same input.
+    fn pattern_steps(self, of_byte: u64, elements: u64, bytes: u64) -> u64 {
+        let elements = if self.splits { elements.saturating_add(bytes) } else { elements };
+        // Each round may match any text of the input.
+        let rounds = elements.saturating_add(self.nodes).saturating_pow(self.depth);
+        rounds.saturating_mul(bytes.saturating_add(1)).saturating_mul(of_byte)
     }
 }
 
@@ -117,12 +142,19 @@ impl Expression {
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(CompileError(format!("must be at most {EXPRESSION_BYTES_MAX} bytes long")));
         }
-        let program = parse(source)?;
-        let checked = shape::check(program.expression(), scope).map_err(failed)?;
+        let mut allowance = Allowance::of(COMPILE_STEPS_MAX);
+        let too_costly = |Exhausted| CompileError::failed("it takes too long to compile");
+        let written = parse(&ENVIRONMENT, source, &mut allowance).map_err(too_costly)??;
+        let checked = shape::check(&written, scope).map_err(|reason| CompileError::failed(&reason))?;
         if wanted == Wanted::Bool && checked.shape != Shape::Bool {
             return Err(CompileError("must evaluate to bool".to_owned()));
         }
-        Ok(Expression { source: source.to_owned(), program, cost: checked.cost })
+        let mut expression = written.clone();
+        let patterns = Patterns::compile_all(&mut expression, &mut allowance).map_err(too_costly)?;
+        if let Some(fault) = patterns.fault() {
+            return Err(CompileError::failed(&format!("invalid matches argument: {fault}")));
+        }
+        Ok(Expression { source: source.to_owned(), written, expression, patterns, cost: checked.cost })
     }
 
     /// The text.
@@ -132,7 +164,7 @@ impl Expression {
 
     /// Whether the expression reads `variable.member`, or tests for it.
     pub fn reads(&self, variable: &str, member: &str) -> bool {
-        shape::reads(self.program.expression(), variable, member)
+        shape::reads(&self.written, variable, member)
     }
 
     /// The value for these variables.
@@ -142,14 +174,17 @@ impl Expression {
     pub(crate) fn evaluate(&self, variables: &[&Variable]) -> Result<Value, EvaluationError> {
         let elements = variables.iter().map(|variable| variable.elements()).sum();
         let bytes = variables.iter().map(|variable| variable.bytes()).sum();
-        if self.cost.steps(elements, bytes) > STEPS_MAX {
+        let matching = self.cost.pattern_steps(self.patterns.steps_of_byte_of_all(), elements, bytes);
+        if self.cost.steps(elements, bytes) > STEPS_MAX || matching > PATTERN_STEPS_MAX {
             return Err(EvaluationError::Cost);
         }
+        let resolver = PatternVariables(&self.patterns);
         let mut context = Context::with_env(ENVIRONMENT.clone());
         for variable in variables {
             context.add_variable_from_value(variable.name(), variable.value());
         }
-        self.program.execute(&context).map_err(|error| match error {
+        context.set_variable_resolver(&resolver);
+        Value::resolve(&self.expression, &context).map_err(|error| match error {
             ExecutionError::NoSuchKey(key) => EvaluationError::NoSuchKey(key.to_string()),
             ExecutionError::NoSuchOverload(fault) => EvaluationError::NoSuchOverload(fault.to_string()),
             _ => EvaluationError::Other,
@@ -201,39 +236,19 @@ impl Expression {
     }
 }
 
-/// A device selector after its check at the API. The scheduler evaluates it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceSelector {
-    /// The type of its value.
-    pub shape: Shape,
-    /// A bound of the steps of an evaluation, for any device that the API takes.
-    pub steps: u64,
-}
+/// The patterns of an expression as its variables.
+struct PatternVariables<'a>(&'a Patterns);
 
-/// Checks a device selector, with `functions` beside the standard ones. The caller bounds the length.
-///
-/// # Errors
-/// It does not parse, names something unknown, or applies an operator to values that it does not take.
-pub fn check_device_selector(
-    source: &str,
-    scope: &Scope,
-    functions: &Functions,
-) -> Result<DeviceSelector, CompileError> {
-    let program = parse(source)?;
-    let shape = shape::check_foreign(program.expression(), scope, functions).map_err(failed)?;
-    let steps = device_selector_steps(program.expression(), DeviceBounds::API, &|_| None);
-    Ok(DeviceSelector { shape, steps })
-}
-
-fn parse(source: &str) -> Result<Program, CompileError> {
-    if nesting::nesting(source).is_none_or(|levels| levels > NESTING_MAX) {
-        return Err(failed(format!("the expression nests more than {NESTING_MAX} levels deep")));
+impl VariableResolver for PatternVariables<'_> {
+    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
+        self.0.find(variable).map(|pattern| CowVal::Borrowed(pattern))
     }
-    ENVIRONMENT.compile(source).map_err(|error| failed(error.to_string()))
 }
 
-fn failed(reason: String) -> CompileError {
-    CompileError(format!("compilation failed: {reason}"))
+impl CompileError {
+    fn failed(reason: &str) -> CompileError {
+        CompileError(format!("compilation failed: {reason}"))
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 const LEVELS_MAX: usize = 128;
 
 /// An upper bound of the nesting of `source`; `None` where brackets nest too deeply.
-pub fn nesting(source: &str) -> Option<usize> {
+pub(super) fn nesting(source: &str) -> Option<usize> {
     let bytes = source.as_bytes();
     // For each level of brackets the length of the current chain, and of the longest one.
     let mut levels = vec![(0_usize, 0_usize)];
@@ -53,7 +53,7 @@ pub fn nesting(source: &str) -> Option<usize> {
 }
 
 /// The place behind the text that begins with the quote at `start`.
-fn behind_text(bytes: &[u8], start: usize) -> usize {
+pub(super) fn behind_text(bytes: &[u8], start: usize) -> usize {
     let quote = bytes[start];
     let is_raw = start > 0 && matches!(bytes[start - 1], b'r' | b'R');
     let is_triple = bytes[start..].starts_with(&[quote; 3]);

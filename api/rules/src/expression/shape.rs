@@ -315,10 +315,7 @@ fn check_operands(function: &str, shapes: &[Shape]) -> Result<(), String> {
 /// A pattern is compiled with the configuration and not with each request: it has to be a literal.
 fn check_pattern(call: &CallExpr) -> Result<(), String> {
     match call.args.last().map(|argument| &argument.expr) {
-        Some(Expr::Literal(LiteralValue::String(pattern))) => {
-            let fault = regex::Regex::new(pattern.inner()).err();
-            fault.map_or(Ok(()), |fault| Err(format!("invalid matches argument: {fault}")))
-        }
+        Some(Expr::Literal(LiteralValue::String(_))) => Ok(()),
         _ => Err("the argument of matches must be a literal".to_owned()),
     }
 }

@@ -123,7 +123,9 @@ fn expressions_of_other_programs_are_only_checked() {
     const DEVICE: Shape = Shape::Object(&[("driver", Shape::Text), ("attributes", Shape::Map)]);
     let checked = |source: &str| {
         let functions = &[("quantity", Shape::Any), ("isLessThan", Shape::Bool)];
-        let selector = check_device_selector(source, &[("device", DEVICE)], functions);
+        let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
+        let selector =
+            check_device_selector(source, &[("device", DEVICE)], functions, &mut allowance).unwrap();
         selector.map(|selector| selector.shape.name()).map_err(|error| error.to_string())
     };
     for (source, expected) in [
@@ -161,9 +163,10 @@ fn long_chains_fit_into_the_stack_of_a_small_thread() {
             ("true", "?1:true"),
             ("", "!"),
         ] {
-            for times in [NESTING_MAX, 1000, 5000] {
+            for times in [parse::NESTING_MAX, 1000, 5000] {
                 let source = format!("{first}{}", next.repeat(times));
-                let _ = check_device_selector(&source, &[("device", Shape::Any)], &[]);
+                let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
+                let _ = check_device_selector(&source, &[("device", Shape::Any)], &[], &mut allowance);
             }
         }
     };

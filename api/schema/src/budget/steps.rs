@@ -47,10 +47,21 @@ pub fn count_step() -> bool {
     })
 }
 
+/// Counts many steps at once, those of work that is about to be done and cannot be stopped inside. `false`: the work must
+/// not begin; no result of it is used.
+pub fn count_steps(steps: u64) -> bool {
+    let may = ENTERED.with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(steps)));
+    if !may {
+        LEFT.set(0);
+    }
+    may
+}
+
 /// Takes the steps since the last look from the budget. In a stopped request every further step is a look.
 #[cold]
 fn look(left: &Cell<u32>) -> bool {
-    let may = ENTERED.with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(LOOK_EVERY)));
+    let may = ENTERED
+        .with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(u64::from(LOOK_EVERY))));
     // This look is a step, too.
     left.set(if may { LOOK_EVERY - 1 } else { 0 });
     may
@@ -149,8 +160,8 @@ impl Budget {
     }
 
     /// Takes `steps` from the budget. Returns whether the request may go on.
-    fn spend(&self, steps: u32) -> bool {
-        let taken = |left: u64| left.checked_sub(u64::from(steps));
+    fn spend(&self, steps: u64) -> bool {
+        let taken = |left: u64| left.checked_sub(steps);
         let relaxed = Ordering::Relaxed;
         if self.steps_left.fetch_update(relaxed, relaxed, taken).is_err() {
             self.flags.fetch_or(OVER, Ordering::SeqCst);
@@ -171,7 +182,7 @@ impl Drop for Entered {
         let left = LEFT.replace(self.left);
         if let Some(budget) = budget {
             // Steps since the last look are taken from the budget, too: a job is polled many times.
-            budget.spend(LOOK_EVERY.saturating_sub(left));
+            budget.spend(u64::from(LOOK_EVERY.saturating_sub(left)));
         }
     }
 }
@@ -242,6 +253,17 @@ mod tests {
         assert!((95..=101).contains(&polls), "{polls}");
         assert!(matches!(budget.check(), Err(Stopped::TooManySteps)));
         assert!(steps(1_000_000), "work of no request has no bound");
+    }
+
+    #[test]
+    fn many_steps_are_counted_before_the_work() {
+        assert_eq!(is_stopped(100_000, || (count_steps(90_000), count_steps(20_000))), ((true, false), true));
+        let after = is_stopped(100_000, || (count_steps(200_000), count_step(), count_steps(0)));
+        assert_eq!(after, ((false, false, false), true), "other loops of the request end, too");
+        let gone = Arc::new(Budget::default());
+        gone.cancel();
+        assert!(!gone.enter(|| count_steps(1)));
+        assert!(count_steps(u64::MAX), "work of no request has no bound");
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod slice;
 mod tests;
 mod unmade;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use self::conditions::{Binding, binding_failure, binding_state, has_conditions};
@@ -49,7 +49,7 @@ use self::claim::{Claim, Class};
 use self::expression::Selectors;
 use self::extended::Offers;
 use self::pool::Pools;
-use self::search::Matches;
+use self::search::Selection;
 use self::slice::Slice;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
@@ -95,7 +95,9 @@ pub struct Devices {
     version: u64,
     /// Which devices classes select, for [`Devices::counts`]; by addresses, so that it is emptied when a slice or a class
     /// changes.
-    matches: RefCell<Matches>,
+    matches: RefCell<Selection>,
+    /// Steps that the claims of the pod took in the last plan.
+    claim_steps: Cell<u64>,
 }
 
 impl Devices {
@@ -115,6 +117,7 @@ impl Devices {
             selectors: Selectors::default(),
             version: 0,
             matches: RefCell::default(),
+            claim_steps: Cell::default(),
         }
     }
 
@@ -218,7 +221,7 @@ impl Devices {
 
     fn devices_changed(&mut self) {
         self.version += 1;
-        self.matches.get_mut().clear();
+        *self.matches.get_mut() = Selection::default();
     }
 
     /// Changes whenever [`Devices::counts`] may say something else.
@@ -226,8 +229,13 @@ impl Devices {
         self.version
     }
 
+    /// Steps that the claims of the pod took in the last plan.
+    pub fn claim_steps(&self) -> u64 {
+        self.claim_steps.get()
+    }
+
     /// Of the devices that stand for an extended resource, how many there are for a node and how many of them are in use;
-    /// zeros if there are none, or a selector of their class cannot be evaluated.
+    /// zeros if there are none, or a selector of their class cannot be evaluated, or takes too long for one plan.
     pub fn counts(&self, resource: &str, node: NodeOf<'_>) -> (i64, i64) {
         let Some(class) = self.offers.class(resource).and_then(|name| self.classes.get(name)) else {
             return (0, 0);

@@ -103,6 +103,8 @@ impl Devices {
 
     /// Begins to plan a pod.
     pub fn pre_filter<'a>(&'a self, pod: Option<&'a PodClaims>, limits: DeviceLimits) -> PreFilter<'a> {
+        self.matches.borrow_mut().begin();
+        self.claim_steps.set(0);
         let Some(pod) = pod else { return PreFilter::Skip };
         let claims = match self.claims_of(pod) {
             Ok(claims) => claims,
@@ -208,9 +210,9 @@ impl PodDevices<'_> {
         let devices = self.devices;
         let world =
             World { node, classes: &devices.classes, allocated: &devices.allocated, pools: &devices.pools };
-        let Some(solution) = search::search(world, &claims, &mut self.attempt)? else {
-            return Ok(None);
-        };
+        let found = search::search(world, &claims, &mut self.attempt);
+        devices.claim_steps.set(self.attempt.taken());
+        let Some(solution) = found? else { return Ok(None) };
         let new = unmade.map(|unmade| unmade.new.clone());
         let mut allocation = NodeAllocation { new, ..NodeAllocation::default() };
         for ((claim, picked), alternatives) in

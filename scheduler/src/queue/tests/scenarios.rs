@@ -513,3 +513,21 @@ fn waking_many_of_one_shape_keeps_their_order() {
     assert_eq!(popped.len(), 100);
     assert!(popped.is_sorted());
 }
+
+#[test]
+fn a_pod_that_is_set_aside_is_not_popped_before_its_time() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 0);
+    assert_eq!(cluster.pop().as_deref(), Some("a"));
+    let until = cluster.now + seconds(4);
+    let place = cluster.at(|queue, at| queue.set_aside(at, &Uid::new("a"), until));
+    assert_eq!(place, Some(QueueName::Backoff));
+    assert_eq!(cluster.pop(), None, "there is nothing better to do, but it waits");
+    cluster.wait(seconds(3));
+    assert_eq!(cluster.pop(), None);
+    cluster.wait(seconds(2));
+    assert_eq!(cluster.pop().as_deref(), Some("a"));
+    assert_eq!(cluster.fail("a"), Some(QueueName::Backoff));
+    cluster.wait(seconds(2));
+    assert_eq!(cluster.pop().as_deref(), Some("a"), "its first backoff: being set aside was no failure");
+}

@@ -108,6 +108,8 @@ impl<P: Planning> Executor<P> {
             known_bytes,
             bindings: _,
             preparing: _,
+            // What tenants took of the thread is not forgotten.
+            costly: _,
         } = self;
         planning.begin_anew();
         // Counters of metrics never go back.

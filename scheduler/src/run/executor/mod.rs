@@ -17,6 +17,7 @@
 
 mod anew;
 mod changes;
+mod costly;
 mod evicting;
 mod finish;
 mod pending;
@@ -46,6 +47,7 @@ use super::stored::Followed;
 
 pub use anew::{Rebuild, Wear};
 use changes::Objects;
+use costly::Costly;
 use evicting::Preempting;
 use pending::{Pending, Stage};
 
@@ -111,6 +113,7 @@ pub struct Executor<P: Planning> {
     nodes: HashMap<String, Arc<NodeFacts>>,
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
+    costly: Costly,
     // Pods whose jobs were told to end, and for whom.
     giving_way: HashMap<Uid, Uid>,
     unsynced: BTreeSet<Followed>,
@@ -138,6 +141,7 @@ impl<P: Planning> Executor<P> {
             nodes: HashMap::new(),
             objects: Objects::default(),
             preempting: HashMap::new(),
+            costly: Costly::default(),
             giving_way: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             lists_wanted: 0,

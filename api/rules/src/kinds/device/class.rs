@@ -3,7 +3,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::selector::validate_selectors;
+use super::selector::{ObjectAllowance, validate_selectors};
 use super::{CONFIG_MAX, Stored, validate_configuration, validate_list};
 use crate::kinds::pod::resources::is_extended;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
@@ -46,8 +46,8 @@ fn validate_spec(context: &Context<'_>, old: Option<&Value>, spec: &Value, path:
         Some(old) if is_unchanged(old.at(field), spec.at(field)) => Stored::Yes,
         _ => Stored::No,
     };
-    let mut errors =
-        validate_selectors(spec.items("selectors"), stored("selectors"), &path.child("selectors"));
+    let (selectors, allowance) = (path.child("selectors"), ObjectAllowance::default());
+    let mut errors = validate_selectors(spec.items("selectors"), stored("selectors"), &allowance, &selectors);
     let config = stored("config");
     errors.extend(validate_list(spec.items("config"), CONFIG_MAX, &path.child("config"), |entry, path| {
         validate_configuration(entry, config, path)

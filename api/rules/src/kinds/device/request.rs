@@ -6,7 +6,7 @@ use orch_schema::budget::count_step;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use super::selector::validate_selectors;
+use super::selector::{ObjectAllowance, validate_selectors};
 use super::{
     CONFIG_MAX, Stored, quoted_text, validate_configuration, validate_full_name, validate_label,
     validate_list, validate_set, validate_toleration,
@@ -72,12 +72,13 @@ fn default_count(request: &mut Value) {
 pub(super) fn validate_claim_spec(spec: &Value, path: &Path) -> FieldErrors {
     let (devices, path) = (spec.at("devices"), path.child("devices"));
     let known = RequestNames::of(spec);
+    let allowance = ObjectAllowance::default();
     let name = |request: &Value| quoted(request.text("name"));
     let mut errors = validate_set(
         devices.items("requests"),
         REQUESTS_MAX,
         &path.child("requests"),
-        validate_request,
+        |request, path| validate_request(request, &allowance, path),
         |request| request.text("name"),
         name,
     );
@@ -126,7 +127,7 @@ pub(super) fn validate_reference(name: &str, known: &RequestNames<'_>, path: &Pa
     errors
 }
 
-fn validate_request(request: &Value, path: &Path) -> FieldErrors {
+fn validate_request(request: &Value, allowance: &ObjectAllowance, path: &Path) -> FieldErrors {
     let mut errors = validate_label(request.text("name"), &path.child("name"));
     let alternatives = request.items("firstAvailable");
     match (request.has("exactly"), alternatives.is_empty()) {
@@ -139,14 +140,16 @@ fn validate_request(request: &Value, path: &Path) -> FieldErrors {
                 "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             errors.push(FieldError::invalid(path.clone(), "null", detail));
         }
-        (true, true) => errors.extend(validate_count(request.at("exactly"), &path.child("exactly"))),
+        (true, true) => {
+            errors.extend(validate_count(request.at("exactly"), allowance, &path.child("exactly")));
+        }
         (false, false) => errors.extend(validate_set(
             alternatives,
             ALTERNATIVES_MAX,
             &path.child("firstAvailable"),
             |alternative, path| {
                 let mut errors = validate_label(alternative.text("name"), &path.child("name"));
-                errors.extend(validate_count(alternative, path));
+                errors.extend(validate_count(alternative, allowance, path));
                 errors
             },
             |alternative| alternative.text("name"),
@@ -157,14 +160,15 @@ fn validate_request(request: &Value, path: &Path) -> FieldErrors {
 }
 
 /// Rules for class, selectors, count and tolerations of a request or alternative.
-fn validate_count(request: &Value, path: &Path) -> FieldErrors {
+fn validate_count(request: &Value, allowance: &ObjectAllowance, path: &Path) -> FieldErrors {
     let (class, class_path) = (request.text("deviceClassName"), path.child("deviceClassName"));
     let mut errors = if class.is_empty() {
         FieldErrors::from(FieldError::required(class_path, ""))
     } else {
         invalid_each(&class_path, class, names::dns1123_subdomain(class))
     };
-    errors.extend(validate_selectors(request.items("selectors"), Stored::No, &path.child("selectors")));
+    let selectors = path.child("selectors");
+    errors.extend(validate_selectors(request.items("selectors"), Stored::No, allowance, &selectors));
     let (count, count_path) = (request.int("count").unwrap_or(0), path.child("count"));
     match request.text("allocationMode") {
         "All" if count != 0 => {

@@ -1,11 +1,13 @@
 //! Selectors of devices: expressions over a device's driver, attributes and capacities, which the scheduler evaluates.
 
+use std::cell::Cell;
+
 use orch_schema::value::Value;
 
 use super::{Stored, validate_list};
 use crate::expression::{
-    DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, Functions, Scope, Shape,
-    check_device_selector,
+    Allowance, DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, Exhausted, Functions,
+    OBJECT_COMPILE_STEPS_MAX, Scope, Shape, check_device_selector,
 };
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -89,8 +91,38 @@ const FUNCTIONS: &Functions = &[
     ("validate", Shape::Any),
 ];
 
-/// Rules for the selectors of a request or class.
-pub(super) fn validate_selectors(selectors: &[Value], stored: Stored, path: &Path) -> FieldErrors {
+/// Told of an expression that takes too long to evaluate, or to compile, alone or with those of its object before it.
+const TOO_COMPLEX: &str = "too complex, exceeds cost limit";
+
+/// Steps that compiling the selectors of one object may still take.
+pub(super) struct ObjectAllowance(Cell<Allowance>);
+
+impl Default for ObjectAllowance {
+    fn default() -> Self {
+        ObjectAllowance(Cell::new(Allowance::of(OBJECT_COMPILE_STEPS_MAX)))
+    }
+}
+
+impl ObjectAllowance {
+    /// Checks a selector, and takes what that costs. `None` stands for an expression that does not compile within it.
+    fn check(&self, source: &str) -> Option<Result<DeviceSelector, String>> {
+        let mut allowance = self.0.get();
+        let checked = check_device_selector(source, SCOPE, FUNCTIONS, &mut allowance);
+        self.0.set(allowance);
+        match checked {
+            Ok(checked) => Some(checked.map_err(|error| error.to_string())),
+            Err(Exhausted) => None,
+        }
+    }
+}
+
+/// Rules for the selectors of a request or class, compiled within `allowance`.
+pub(super) fn validate_selectors(
+    selectors: &[Value],
+    stored: Stored,
+    allowance: &ObjectAllowance,
+    path: &Path,
+) -> FieldErrors {
     validate_list(selectors, SELECTORS_MAX, path, |selector, path| {
         let path = path.child("cel");
         if selector.at("cel").is_null() {
@@ -101,29 +133,34 @@ pub(super) fn validate_selectors(selectors: &[Value], stored: Stored, path: &Pat
             return FieldErrors::new();
         }
         let source = selector.at("cel").text("expression");
-        validate_expression(source, path.child("expression")).into_iter().collect()
+        validate_expression(source, allowance, path.child("expression")).into_iter().collect()
     })
 }
 
-fn validate_expression(source: &str, path: Path) -> Option<FieldError> {
+fn validate_expression(source: &str, allowance: &ObjectAllowance, path: Path) -> Option<FieldError> {
     if source.len() > DEVICE_SELECTOR_BYTES_MAX {
         return Some(FieldError::too_long(path, DEVICE_SELECTOR_BYTES_MAX));
     }
-    let refused = match check_device_selector(source, SCOPE, FUNCTIONS) {
+    let Some(checked) = allowance.check(source) else {
+        return Some(FieldError::forbidden(path, TOO_COMPLEX));
+    };
+    let refused = match checked {
         Ok(DeviceSelector { shape: Shape::Bool | Shape::Any, steps }) => {
             let is_too_complex = steps > DEVICE_SELECTOR_STEPS_MAX;
-            return is_too_complex.then(|| FieldError::forbidden(path, "too complex, exceeds cost limit"));
+            return is_too_complex.then(|| FieldError::forbidden(path, TOO_COMPLEX));
         }
         Ok(DeviceSelector { shape: other, .. }) => {
             format!("must evaluate to bool or the unknown type, not {}", other.name())
         }
-        Err(error) => error.to_string(),
+        Err(error) => error,
     };
     Some(FieldError::invalid_str(path, source, &refused))
 }
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::json;
+
     use super::*;
 
     #[test]
@@ -140,7 +177,8 @@ mod tests {
             ("device.vendor == 'x'", Some("undefined field 'vendor'")),
             ("claim.x", Some("undeclared reference to 'claim'")),
         ] {
-            let told = validate_expression(source, Path::new("e")).map(|error| error.message);
+            let told = validate_expression(source, &ObjectAllowance::default(), Path::new("e"))
+                .map(|error| error.message);
             match (told, expected) {
                 (None, None) => {}
                 (Some(told), Some(expected)) => assert!(told.contains(expected), "{source}: {told}"),
@@ -148,9 +186,10 @@ mod tests {
             }
         }
         let long = "x".repeat(DEVICE_SELECTOR_BYTES_MAX + 1);
-        let told = validate_expression(&long, Path::new("e")).unwrap();
+        let told = validate_expression(&long, &ObjectAllowance::default(), Path::new("e")).unwrap();
         assert_eq!(told.message, "Too long: may not be more than 10240 bytes");
     }
+
     #[test]
     fn selectors_that_cost_too_much_are_forbidden() {
         let hundred = format!("[{}]", vec!["1"; 100].join(","));
@@ -161,8 +200,42 @@ mod tests {
             format!("{grown}.size() > 0"),
             format!("{hundred}.all(a, {hundred}.all(b, device.driver.matches('a' + device.driver)))"),
         ] {
-            let told = validate_expression(&source, Path::new("e")).map(|error| error.to_string());
+            let told = validate_expression(&source, &ObjectAllowance::default(), Path::new("e"))
+                .map(|error| error.to_string());
             assert_eq!(told.as_deref(), Some("e: Forbidden: too complex, exceeds cost limit"), "{source}");
         }
+    }
+
+    #[test]
+    fn the_selectors_of_an_object_have_one_allowance() {
+        let selector = |number: usize| {
+            let source = format!("[{number}{}].size() > 0", ",1".repeat(4000));
+            json!({"cel": {"expression": source}})
+        };
+        let request = |number: usize| {
+            let selectors: Vec<Value> = (0..SELECTORS_MAX).map(|at| selector(number * 100 + at)).collect();
+            json!({"selectors": selectors})
+        };
+        let refused = |number: usize, allowance: &ObjectAllowance| {
+            let request = request(number);
+            validate_selectors(request.items("selectors"), Stored::No, allowance, &Path::new("s")).len()
+        };
+        let allowance = ObjectAllowance::default();
+        let first = refused(1, &allowance);
+        assert!((1..SELECTORS_MAX - 1).contains(&first), "{first}");
+        assert_eq!(refused(2, &allowance), SELECTORS_MAX, "nothing is left");
+        assert_eq!(refused(1, &ObjectAllowance::default()), first, "equal objects get equal answers");
+        let stored = request(3);
+        let errors = validate_selectors(stored.items("selectors"), Stored::Yes, &allowance, &Path::new("s"));
+        assert_eq!(errors.len(), 0, "what is stored is not compiled again");
+    }
+
+    #[test]
+    fn patterns_of_a_hostile_object_are_not_compiled() {
+        let pattern = |number: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+        let source = (1..220).map(pattern).collect::<Vec<_>>().join("||");
+        assert!(source.len() <= DEVICE_SELECTOR_BYTES_MAX, "{}", source.len());
+        let told = validate_expression(&source, &ObjectAllowance::default(), Path::new("e")).unwrap();
+        assert_eq!(told.to_string(), format!("e: Forbidden: {TOO_COMPLEX}"));
     }
 }

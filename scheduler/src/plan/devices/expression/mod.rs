@@ -1,7 +1,8 @@
 //! Selectors of devices: expressions over a device's driver, attributes and capacities.
 //!
 //! Owns evaluating them over [`DeviceObject`]s. The language is a library's; quantities, semantic versions, times,
-//! patterns, `cel.bind` and `includes` are added here. [`programs`] compiles, each expression when it is first used.
+//! `cel.bind` and `includes` are added here, patterns by `orch_rules`, which owns their price. [`programs`] compiles, each
+//! expression when it is first used.
 //!
 //! Invariants: an evaluation ends within [`DEVICE_SELECTOR_STEPS_MAX`] steps, in time and in memory: one that might not
 //! is not begun, and fails as the reference's does when its cost limit is exceeded. An expression's tree is so flat that
@@ -9,7 +10,6 @@
 
 mod bind;
 mod object;
-mod pattern;
 mod programs;
 mod quantity;
 #[cfg(test)]
@@ -23,10 +23,9 @@ use cel::common::types::{CelBool, CelList};
 use cel::common::value::{CowVal, FromVal};
 use cel::context::VariableResolver;
 use cel::{Context, DeclarationError, Env, ExecutionError, Value};
-use orch_rules::expression::DEVICE_SELECTOR_STEPS_MAX;
+use orch_rules::expression::{DEVICE_SELECTOR_STEPS_MAX, Patterns, pattern_extension};
 
 pub(super) use self::object::DeviceObject;
-use self::pattern::CelPattern;
 use self::programs::Compiled;
 pub(super) use self::programs::{Selector, Selectors};
 
@@ -40,7 +39,7 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
         cel::extensions::lists,
         cel::extensions::math,
         bind::extension,
-        pattern::extension,
+        pattern_extension,
         quantity::extension,
         time::extension,
         version::extension,
@@ -89,14 +88,14 @@ pub(super) enum SelectorError {
 /// What an expression may name.
 struct Variables<'a> {
     device: &'a DeviceObject,
-    patterns: &'a [CelPattern],
+    patterns: &'a Patterns,
 }
 
 impl VariableResolver for Variables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         match variable {
             "device" => Some(CowVal::Borrowed(self.device.value())),
-            other => pattern::find(self.patterns, other).map(|one| CowVal::Borrowed(one)),
+            other => self.patterns.find(other).map(|one| CowVal::Borrowed(one)),
         }
     }
 }

@@ -1,23 +1,21 @@
 //! Compiled expressions, and which of them are kept.
 //!
 //! Owns compiling: an expression costs nothing but its text until a search first evaluates it, and one that many claims
-//! have is compiled once. Invariant: what is kept of compiled expressions fits into [`PROGRAM_BYTES_MAX`], however many
-//! there are; beyond it, all are forgotten and compiled again when they are used.
+//! have is compiled once. Invariants: what is kept of compiled expressions fits into [`PROGRAM_BYTES_MAX`], however many
+//! there are; beyond it, all are forgotten and compiled again when they are used. The steps of compiling are charged before
+//! it begins; without them nothing is kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use cel::IdedExpr;
-use orch_rules::expression::{DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, device_selector_steps, nesting};
+use orch_rules::expression::{
+    Charge, DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, Exhausted, Patterns, device_selector_steps, parse,
+};
 use parking_lot::Mutex;
 
-use super::pattern::{self, CelPattern};
 use super::{DeviceObject, ENVIRONMENT};
 
-/// Levels of an expression's tree, as the API server takes them.
-const NESTING_MAX: usize = 100;
-/// Steps of compiling each byte of an expression: the library's parser takes some microseconds for each.
-const COMPILE_STEPS_PER_BYTE: u64 = 50;
 /// Bytes of a compiled expression for each of its text: `1+1` becomes three nodes of a hundred bytes and more.
 const PROGRAM_BYTES_PER_BYTE: usize = 256;
 /// Bytes of all compiled expressions that are kept: those of thousands of usual ones.
@@ -35,15 +33,21 @@ pub(in crate::plan::devices) struct Selector {
 }
 
 impl Selector {
-    /// The compiled expression, and the steps that it took to compile it now.
-    pub(in crate::plan::devices) fn compiled(&self) -> (Arc<Compiled>, u64) {
+    /// The compiled expression; it is charged for where it has to be compiled now.
+    ///
+    /// # Errors
+    /// The steps of compiling it are not left.
+    pub(in crate::plan::devices) fn compiled(
+        &self,
+        charge: &mut dyn Charge,
+    ) -> Result<Arc<Compiled>, Exhausted> {
         let mut compiled = self.compiled.lock();
         if let Some(known) = compiled.upgrade() {
-            return (known, 0);
+            return Ok(known);
         }
-        let (made, steps) = self.programs.compiled(&self.source);
+        let made = self.programs.compiled(&self.source, charge)?;
         *compiled = Arc::downgrade(&made);
-        (made, steps)
+        Ok(made)
     }
 }
 
@@ -51,7 +55,7 @@ impl Selector {
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) expression: IdedExpr,
-    pub(super) patterns: Vec<CelPattern>,
+    pub(super) patterns: Patterns,
 }
 
 /// A compiled expression, or the reason why there is none.
@@ -65,12 +69,11 @@ pub(in crate::plan::devices) struct Compiled {
 }
 
 impl Compiled {
-    fn new(source: &str) -> Compiled {
-        let program = compile(source);
-        let of_patterns = |program: &Program| program.patterns.iter().map(CelPattern::bytes).sum();
+    fn new(source: &str, charge: &mut dyn Charge) -> Result<Compiled, Exhausted> {
+        let program = compile(source, charge)?;
         let bytes = source.len().saturating_mul(PROGRAM_BYTES_PER_BYTE);
-        let bytes = bytes.saturating_add(program.as_ref().map_or(0, of_patterns));
-        Compiled { program, steps: Mutex::default(), bytes }
+        let bytes = bytes.saturating_add(program.as_ref().map_or(0, |program| program.patterns.bytes()));
+        Ok(Compiled { program, steps: Mutex::default(), bytes })
     }
 
     pub(super) fn program(&self) -> Result<&Program, &str> {
@@ -85,7 +88,7 @@ impl Compiled {
         if let Some((_, steps)) = known.iter().find(|(known, _)| *known == bounds) {
             return *steps;
         }
-        let of_byte = |name: &str| pattern::find(&program.patterns, name).map(CelPattern::steps_of_byte);
+        let of_byte = |name: &str| program.patterns.steps_of_byte(name);
         let steps = device_selector_steps(&program.expression, bounds, &of_byte);
         if known.len() >= BOUNDS_MAX {
             known.clear();
@@ -95,16 +98,16 @@ impl Compiled {
     }
 }
 
-fn compile(source: &str) -> Result<Program, String> {
+fn compile(source: &str, charge: &mut dyn Charge) -> Result<Result<Program, String>, Exhausted> {
     if source.len() > DEVICE_SELECTOR_BYTES_MAX {
-        return Err(format!("the expression is longer than {DEVICE_SELECTOR_BYTES_MAX} bytes"));
+        return Ok(Err(format!("the expression is longer than {DEVICE_SELECTOR_BYTES_MAX} bytes")));
     }
-    if nesting(source).is_none_or(|levels| levels > NESTING_MAX) {
-        return Err(format!("the expression nests more than {NESTING_MAX} levels deep"));
-    }
-    let mut expression = ENVIRONMENT.parser().parse(source).map_err(|error| error.to_string())?;
-    let patterns = pattern::compile_all(&mut expression);
-    Ok(Program { expression, patterns })
+    let mut expression = match parse(&ENVIRONMENT, source, charge)? {
+        Ok(expression) => expression,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let patterns = Patterns::compile_all(&mut expression, charge)?;
+    Ok(Ok(Program { expression, patterns }))
 }
 
 /// The compiled expressions that are kept, by their text.
@@ -120,20 +123,18 @@ struct Kept {
 }
 
 impl Programs {
-    /// The compiled expression, and the steps that it took to compile it.
-    fn compiled(&self, source: &Arc<str>) -> (Arc<Compiled>, u64) {
+    fn compiled(&self, source: &Arc<str>, charge: &mut dyn Charge) -> Result<Arc<Compiled>, Exhausted> {
         let mut kept = self.kept.lock();
         if let Some(known) = kept.by_source.get(source) {
-            return (known.clone(), 0);
+            return Ok(known.clone());
         }
-        let compiled = Arc::new(Compiled::new(source));
+        let compiled = Arc::new(Compiled::new(source, charge)?);
         if kept.bytes.saturating_add(compiled.bytes) > PROGRAM_BYTES_MAX {
             *kept = Kept::default();
         }
         kept.bytes = kept.bytes.saturating_add(compiled.bytes);
         kept.by_source.insert(source.clone(), compiled.clone());
-        let bytes = u64::try_from(source.len()).unwrap_or(u64::MAX);
-        (compiled, bytes.saturating_mul(COMPILE_STEPS_PER_BYTE))
+        Ok(compiled)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod growth;
 
+use orch_rules::expression::{Allowance, Exhausted};
+
 use super::*;
 use crate::api::resource;
 use crate::api::resource::v1::{Device, DeviceAttribute, DeviceCapacity};
@@ -37,7 +39,7 @@ fn device() -> Device {
 }
 
 fn compiled(source: &str) -> Arc<Compiled> {
-    Selectors::default().selector(source).compiled().0
+    Selectors::default().selector(source).compiled(&mut Allowance::of(u64::MAX)).unwrap()
 }
 
 fn evaluate(source: &str) -> Result<bool, SelectorError> {
@@ -243,10 +245,11 @@ fn patterns_are_bounded_and_may_be_computed() {
 
 #[test]
 fn a_pattern_is_compiled_once() {
-    let compiled = compiled("device.driver.matches('a') || device.driver.matches('b')");
-    assert_eq!(compiled.program().unwrap().patterns.len(), 2);
+    let compiled = compiled("device.driver.matches('a') || device.driver.matches('b') || 'b'.matches('b')");
+    let patterns = &compiled.program().unwrap().patterns;
+    assert!(patterns.find("@pattern1").is_some() && patterns.find("@pattern2").is_none());
     let unknown = super::tests::compiled("device.driver.matches(device.driver)");
-    assert!(unknown.program().unwrap().patterns.is_empty());
+    assert!(unknown.program().unwrap().patterns.find("@pattern0").is_none());
 }
 
 #[test]
@@ -261,10 +264,15 @@ fn expressions_are_compiled_when_they_are_used() {
     let kept = selectors.selector("true");
     assert!(Arc::ptr_eq(&kept, &selectors.selector("true")));
     assert_eq!(selectors.len(), (1, 0));
-    let (first, steps) = kept.compiled();
-    assert!(steps > 0);
-    let (second, steps) = kept.compiled();
-    assert!(Arc::ptr_eq(&first, &second) && steps == 0);
+    let mut poor = Allowance::of(10);
+    assert_eq!(kept.compiled(&mut poor).err(), Some(Exhausted));
+    assert_eq!(selectors.len(), (1, 0), "nothing was compiled");
+    let mut allowance = Allowance::of(1_000);
+    let first = kept.compiled(&mut allowance).unwrap();
+    let left = allowance.left();
+    assert!(left < 1_000);
+    let second = kept.compiled(&mut allowance).unwrap();
+    assert!(Arc::ptr_eq(&first, &second) && allowance.left() == left);
     assert_eq!(selectors.len(), (1, 1));
 }
 
@@ -287,12 +295,13 @@ fn compiled_expressions_fit_into_their_memory() {
     let used: Vec<_> =
         (0..100).map(|number| selectors.selector(&format!("'{text}' == '{number}'"))).collect();
     for selector in &used {
-        selector.compiled();
+        selector.compiled(&mut Allowance::of(u64::MAX)).unwrap();
     }
     let (known, compiled) = selectors.len();
     assert!(known == 100 && compiled < 40, "{known} {compiled}");
     let device = DeviceObject::new("d.io", &device());
-    assert_eq!(used[0].compiled().0.matches(&device), Ok(false), "it is compiled again");
+    let again = used[0].compiled(&mut Allowance::of(u64::MAX)).unwrap();
+    assert_eq!(again.matches(&device), Ok(false), "it is compiled again");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! How much the searches of one attempt to plan a pod may do.
 //!
 //! Owns the limit and what is left of it. Plans read no clock, so that equal clusters give equal answers on any machine:
-//! time is counted in steps of about a tenth of a microsecond. A step is a candidate that is passed over, or one of an
-//! evaluation; choosing a device takes more ([`Weight`]). Invariant: whatever a pod asks for, all its searches together
-//! take no more than [`ATTEMPT_STEPS_MAX`] steps and what one evaluation may take.
+//! time is counted in steps of about a tenth of a microsecond. A step is a candidate that is passed over, or one of
+//! compiling or evaluating an expression; choosing a device takes more ([`Weight`]). Invariant: whatever a pod asks for, all
+//! its searches together take no more than [`ATTEMPT_STEPS_MAX`] steps ([`LONG_ATTEMPT_STEPS_MAX`] without a timeout), since
+//! all are taken before what they are for.
+
+use orch_rules::expression::{Charge, Exhausted};
 
 use super::super::slice::Device;
 
@@ -12,6 +15,9 @@ const STEPS_PER_MILLISECOND: u64 = 10_000;
 /// Steps of an attempt on all nodes: about a second, in which no other pod is planned. It suffices to evaluate usual
 /// selectors for half a million devices.
 const ATTEMPT_STEPS_MAX: u64 = 10_000_000;
+/// The same where an operator chose no timeout: ten seconds, a sixth of the time after which the process ends because its
+/// planning thread is stuck.
+const LONG_ATTEMPT_STEPS_MAX: u64 = 100_000_000;
 /// Steps of choosing a device and taking it back.
 const CHOICE_STEPS: u64 = 10;
 
@@ -19,27 +25,30 @@ const CHOICE_STEPS: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Budget {
     of_node: u64,
+    of_attempt: u64,
     left_of_attempt: u64,
     left_of_node: u64,
 }
 
-/// No steps are left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exhausted;
-
 impl Budget {
-    /// The steps of searches that may take `filter_timeout_ms` on each node. 0 is no limit, which an operator chooses.
+    /// The steps of searches that may take `filter_timeout_ms` on each node. 0 is no limit of a node, which an
+    /// operator chooses.
     pub(super) fn new(filter_timeout_ms: u64) -> Budget {
         let (of_node, of_attempt) = match filter_timeout_ms {
-            0 => (u64::MAX, u64::MAX),
+            0 => (u64::MAX, LONG_ATTEMPT_STEPS_MAX),
             timeout => (timeout.saturating_mul(STEPS_PER_MILLISECOND), ATTEMPT_STEPS_MAX),
         };
-        Budget { of_node, left_of_attempt: of_attempt, left_of_node: 0 }
+        Budget { of_node, of_attempt, left_of_attempt: of_attempt, left_of_node: 0 }
     }
 
     /// Begins the search on another node.
     pub(super) fn begin(&mut self) {
         self.left_of_node = self.of_node.min(self.left_of_attempt);
+    }
+
+    /// Steps that were taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.of_attempt - self.left_of_attempt
     }
 
     /// Takes `steps`, those of something that is about to be done.
@@ -48,6 +57,12 @@ impl Budget {
         self.left_of_attempt = self.left_of_attempt.saturating_sub(steps);
         self.left_of_node = self.left_of_node.saturating_sub(steps);
         if is_left { Ok(()) } else { Err(Exhausted) }
+    }
+}
+
+impl Charge for Budget {
+    fn charge(&mut self, steps: u64) -> Result<(), Exhausted> {
+        self.take(steps)
     }
 }
 

@@ -13,9 +13,11 @@ mod select;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use orch_rules::expression::Exhausted;
 use orch_schema::quantity::Quantity;
 
-use self::budget::{Budget, Exhausted, Weight};
+use self::budget::{Budget, Weight};
+pub(super) use self::select::Selection;
 use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};
@@ -30,7 +32,7 @@ pub(super) const RESULTS_MAX: usize = 32;
 const DEPTH_MAX: usize = 1024;
 
 /// Which selectors select which devices, by their addresses.
-pub(super) type Matches = HashMap<(usize, usize), bool>;
+type Matches = HashMap<(usize, usize), bool>;
 
 /// What the searches of one attempt share: the nodes that one pod is tried on.
 #[derive(Debug)]
@@ -43,6 +45,11 @@ impl Attempt {
     /// An attempt whose searches may take `filter_timeout_ms` on each node; 0 is no limit.
     pub(super) fn new(filter_timeout_ms: u64) -> Attempt {
         Attempt { matches: HashMap::new(), budget: Budget::new(filter_timeout_ms) }
+    }
+
+    /// Steps that its searches took.
+    pub(super) fn taken(&self) -> u64 {
+        self.budget.taken()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orch_rules::expression::DEVICE_SELECTOR_STEPS_MAX;
+use orch_rules::expression::{Allowance, Charge, DEVICE_SELECTOR_STEPS_MAX, Exhausted};
 
 use super::super::Failure;
 use super::super::capacity;
@@ -11,10 +11,12 @@ use super::super::constraint::Constraint;
 use super::super::expression::Selector;
 use super::super::pool::PoolState;
 use super::super::slice::Device;
-use super::{DEPTH_MAX, Matches, RESULTS_MAX, Search, Step, Wanted};
+use super::{DEPTH_MAX, Matches, RESULTS_MAX, Search, Step, Wanted, timed_out};
 
 /// Candidates for which it is written in one step that nothing is known of them.
 const CANDIDATES_PER_STEP: usize = 64;
+/// Steps of evaluating classes for the amounts of extended resources, in one plan: a second.
+const SELECTION_STEPS_MAX: u64 = 10_000_000;
 
 impl Search<'_> {
     /// Reads what each claim wants, and refuses what can never be had.
@@ -159,8 +161,8 @@ impl Search<'_> {
         if let Some(matches) = self.attempt.matches.get(&key) {
             return Ok(*matches);
         }
-        let (compiled, steps) = selector.compiled();
-        self.take_steps(steps)?;
+        let compiled =
+            selector.compiled(&mut self.attempt.budget).map_err(|Exhausted| timed_out(self.world.node))?;
         // What may cost more than one evaluation is refused by the evaluation itself, and takes no steps.
         let steps = compiled.steps(&device.object);
         if steps <= DEVICE_SELECTOR_STEPS_MAX {
@@ -174,25 +176,49 @@ impl Search<'_> {
     }
 }
 
+/// Which devices classes select, for the amounts that nodes have of extended resources.
+#[derive(Debug)]
+pub(in super::super) struct Selection {
+    matches: Matches,
+    allowance: Allowance,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Selection { matches: Matches::new(), allowance: Allowance::of(SELECTION_STEPS_MAX) }
+    }
+}
+
+impl Selection {
+    /// Begins another plan, which has steps of its own. What is known of classes and devices stays known.
+    pub(in super::super) fn begin(&mut self) {
+        self.allowance = Allowance::of(SELECTION_STEPS_MAX);
+    }
+}
+
 impl Class {
-    /// Whether all selectors of the class select the device. They take no steps: administrators write classes, and each
-    /// evaluation has its own bound.
+    /// Whether all selectors of the class select the device.
     pub(in super::super) fn selects(
         &self,
         device: &Arc<Device>,
-        known: &mut Matches,
+        known: &mut Selection,
     ) -> Result<bool, Failure> {
         for (number, selector) in self.selectors.iter().enumerate() {
             let place = || format!("class {}: selector #{number}", self.name);
             let selector = selector.as_ref().ok_or_else(|| missing(&place()))?;
             let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
-            let matches = match known.get(&key) {
+            let matches = match known.matches.get(&key) {
                 Some(matches) => *matches,
                 None => {
-                    let (compiled, _) = selector.compiled();
-                    let matches = compiled.matches(&device.object);
-                    let matches = matches.map_err(|error| Failure::Fatal(format!("{}: {error}", place())))?;
-                    known.insert(key, matches);
+                    let fault =
+                        |reason: &dyn std::fmt::Display| Failure::Fatal(format!("{}: {reason}", place()));
+                    let charge = &mut known.allowance;
+                    let too_costly = |Exhausted| fault(&"it takes too long to evaluate");
+                    let compiled = selector.compiled(charge).map_err(too_costly)?;
+                    let steps = compiled.steps(&device.object).min(DEVICE_SELECTOR_STEPS_MAX);
+                    charge.charge(steps).map_err(too_costly)?;
+                    let matches = compiled.matches(&device.object).map_err(|error| fault(&error))?;
+                    known.matches.insert(key, matches);
                     matches
                 }
             };

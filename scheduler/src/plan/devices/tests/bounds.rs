@@ -83,6 +83,23 @@ fn costly_selectors_take_from_the_budget() {
 }
 
 #[test]
+fn compiling_takes_from_the_budget_before_it_begins() {
+    // Each pattern folds all characters when it is compiled, which takes a hundredth of a second.
+    let pattern = |number: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+    let costly = |number: usize| (1..200).map(|at| pattern(number * 200 + at)).collect::<Vec<_>>().join("||");
+    let expressions: Vec<String> = (0..32).map(costly).collect();
+    let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
+    let mut cluster = Cluster::new(vec![numbered("a", 16)]);
+    cluster.limits = DeviceLimits { filter_timeout_ms: 50, ..LIMITS };
+    cluster.add(claim("x", vec![one("r", &expressions)]));
+    assert_eq!(cluster.allocate(&["x"], "a"), refused(TIMED_OUT));
+    assert!(cluster.devices.claim_steps() > 400_000, "{}", cluster.devices.claim_steps());
+    cluster.add(claim("y", vec![one("r", &[])]));
+    assert!(cluster.allocate(&["y"], "a").is_ok());
+    assert!(cluster.devices.claim_steps() < 10_000, "{}", cluster.devices.claim_steps());
+}
+
+#[test]
 fn a_selector_that_costs_too_much_fails_alone() {
     let hundred = format!("[{}]", vec!["1"; 100].join(","));
     let costly = format!("{hundred}.all(a, {hundred}.all(b, {hundred}.all(c, a + b + c > 0)))");

@@ -2,6 +2,7 @@
 
 mod anew;
 mod claims;
+mod costly;
 mod planner;
 mod preempting;
 mod simulation;

@@ -48,6 +48,8 @@ pub(super) struct Slots {
     pub(super) worn: usize,
     /// Planning fails while this is set.
     pub(super) fails: bool,
+    /// Pods have claims, which take so many steps.
+    pub(super) claim_steps: Option<u64>,
 }
 
 impl Slots {
@@ -162,6 +164,14 @@ impl Planning for Slots {
             return Admission::Admitted;
         }
         Admission::Held { plugin: Plugin::SchedulingGates, message: String::new() }
+    }
+
+    fn has_claims(&self, _pod: &Compiled) -> bool {
+        self.claim_steps.is_some()
+    }
+
+    fn claim_steps(&self) -> u64 {
+        self.claim_steps.unwrap_or_default()
     }
 
     fn plan(

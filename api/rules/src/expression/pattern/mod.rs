@@ -1,0 +1,148 @@
+//! Regular expressions of clients: the one place where they are compiled.
+//!
+//! Owns what compiling ([`price`]) and matching cost, and the bounds of both. A pattern becomes an automaton without
+//! captures, literal search or cached states, which would cost more to make than selectors gain: matching takes time for
+//! each byte of the text and, at worst, for each state. [`value`] makes patterns values of expressions.
+//! Invariant: a pattern's steps are charged before each stage of compiling it, and a pattern that would take more than
+//! [`Limits::steps`] is not compiled.
+
+mod price;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use regex_automata::nfa::thompson::pikevm::PikeVM;
+use regex_automata::nfa::thompson::{self, WhichCaptures};
+use regex_syntax::ast::parse::Parser;
+use regex_syntax::hir::translate::Translator;
+
+pub use self::value::{CelPattern, Patterns, extension};
+use super::allowance::{Allowance, Charge, Exhausted};
+
+/// Bytes of an automaton that are looked at in one step, for each byte of the text: each state has some thirty and takes
+/// up to twenty nanoseconds.
+const AUTOMATON_BYTES_PER_STEP: u64 = 128;
+/// Steps of beginning to match, mostly allocations.
+const BEGIN_STEPS: u64 = 10;
+/// Bytes of a pattern beside its automaton.
+const OWN_BYTES: usize = 1024;
+
+/// Bounds of a pattern.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Bytes of its text.
+    text_bytes: usize,
+    /// Bytes of its automaton.
+    automaton_bytes: usize,
+    /// Steps of compiling it.
+    steps: u64,
+}
+
+impl Limits {
+    /// For patterns that stand in an expression. The reference has no bound of its own for the text; a class of characters
+    /// takes a few bytes to write. The steps, a fiftieth of a second, are those of the largest automaton and of one class
+    /// that is folded over all characters.
+    const STANDING: Limits = Limits { text_bytes: 1024, automaton_bytes: 256 << 10, steps: 200_000 };
+    /// For patterns that are known in an evaluation only, and compiled in each.
+    const UNKNOWN: Limits = Limits { text_bytes: 128, automaton_bytes: 32 << 10, steps: 10_000 };
+}
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    automaton: PikeVM,
+}
+
+/// The reason why a pattern cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// It is longer or larger than patterns may be, or takes longer to compile.
+    #[error("the regular expression is too large")]
+    TooLarge,
+    /// It is no pattern.
+    #[error("error parsing regexp")]
+    Invalid,
+}
+
+impl Pattern {
+    /// Compiles a pattern that stands in an expression, and charges for it.
+    ///
+    /// # Errors
+    /// The outer one: the steps are not left. The inner one: it is no pattern, or too large.
+    pub fn compile(
+        pattern: &str,
+        charge: &mut dyn Charge,
+    ) -> Result<Result<Pattern, PatternError>, Exhausted> {
+        compile(pattern, Limits::STANDING, charge)
+    }
+
+    /// Compiles a pattern in an evaluation, whose cost has [`steps_of_unknown`] for it.
+    ///
+    /// # Errors
+    /// It is no pattern, or larger than such patterns may be.
+    fn compile_unknown(pattern: &str) -> Result<Pattern, PatternError> {
+        // The price of reading the text comes on top of that of the automaton.
+        let mut allowance = Allowance::of(UNKNOWN_COMPILE_STEPS);
+        compile(pattern, Limits::UNKNOWN, &mut allowance).unwrap_or(Err(PatternError::TooLarge))
+    }
+
+    /// Whether the pattern matches a part of `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.automaton.is_match(&mut self.automaton.create_cache(), text)
+    }
+
+    /// Bytes of memory that the pattern holds.
+    pub fn bytes(&self) -> usize {
+        self.automaton.get_nfa().memory_usage().saturating_add(OWN_BYTES)
+    }
+
+    /// Steps of matching, for each byte of the text.
+    pub fn steps_of_byte(&self) -> u64 {
+        steps_of_byte(self.automaton.get_nfa().memory_usage())
+    }
+}
+
+/// Steps of compiling a pattern in an evaluation.
+const UNKNOWN_COMPILE_STEPS: u64 =
+    Limits::UNKNOWN.steps + Limits::UNKNOWN.text_bytes as u64 * price::STEPS_OF_TEXT_BYTE;
+
+/// Steps of matching a text of `bytes` bytes.
+pub(super) fn steps(of_byte: u64, bytes: u64) -> u64 {
+    bytes.saturating_add(1).saturating_mul(of_byte).saturating_add(BEGIN_STEPS)
+}
+
+/// Steps of compiling and matching a pattern that is not known yet.
+pub(super) fn steps_of_unknown(bytes: u64) -> u64 {
+    UNKNOWN_COMPILE_STEPS.saturating_add(steps(steps_of_byte(Limits::UNKNOWN.automaton_bytes), bytes))
+}
+
+fn steps_of_byte(automaton_bytes: usize) -> u64 {
+    u64::try_from(automaton_bytes).unwrap_or(u64::MAX) / AUTOMATON_BYTES_PER_STEP + 1
+}
+
+fn compile(
+    pattern: &str,
+    limits: Limits,
+    charge: &mut dyn Charge,
+) -> Result<Result<Pattern, PatternError>, Exhausted> {
+    if pattern.len() > limits.text_bytes {
+        return Ok(Err(PatternError::TooLarge));
+    }
+    charge.charge(price::of_text(pattern))?;
+    let Ok(syntax) = Parser::new().parse(pattern) else { return Ok(Err(PatternError::Invalid)) };
+    let steps = price::of_syntax(&syntax, limits.automaton_bytes);
+    if steps > limits.steps {
+        return Ok(Err(PatternError::TooLarge));
+    }
+    charge.charge(steps)?;
+    let Ok(hir) = Translator::new().translate(pattern, &syntax) else {
+        return Ok(Err(PatternError::Invalid));
+    };
+    let config = thompson::Config::new()
+        .nfa_size_limit(Some(limits.automaton_bytes))
+        .which_captures(WhichCaptures::None);
+    let built = thompson::Compiler::new().configure(config).build_from_hir(&hir);
+    // The syntax is valid: only the size is left.
+    let automaton = built.and_then(|nfa| PikeVM::builder().build_from_nfa(nfa));
+    Ok(automaton.map(|automaton| Pattern { automaton }).map_err(|_| PatternError::TooLarge))
+}

@@ -1,0 +1,168 @@
+//! Selectors of devices at the API, which only checks them: the scheduler evaluates.
+//!
+//! Owns their check, its bound for one expression, and what was found for expressions that were checked lately: an object
+//! is checked again in each attempt of its write, and claims of one template have one text. Invariant: a check has one
+//! outcome and one price, whether it is remembered or not, so that equal objects get equal answers.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::allowance::{Allowance, Charge, Exhausted};
+use super::cost::{DeviceBounds, device_selector_steps};
+use super::pattern::Patterns;
+use super::shape::{Functions, Scope, Shape, check_foreign};
+use super::{CompileError, ENVIRONMENT, parse};
+
+/// Bytes of a device selector. This and the next are the reference's bounds.
+pub const DEVICE_SELECTOR_BYTES_MAX: usize = 10 << 10;
+/// Steps of one evaluation of a device selector: at most a tenth of a second.
+pub const DEVICE_SELECTOR_STEPS_MAX: u64 = 1_000_000;
+/// Steps of compiling one device selector: a tenth of a second, in which ten thousand tokens are parsed.
+const DEVICE_SELECTOR_COMPILE_STEPS_MAX: u64 = 1_000_000;
+/// Steps of compiling all device selectors of an object: half a second. An object that is filled with usual selectors to
+/// its last byte has about so many.
+pub const OBJECT_COMPILE_STEPS_MAX: u64 = 5_000_000;
+/// Bytes of remembered texts: some thousand usual ones.
+const REMEMBERED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of an entry beside its text.
+const ENTRY_BYTES: usize = 128;
+
+/// A device selector after its check at the API. The scheduler evaluates it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSelector {
+    /// The type of its value.
+    pub shape: Shape,
+    /// A bound of the steps of an evaluation, for any device that the API takes.
+    pub steps: u64,
+}
+
+/// What came of a check, and its price. A failure is not kept with its text, which repeats the expression.
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    selector: DeviceSelector,
+    price: u64,
+}
+
+#[derive(Debug, Default)]
+struct Remembered {
+    by_source: HashMap<Box<str>, Checked>,
+    bytes: usize,
+}
+
+/// Selectors that were checked lately and may be evaluated. All callers have the same variables and functions.
+static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
+
+/// Checks a device selector, with `functions` beside the standard ones, and takes what that costs from `allowance`. The
+/// caller bounds the length.
+///
+/// # Errors
+/// The outer one: the steps are not left. The inner one: it does not parse, names something unknown, or applies an
+/// operator to values that it does not take.
+pub fn check_device_selector(
+    source: &str,
+    scope: &Scope,
+    functions: &Functions,
+    allowance: &mut Allowance,
+) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
+    if let Some(known) = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).find(source) {
+        allowance.charge_remembered(known.price)?;
+        return Ok(Ok(known.selector));
+    }
+    let before = allowance.left().min(DEVICE_SELECTOR_COMPILE_STEPS_MAX);
+    let mut own = Allowance::of(before);
+    let checked = check(source, scope, functions, &mut own);
+    let price = before - own.left();
+    allowance.charge_remembered(price)?;
+    let checked = checked?;
+    if let Ok(selector) = checked {
+        REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).keep(source, Checked { selector, price });
+    }
+    Ok(checked)
+}
+
+fn check(
+    source: &str,
+    scope: &Scope,
+    functions: &Functions,
+    charge: &mut dyn Charge,
+) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
+    let mut expression = match parse(&ENVIRONMENT, source, charge)? {
+        Ok(expression) => expression,
+        Err(error) => return Ok(Err(error)),
+    };
+    let shape = match check_foreign(&expression, scope, functions) {
+        Ok(shape) => shape,
+        Err(reason) => return Ok(Err(CompileError::failed(&reason))),
+    };
+    let patterns = Patterns::compile_all(&mut expression, charge)?;
+    let of_byte = |name: &str| patterns.steps_of_byte(name);
+    let steps = device_selector_steps(&expression, DeviceBounds::API, &of_byte);
+    Ok(Ok(DeviceSelector { shape, steps }))
+}
+
+impl Remembered {
+    fn find(&self, source: &str) -> Option<Checked> {
+        self.by_source.get(source).copied()
+    }
+
+    /// Beyond the bound all are forgotten: they are checked again when they come again.
+    fn keep(&mut self, source: &str, checked: Checked) {
+        let bytes = source.len().saturating_add(ENTRY_BYTES);
+        if self.bytes.saturating_add(bytes) > REMEMBERED_BYTES_MAX {
+            *self = Remembered::default();
+        }
+        if self.by_source.insert(source.into(), checked).is_none() {
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(source: &str, allowance: &mut Allowance) -> Result<bool, Exhausted> {
+        check_device_selector(source, &[("device", Shape::Any)], &[], allowance)
+            .map(|checked| checked.is_ok())
+    }
+
+    #[test]
+    fn a_check_costs_the_same_when_it_is_remembered() {
+        let source = "device.remembered.matches('^[a-z]+$')";
+        let (mut first, mut second) = (Allowance::of(100_000), Allowance::of(100_000));
+        assert_eq!(checked(source, &mut first), Ok(true));
+        assert_eq!(checked(source, &mut second), Ok(true));
+        assert!(first.left() < 100_000, "{first:?}");
+        assert_eq!(first, second);
+        let price = 100_000 - first.left();
+        assert_eq!(checked(source, &mut Allowance::of(price)), Ok(true));
+        assert_eq!(checked(source, &mut Allowance::of(price - 1)), Err(Exhausted));
+        let unknown = "device.unfamiliar.matches('^[a-z]+$')";
+        assert_eq!(checked(unknown, &mut Allowance::of(price - 1)), Err(Exhausted), "no other answer");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut remembered = Remembered::default();
+        let selector = DeviceSelector { shape: Shape::Bool, steps: 1 };
+        for number in 0..2000 {
+            let source = format!("{number}{}", " ".repeat(1000));
+            remembered.keep(&source, Checked { selector, price: 1 });
+            let held: usize = remembered.by_source.keys().map(|source| source.len() + ENTRY_BYTES).sum();
+            assert_eq!(held, remembered.bytes);
+            assert!(held <= REMEMBERED_BYTES_MAX && remembered.find(&source).is_some());
+        }
+    }
+
+    #[test]
+    fn an_expression_of_many_patterns_is_refused_before_they_are_compiled() {
+        let pattern = |number: usize| format!("device.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+        let all: Vec<String> = (1..300).map(pattern).collect();
+        let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
+        assert_eq!(checked(&all.join("||"), &mut allowance), Err(Exhausted));
+        assert!(allowance.left() >= OBJECT_COMPILE_STEPS_MAX - DEVICE_SELECTOR_COMPILE_STEPS_MAX);
+        let same = vec![pattern(7); 100].join("||");
+        let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
+        assert_eq!(checked(&same, &mut allowance), Ok(true), "a pattern is compiled once");
+    }
+}
