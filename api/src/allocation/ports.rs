@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use orch_rules::kinds::service::{LOAD_BALANCER, NODE_PORT, needs_health_check, node_ports, uses_node_ports};
+use orch_rules::kinds::service::{needs_health_check, node_ports, uses_node_ports, wants_node_ports};
 use orch_rules::validate::tree::{Tree, child_mut, items_mut, set};
 use orch_rules::validate::{FieldError, Path};
 use orch_schema::budget::Numbered;
@@ -137,22 +137,13 @@ pub(super) fn allot(
     Ok(())
 }
 
-/// Whether ports without a node port get one; a balancer may do without.
-fn wants_all(spec: &Value) -> bool {
-    match spec.text("type") {
-        NODE_PORT => true,
-        LOAD_BALANCER => spec.at("allocateLoadBalancerNodePorts").as_bool().unwrap_or(true),
-        _ => false,
-    }
-}
-
 fn path_of(at: usize) -> Path {
     Path::new("spec").child("ports").index(at).child("nodePort")
 }
 
 /// The ports of a new service. Ports of one number share a node port unless they ask for different ones.
 fn allot_new(spec: &mut Value, taking: &mut Taking<'_>) -> Result<(), Unfit> {
-    let wants_all = wants_all(spec);
+    let wants_all = wants_node_ports(spec);
     let given = spec.items("ports").iter().rev().filter(|port| !port.is_empty_at("nodePort"));
     let given = given.map(|port| (port.int("port").unwrap_or(0), port.int("nodePort").unwrap_or(0)));
     let wanted: HashMap<i64, i64> = given.collect();
@@ -181,7 +172,7 @@ fn allot_new(spec: &mut Value, taking: &mut Taking<'_>) -> Result<(), Unfit> {
 
 /// The ports of a changed service: it keeps those that it holds.
 fn allot_changed(old: &Value, spec: &mut Value, taking: &mut Taking<'_>) -> Result<(), Unfit> {
-    let (held, wants_all) = (node_ports(old), wants_all(spec));
+    let (held, wants_all) = (node_ports(old), wants_node_ports(spec));
     let mut seen: HashSet<(String, i64)> = HashSet::new();
     for (at, port) in items_mut(spec, "ports").iter_mut().numbered() {
         let mut number = port.int("nodePort").unwrap_or(0);

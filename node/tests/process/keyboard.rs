@@ -27,7 +27,8 @@ fn part<'a>(text: &'a str, mark: &str) -> &'a str {
 fn shell(directory: &Path, script: &str) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_orch")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let script = format!("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{script}\n");
+    let script =
+        format!("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{script}\n");
     let mut command = Command::new("bash");
     let output = command
         .args(["-c", &script])

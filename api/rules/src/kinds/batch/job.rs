@@ -13,7 +13,9 @@ use crate::kinds::workload::{container_images, container_names, default_template
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
-use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
+use crate::validate::tree::{
+    Tree, carry, child_mut, is_empty, is_unchanged, items_mut, set, set_default, shown, shown_map, unset,
+};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const BACKOFF_LIMIT: i64 = 6;
@@ -77,7 +79,7 @@ impl Strategy for Job {
         errors.extend(validate_pod_names(new));
         errors.extend(object_meta::on_update(context, old, new));
         errors.extend(spec);
-        errors.extend(validate_kept(old.at("spec"), new.at("spec"), &path));
+        errors.extend(validate_kept(old, new, &path));
         errors
     }
 
@@ -206,10 +208,11 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     errors
 }
 
-fn validate_kept(old: &Value, new: &Value, path: &Path) -> FieldErrors {
+fn validate_kept(old_job: &Value, new_job: &Value, path: &Path) -> FieldErrors {
+    let (old, new) = (old_job.at("spec"), new_job.at("spec"));
     let mut errors: FieldErrors = validate_completions(old, new, path).into_iter().collect();
     errors.extend(immutable(new.at("selector"), old.at("selector"), path.child("selector")));
-    errors.extend(validate_kept_template(old, new, path));
+    errors.extend(validate_kept_template(old_job, new_job, path));
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
     {
         errors.extend(immutable(new.at(field), old.at(field), path.child(field)));
@@ -231,25 +234,53 @@ fn validate_completions(old: &Value, new: &Value, path: &Path) -> Option<FieldEr
 }
 
 fn validate_kept_template(old: &Value, new: &Value, path: &Path) -> Option<FieldError> {
-    let mut template = new.at("template").clone();
-    if old.flag("suspend") {
-        keep_directives(old.at("template"), &mut template);
+    let (before, mut after) = (old.at("spec").at("template"), new.at("spec").at("template").clone());
+    let path = path.child("template");
+    if !is_at_rest(old) {
+        return immutable(&after, before, path);
     }
-    immutable(&template, old.at("template"), path.child("template"))
+    keep_directives(before, &mut after);
+    keep_resources(before, &mut after);
+    immutable(&after, before, path.child("spec"))
 }
 
-// The scheduling directives of a suspended job may change: they are taken from the old template before it is compared.
+// Whether a job is suspended and none of its pods runs: it has not started, or says itself that it is suspended.
+fn is_at_rest(job: &Value) -> bool {
+    let status = job.at("status");
+    job.at("spec").flag("suspend")
+        && status.int("active").unwrap_or(0) == 0
+        && (!status.has("startTime") || condition(job, "Suspended"))
+}
+
+// The scheduling directives of a job at rest may change: they are taken from the old template before it is compared.
 fn keep_directives(old: &Value, template: &mut Value) {
     for field in ["annotations", "labels"] {
         carry(old.at("metadata"), child_mut(template, "metadata"), field);
+    }
+    if is_empty(template.at("metadata")) && !old.has("metadata") {
+        unset(template, "metadata");
     }
     let spec = child_mut(template, "spec");
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
         carry(old.at("spec"), spec, field);
     }
-    let before = old.at("spec").at("affinity").at("nodeAffinity").clone();
-    if spec.at("affinity").is_object() || !before.is_null() {
-        set(child_mut(spec, "affinity"), "nodeAffinity", before);
+    let before = old.at("spec").at("affinity");
+    if is_unchanged(before.at("nodeAffinity"), spec.at("affinity").at("nodeAffinity")) {
+        return;
+    }
+    carry(before, child_mut(spec, "affinity"), "nodeAffinity");
+    if before.is_null() && spec.at("affinity").as_object().is_some_and(Map::is_empty) {
+        unset(spec, "affinity");
+    }
+}
+
+// What the containers of a job at rest ask for may change: it is taken from the old template, container by container.
+fn keep_resources(old: &Value, template: &mut Value) {
+    for list in ["containers", "initContainers"] {
+        let before = old.at("spec").items(list);
+        for (before, after) in before.iter().zip(items_mut(child_mut(template, "spec"), list)) {
+            carry(before, after, "resources");
+        }
     }
 }
 
@@ -394,5 +425,49 @@ mod tests {
             object
         };
         check_update(&Job, suspended(json!({})), suspended(json!({"a": "b"})), &[]);
+    }
+
+    #[test]
+    fn what_a_suspended_job_may_change_while_no_pod_runs() {
+        let old = |status: Value| {
+            let mut object = created(&Job, job("i"));
+            set(child_mut(&mut object, "spec"), "suspend", true);
+            set(&mut object, "status", status);
+            object
+        };
+        let new = |old: &Value, field: &str, value: Value| {
+            let mut object = old.clone();
+            let spec = child_mut(child_mut(child_mut(&mut object, "spec"), "template"), "spec");
+            match field {
+                "resources" | "image" => set(&mut items_mut(spec, "containers")[0], field, value),
+                _ => set(spec, field, value),
+            }
+            object
+        };
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}});
+        let changes = [
+            ("nodeSelector", json!({"a": "b"})),
+            ("affinity", affinity),
+            ("resources", json!({"requests": {"cpu": "1"}})),
+        ];
+        let suspended = json!([{"type": "Suspended", "status": "True"}]);
+        let started = json!({"startTime": "2026-01-01T00:00:00Z"});
+        for (status, is_at_rest) in [
+            (json!({}), true),
+            (json!({"startTime": "2026-01-01T00:00:00Z", "conditions": suspended}), true),
+            (json!({"active": 1}), false),
+            (started, false),
+        ] {
+            let old = old(status);
+            for (field, value) in &changes {
+                let errors = Job.validate_update(&CONTEXT, &old, &new(&old, field, value.clone()));
+                assert_eq!(errors.len(), usize::from(!is_at_rest), "{field} {}: {errors:?}", old["status"]);
+            }
+            let errors = Job.validate_update(&CONTEXT, &old, &new(&old, "image", json!("other")));
+            let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            let path = if is_at_rest { "spec.template.spec: " } else { "spec.template: " };
+            assert!(texts.len() == 1 && texts[0].starts_with(path), "{texts:?}");
+        }
     }
 }

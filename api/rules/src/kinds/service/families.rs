@@ -7,7 +7,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::{EXTERNAL_NAME, HEADLESS, adopt, needs_health_check, spec, uses_node_ports};
+use super::{EXTERNAL_NAME, HEADLESS, adopt, needs_health_check, spec, uses_node_ports, wants_node_ports};
 use crate::validate::address::{Family, parse_loose};
 use crate::validate::tree::{Tree, child_mut, items_mut, set, shown, unset};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -42,7 +42,8 @@ fn keep_allotted(old: &Value, new: &mut Value) {
             adopt(old, new, "clusterIPs");
         }
     }
-    if uses_node_ports(old) && uses_node_ports(new) {
+    // A balancer that asks for no node ports gives up those that it leaves out.
+    if uses_node_ports(old) && wants_node_ports(new) {
         keep_node_ports(old, new);
     }
     if needs_health_check(old) && needs_health_check(new) && new.is_empty_at("healthCheckNodePort") {

@@ -163,6 +163,15 @@ pub fn uses_node_ports(spec: &Value) -> bool {
     [NODE_PORT, LOAD_BALANCER].contains(&spec.text("type"))
 }
 
+/// Whether ports without a node port get one. A balancer may do without (`allocateLoadBalancerNodePorts: false`).
+pub fn wants_node_ports(spec: &Value) -> bool {
+    match spec.text("type") {
+        NODE_PORT => true,
+        LOAD_BALANCER => spec.at("allocateLoadBalancerNodePorts").as_bool().unwrap_or(true),
+        _ => false,
+    }
+}
+
 /// Whether a balancer asks the nodes on a port of its own whether they have endpoints.
 pub fn needs_health_check(spec: &Value) -> bool {
     spec.text("type") == LOAD_BALANCER && spec.text("externalTrafficPolicy") == "Local"

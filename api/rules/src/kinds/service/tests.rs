@@ -224,6 +224,10 @@ fn clients_may_leave_out_what_was_allotted() {
         json!({"type": "NodePort", "ports": [{"name": "a", "port": 1}, {"name": "b", "nodePort": 30_001}]}),
     );
     assert!(moved["ports"][0].get("nodePort").is_none(), "another port has it now");
+    let given_up = completed(
+        json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"name": "a", "port": 1}]}),
+    );
+    assert!(given_up["ports"][0].get("nodePort").is_none(), "a balancer that asks for none");
     let changed = completed(
         json!({"type": "NodePort", "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.1", "2001:db8::1"]}),
     );
