@@ -61,8 +61,8 @@ fn tokens(source: &str) -> u64 {
             b'"' | b'\'' => behind_text(bytes, at),
             b'|' | b'&' if next == Some(byte) => at + 2,
             b'=' | b'!' | b'<' | b'>' if next == Some(b'=') => at + 2,
-            // once: the end of a word.
             _ if is_word(byte) => {
+                // once: the end of a word.
                 at + bytes[at..].iter().position(|&c| !is_word(c)).unwrap_or(bytes.len() - at)
             }
             _ => at + 1,
