@@ -18,7 +18,6 @@
 
 mod api;
 mod check;
-mod devices;
 mod faults;
 mod lease;
 mod manner;
