@@ -50,10 +50,11 @@ fn no_dependency_brings_another_way_to_compile_patterns() {
         let lines = manifest.text.lines().filter(|line| line.starts_with("regex")).map(str::to_owned);
         let names = lines.filter_map(|line| Some(line.split(['.', ' ', '=']).next()?.to_owned()));
         let name = manifest.name;
-        names.filter_map(move |dependency| {
+        let unknown = names.filter_map(|dependency| {
             let is_known = DEPENDENTS.contains(&(dependency.as_str(), name.as_str()));
             (!is_known).then(|| format!("{name}: {dependency}"))
-        })
+        });
+        unknown.collect::<Vec<_>>()
     });
     check("the crates that compile patterns are known", wrong);
     let workspace = sources("toml").into_iter().find(|source| source.name == "Cargo.toml");
