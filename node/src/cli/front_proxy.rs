@@ -35,9 +35,9 @@ pub struct FrontProxyArgs {
 #[derive(Clone, Debug, Args)]
 pub struct RevocationArgs {
     /// Revocation lists of the authorities of clients and front proxies, PEM or DER; read again when they change
-    #[arg(long, value_name = "FILES", value_delimiter = ',', help_heading = REVOCATION)]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = REVOCATION)]
     pub client_crl_file: Vec<PathBuf>,
     /// Revocation lists of the peer authority, PEM or DER; read again when they change
-    #[arg(long, value_name = "FILES", value_delimiter = ',', help_heading = REVOCATION)]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = REVOCATION)]
     pub peer_crl_file: Vec<PathBuf>,
 }
