@@ -267,7 +267,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Path of the hostile objects.
-const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/faults/resourceclaimtemplates";
+const TEMPLATES: &str = "/apis/resource.orch.io/v1/namespaces/faults/resourceclaimtemplates";
 
 /// Longest wait for the answer to a large write on a machine shared with the attackers. A hostile object took minutes when
 /// its patterns were compiled.
@@ -309,7 +309,7 @@ fn hostile_template(number: usize) -> serde_json::Value {
     };
     let requests: Vec<_> = (0..7).map(request).collect();
     serde_json::json!({
-        "apiVersion": "resource.k8s.io/v1",
+        "apiVersion": "resource.orch.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": format!("hostile-{number}")},
         "spec": {"spec": {"devices": {"requests": requests}}},
