@@ -10,7 +10,9 @@ use crate::kinds::Context;
 use crate::kinds::object_meta;
 use crate::kinds::pod::annotations::is_mirror;
 use crate::kinds::pod::qos::qos_class;
-use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, items_mut, set, unset};
+use crate::validate::tree::{
+    Tree, carry, carry_entries, child_mut, is_empty, is_unchanged, items_mut, set, unset,
+};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The lists of containers that can be resized.
@@ -157,7 +159,8 @@ fn validate_pod_level(before: &Value, after: &Value, path: &Path) -> FieldErrors
     for list in ["requests", "limits"].into_iter().filter(|_| !after.is_null()) {
         carry_entries(before, &mut restored, list, &RESIZED);
     }
-    if !is_unchanged(before, &restored) {
+    let is_kept = is_unchanged(before, &restored) || before.is_null() && is_empty(&restored);
+    if !is_kept {
         let detail = "only cpu and memory resources are mutable at pod-level";
         errors.push(FieldError::forbidden(path.clone(), detail));
     }
@@ -207,6 +210,10 @@ fn with_amounts_of(after: &Value, before: &Value) -> Value {
         unset(resources, "claims");
         for list in ["requests", "limits"] {
             carry_entries(before.at("resources"), resources, list, &RESIZED);
+        }
+        // Resources in which nothing is left say as much as none.
+        if is_empty(resources) && before.at("resources").is_null() {
+            unset(&mut restored, "resources");
         }
     }
     restored
