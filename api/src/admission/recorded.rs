@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use orch_rules::Action;
 use orch_rules::kinds::{Context, Requester, event, strategy_for};
-use orch_rules::validate::tree::{Tree, carry, child_mut, is_unchanged, set, set_default, unset};
+use orch_rules::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, unset};
 use orch_rules::validate::{
     FieldError, Path, carry_system_fields, validate_object_meta, validate_object_meta_update,
 };
@@ -166,7 +166,7 @@ impl Replay {
                 if wanted.is_object() && wanted.text("kind") != "Status" {
                     self.compared += 1;
                     let want = without_system(wanted.clone());
-                    if !is_unchanged(&got, &want) && !generated(&want) {
+                    if without_empty(&got) != without_empty(&want) && !generated(&want) {
                         problem(format!("\n  got  {got}\n  want {want}"));
                     }
                 }
@@ -319,6 +319,18 @@ fn without_system(mut object: Value) -> Value {
         unset(status, "daemonEndpoints");
     }
     object
+}
+
+/// `value` without members that are null, zero or empty: the codec, which is not asked here, writes some of them always.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().map(|(name, value)| (name.to_owned(), without_empty(value)));
+            Value::Object(kept.filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
+        other => other.clone(),
+    }
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub(super) fn add_query_options(request: Request<'_>, options: &mut Value) -> Re
     }
     add_dry_run(options, query.values("dryRun"));
     let preconditions = ["uid", "resourceVersion"].into_iter().filter(|name| {
-        // The version in the query of a collection is that of the list.
-        *name == "uid" || request.verb != Verb::DeleteCollection
+        // Beside a body the version in the query of a collection is that of the list.
+        *name == "uid" || request.verb != Verb::DeleteCollection || request.body.is_empty()
     });
     for name in preconditions {
         let Some(wanted) = query.value(name).filter(|text| !text.is_empty()) else { continue };
