@@ -122,10 +122,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     /// # Errors
     /// The disk is another member's or another cluster's, cannot be read, or the options contradict themselves.
     pub async fn start(options: Options, disk: Arc<D>, transport: T) -> Result<Self, StartError> {
-        let settings = settings(&options)?;
+        let (settings, fatal) = (settings(&options)?, Fatal::default());
         let (identity, is_new) = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
-        let fatal = Fatal::default();
         let level = FeatureLevel::of(options.feature_level_max.min(FEATURE_LEVEL_MAX));
         let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation, level.clone()));
         let applied = Applied::load(disk.clone(), options.history, proposals.clone(), fatal.clone());
