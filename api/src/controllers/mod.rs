@@ -49,6 +49,7 @@ mod service_cidrs;
 pub(crate) mod testing;
 mod token_cleaner;
 mod trust;
+mod turns;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -62,13 +63,13 @@ use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
-pub(crate) use self::client::any_changed;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
+pub(crate) use self::turns::any_changed;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 use crate::signing::CertificateSigner;

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use openraft_rt::Instant;
 use orch_proto::store as wire;
 use wire::change_request::Kind as MembershipChange;
 use wire::control_request::Kind as Request;
@@ -96,6 +97,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         R::sleep(duration)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.started.elapsed()
     }
 
     fn may_serve(&self) -> Result<(), ReadError> {

@@ -59,6 +59,7 @@ use std::sync::{Arc, Weak};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 
 use self::accusing::Accusations;
@@ -156,6 +157,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
+            started: R::Instant::now(),
             raft: raft.map_err(|error| unreadable(&error))?,
             disk,
             transport,
