@@ -204,9 +204,10 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Remove(member.0)).await
     }
 
-    /// Asks all other members once, for the status to tell which of them answer. Takes a second at most.
-    pub async fn survey(&self) {
-        self.0.survey().await;
+    /// Asks all other members once, for the status to tell which of them answer. Takes two seconds at most. Returns a member
+    /// that says that this one was removed, long before this one believes it: its view of the cluster is one from before.
+    pub async fn survey(&self) -> Option<Peer> {
+        self.0.survey().await
     }
 
     /// Whether this member knows that it was removed from its cluster. It ends soon after it knows.

@@ -374,12 +374,12 @@ fn replaced_issuers_keep_the_keys_of_the_same_source_and_others_are_forgotten() 
 }
 
 fn expression(source: &str) -> Mapping {
-    Mapping::Expression(compile_claims(source, Wanted::Any).unwrap())
+    Mapping::Expression(Box::new(compile_claims(source, Wanted::Any).unwrap()))
 }
 
 fn condition(source: &str) -> ClaimRule {
     ClaimRule::Condition {
-        condition: compile_claims(source, Wanted::Bool).unwrap(),
+        condition: Box::new(compile_claims(source, Wanted::Bool).unwrap()),
         message: "told".to_owned(),
     }
 }

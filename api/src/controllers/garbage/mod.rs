@@ -184,12 +184,9 @@ async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: De
         let _place = places.acquire().await;
         write(client, &action).await
     });
-    // The worst: a failure before a write that was overtaken.
-    let result = written.await.into_iter().fold(Ok(()), |worst, result| match (&worst, &result) {
-        (Ok(()), _) => result,
-        (Err(error), Err(_)) if is_overtaken(error) => result,
-        _ => worst,
-    });
+    // A failure counts for more than a write that was overtaken.
+    let errors = written.await.into_iter().filter_map(Result::err);
+    let result = errors.min_by_key(is_overtaken).map_or(Ok(()), Err);
     Ended { cause, writes, next, result }
 }
 

@@ -9,7 +9,7 @@ use orch_schema::value::Value;
 
 use self::source::{SOURCES, source_of, validate_sources};
 use crate::Action;
-use crate::kinds::pod::defaults::default_host_path;
+use crate::kinds::pod::defaults::{default_host_path, with_host_path_type};
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::kinds::volume_claim::access_modes;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
@@ -92,7 +92,8 @@ impl Strategy for PersistentVolume {
         }
         let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
         errors.extend(validate_object(context, old, new));
-        errors.extend(validate_kept(context.brand, old.at("spec"), new.at("spec")));
+        let before = with_host_path_type(old.at("spec"));
+        errors.extend(validate_kept(context.brand, &before, new.at("spec")));
         errors
     }
 
