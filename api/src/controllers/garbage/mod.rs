@@ -33,7 +33,7 @@ use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
-use super::turns::Turns;
+use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
@@ -198,7 +198,8 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
             queue.done(&cause);
             next.iter().for_each(|next| queue.add(next, Duration::ZERO));
         }
-        Err(error) if is_overtaken(&error) => queue.put_back(&cause, Duration::ZERO),
+        // A client is about to change it, or a webhook answers with a conflict.
+        Err(error) if is_overtaken(&error) => queue.put_back(&cause, SETTLE),
         Err(error) => {
             let ObjectRef { storage, path } = &cause;
             if let Some(left_out) = UNCOLLECTED.pass_at(client.moment()) {

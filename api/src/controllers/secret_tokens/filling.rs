@@ -29,7 +29,7 @@ use crate::authn::service_account::{ObjectRef, SecretClaims, ServiceAccounts};
 use crate::controllers::FAILED;
 use crate::controllers::client::{Client, Place, Propagation, is_overtaken};
 use crate::controllers::queue::Queue;
-use crate::controllers::turns::Turns;
+use crate::controllers::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 use crate::registry::Resource;
@@ -196,7 +196,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<Work>, work: &Work, resul
         // An account that changed meanwhile may still list the secret. A secret's change makes it due by itself.
         error if is_overtaken(&error) => match work {
             Work::Secret(_) => queue.done(work),
-            Work::Listing(..) => queue.put_back(work, Duration::ZERO),
+            Work::Listing(..) => queue.put_back(work, SETTLE),
         },
         error => {
             if let Some(left_out) = FAILED.pass_at(client.moment()) {
