@@ -117,6 +117,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Bytes that the holder takes in memory, about.
+    pub(super) fn weight(&self) -> usize {
+        self.user.weight() + self.audiences.iter().map(|audience| 64 + audience.len()).sum::<usize>()
+    }
+
     /// The holder of a token that names no audience: it is meant for this server.
     pub fn agnostic(user: Arc<User>) -> Holder {
         Holder { user, audiences: Vec::new() }
