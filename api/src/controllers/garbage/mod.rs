@@ -109,6 +109,7 @@ fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
         client.registry().resources().map(|resource| resource.storage.clone()).collect();
     storages.sort();
     storages.dedup();
+    // few: the product's resources.
     storages.retain(|storage| !IGNORED.contains(&&**storage));
     storages
 }
