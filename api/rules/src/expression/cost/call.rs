@@ -19,7 +19,7 @@ const SORT_ROUNDS: u64 = 20;
 /// Values that are compared in one step, while nothing is copied.
 const COMPARISONS_PER_STEP: u64 = 16;
 /// Pairs of characters that a naive search compares in one step.
-const PAIRS_PER_STEP: u64 = 1024;
+const PAIRS_PER_STEP: u64 = 2048;
 
 /// The size of the result of `name` for its target and arguments, and the steps beside those of evaluating them.
 pub(super) fn result(
