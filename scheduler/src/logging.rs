@@ -102,7 +102,7 @@ fn filter(
         let target = metadata.target();
         let is_own = OWN.iter().any(|own| target == *own || target.starts_with(&format!("{own}::")));
         if !is_own {
-            // These warn of what any stranger sends to the port, once for each connection.
+            // These modules warn of bytes that any stranger sends to the port, once for each connection.
             let is_of_strangers = STRANGERS.contains(&target.split("::").next().unwrap_or_default());
             let loudest = if is_of_strangers { LevelFilter::ERROR } else { LevelFilter::WARN };
             return *metadata.level() <= loudest;

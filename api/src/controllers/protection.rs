@@ -125,7 +125,7 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
 /// Storage resource and path of a user.
 type UserKey = (Arc<str>, Arc<str>);
 
-/// Who uses what, and the protected objects that have to be looked at.
+/// Users of protected objects, and which of these have to be looked at.
 #[derive(Debug)]
 struct Uses {
     of: Protected,

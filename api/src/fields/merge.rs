@@ -232,7 +232,7 @@ fn merge_lists<'s>(
 pub(super) enum Emptied<'h> {
     /// It becomes null: the steps of pruning need to see that it was present.
     Null,
-    /// It is removed, unless it is an object that a manager holds as such: that one stays without members. The parent
+    /// The value is removed, unless it is an object that a manager holds as such: such an object stays without members. The parent
     /// stays, even if that was its only content.
     Gone {
         /// The fields of all managers.

@@ -13,7 +13,7 @@ const FOLDERS: [&str; 5] = ["api/", "node/", "proto/", "raft/", "scheduler/"];
 /// Parts of the names of files outside of the product.
 const FOR_TESTS: [&str; 4] = ["/tests/", "/tests.rs", "/benches/", "/fuzz/"];
 
-/// What compiles, and the only places that may.
+/// Calls that compile, and the only places that may.
 const PRICED: [(&str, &[&str]); 7] = [
     ("regex_automata", &["api/rules/src/expression/pattern/mod.rs"]),
     ("regex_syntax", &["api/rules/src/expression/pattern/"]),

@@ -1,6 +1,6 @@
 //! The view of a cluster as text for terminals, with units and an explanation of its columns.
 //!
-//! What a server does not tell, because its program is older, is shown as `unknown` or left out.
+//! Values that a server does not tell, because its program is older, are shown as `unknown` or left out.
 
 use std::fmt::Write as _;
 
@@ -179,7 +179,7 @@ fn agreement_lines(server: &str, agreement: &Value) -> String {
     out
 }
 
-/// What the columns mean.
+/// Meaning of the columns.
 fn legend(server: &str) -> String {
     format!(
         "\nSTATE       whether the member answers {server}, the server that was asked\n\

@@ -20,7 +20,7 @@ fn config() -> String {
     kubeconfig(&orch_proto::brand::ORCH, "admin", &servers, &authority.pair.certificate, &admin)
 }
 
-/// What a file with `text` gives, or the reason of its refusal.
+/// Result of a file with `text`, or the reason of its refusal.
 fn parse(text: &str) -> Result<Access, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config");

@@ -143,7 +143,7 @@ fn member_view(member: MemberStatus, committed: u64) -> MemberView {
 /// The view of `status`.
 pub(super) fn view(status: Status) -> ClusterView {
     let (agreement, space) = (agreement(&status), space(&status));
-    // What a member has applied is committed, even where this node does not know it yet.
+    // Entries that a member has applied are committed, even where this node does not know it yet.
     let committed =
         status.members.iter().filter_map(|member| member.applied).fold(status.committed, u64::max);
     let members = status.members.into_iter().map(|member| member_view(member, committed));

@@ -51,7 +51,7 @@ pub struct Tls {
     pub client_authorities: Vec<CertificateDer<'static>>,
     /// Those of front proxies; empty where none is trusted.
     pub proxy_authorities: Vec<CertificateDer<'static>>,
-    /// What `clients` are made of.
+    /// Sources of `clients`.
     trust: Arc<TrustMaterial>,
 }
 

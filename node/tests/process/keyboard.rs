@@ -1,4 +1,4 @@
-//! What a person meets at the keyboard: recipes of docs/operations.md by their words, and texts of the program.
+//! Work at the keyboard: recipes of docs/operations.md by their words, and texts of the program.
 
 use super::*;
 

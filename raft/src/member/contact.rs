@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 
 #[derive(Clone, Copy)]
 struct Contact<I> {
-    /// What was known at `noted`, with the age as of that time.
+    /// Contact as of `noted`, with the age as of that time.
     seen: Seen,
     noted: I,
 }
@@ -50,7 +50,7 @@ impl<I> Default for Contacts<I> {
 }
 
 impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
-    /// What is known of `member` at `now`.
+    /// Contact of `member` at `now`.
     pub(crate) fn of(&self, member: u64, now: I) -> Seen {
         self.0.lock().get(&member).map_or_else(Seen::default, |contact| contact.at(now))
     }
@@ -84,7 +84,7 @@ impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
         }
     }
 
-    /// What is known of `members` at `now`, to be passed on.
+    /// Contacts of `members` at `now`, to be passed on.
     fn words(&self, now: I, members: &BTreeSet<u64>) -> Vec<wire::Contact> {
         let contacts = self.0.lock();
         let known = contacts.iter().filter(|(member, _)| members.contains(member));
@@ -98,7 +98,7 @@ impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
 }
 
 impl<I: Copy + Sub<Output = Duration>> Contact<I> {
-    /// What was noted, with the age as of `now`.
+    /// The contact with the age as of `now`.
     fn at(&self, now: I) -> Seen {
         let age = self.seen.age.map(|age| age.saturating_add(now - self.noted));
         Seen { age, ..self.seen }
@@ -141,7 +141,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         silent.into_iter().zip(said).find(|(_, says_so)| *says_so == Some(true)).map(|(peer, _)| peer)
     }
 
-    /// What this member knows of the others but for `asker`, for `asker`.
+    /// Contacts of the other members but for `asker`, for `asker`.
     pub(crate) fn words_for(&self, asker: NodeId) -> Vec<wire::Contact> {
         let membership = self.membership();
         let members = membership.membership().nodes().map(|(id, _)| *id);

@@ -183,7 +183,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return self.judge_again(peer.id).await != Verdict::Condemned;
         };
         if answer.removed {
-            // It told nothing else, so that there is nothing to compare with. It is asked again until this member ends.
+            // The member told nothing else, so that there is nothing to compare with. It is asked again until this member ends.
             return true;
         }
         // The peer's own request was compared meanwhile: promises made to it since are not promises of an earlier start.

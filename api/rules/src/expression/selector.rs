@@ -36,7 +36,7 @@ pub struct DeviceSelector {
     pub steps: u64,
 }
 
-/// What came of a check, and its price. A failure is not kept with its text, which repeats the expression.
+/// Result of a check, and its price. A failure is not kept with its text, which repeats the expression.
 #[derive(Clone, Copy, Debug)]
 struct Checked {
     selector: DeviceSelector,

@@ -227,7 +227,7 @@ async fn an_update_into_the_scope_of_a_quota_is_charged_and_refused_when_it_is_f
         }
         assert_eq!(server.used("ending").await, json!({"pods": "1"}));
         assert_eq!(server.used("every").await, json!({"pods": "2"}), "it covers both before and after");
-        // What changes within the scope is neither charged nor refused, although the quota is full.
+        // Changes within the scope are neither charged nor refused, although the quota is full.
         server.merge(&format!("{PODS}/a"), json!({"spec": {"activeDeadlineSeconds": 30}})).await.object();
         server.merge(&format!("{PODS}/b"), json!({"metadata": {"labels": {"k": "v"}}})).await.object();
         assert_eq!(server.used("ending").await, json!({"pods": "1"}));

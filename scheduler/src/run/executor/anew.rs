@@ -108,7 +108,7 @@ impl<P: Planning> Executor<P> {
             known_bytes,
             bindings: _,
             preparing: _,
-            // What tenants took of the thread is not forgotten.
+            // Planning time that namespaces took is not forgotten.
             costly: _,
         } = self;
         planning.begin_anew();

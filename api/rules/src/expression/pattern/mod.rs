@@ -64,7 +64,7 @@ pub struct Pattern {
 /// The reason why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It is longer or larger than patterns may be, or takes longer to compile.
+    /// The pattern is longer or larger than patterns may be, or takes longer to compile.
     #[error("the regular expression is too large")]
     TooLarge,
     /// It is no pattern, for this reason, which repeats a part of it.

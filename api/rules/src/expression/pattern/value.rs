@@ -19,7 +19,7 @@ static PATTERN: Type = Type::simple_type(Kind::Opaque, "pattern");
 
 /// The function for patterns that are not known before the evaluation.
 const MATCHES_UNKNOWN: &str = "@matches";
-/// What the variables of patterns begin with; their place follows.
+/// Beginning of the names of variables that stand for patterns; their place follows.
 const VARIABLE: &str = "@pattern";
 
 /// A compiled pattern, or the reason why it cannot be used.

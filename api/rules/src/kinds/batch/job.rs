@@ -274,7 +274,7 @@ fn keep_directives(old: &Value, template: &mut Value) {
     }
 }
 
-// What the containers of a job at rest ask for may change: it is taken from the old template, container by container.
+// Resources of the containers of a job at rest may change: they are taken from the old template, container by container.
 fn keep_resources(old: &Value, template: &mut Value) {
     for list in ["containers", "initContainers"] {
         let before = old.at("spec").items(list);
