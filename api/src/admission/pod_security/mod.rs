@@ -151,6 +151,7 @@ impl PodSecurity {
         let reason = if self.settings.exempt_namespaces.contains(attributes.namespace) {
             "namespace"
         } else if self.settings.exempt_users.contains(&attributes.user.name) {
+            // set: the operator's.
             "user"
         } else {
             return false;

@@ -198,5 +198,6 @@ impl Stored {
 /// Whether a request has a condition of this type.
 fn has_condition(request: &Value, kind: &str) -> bool {
     let mut conditions = request.at("status").items("conditions").iter().take_while(|_| count_step());
+    // once: one pass for each request.
     conditions.any(|condition| condition.text("type") == kind)
 }

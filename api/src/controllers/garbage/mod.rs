@@ -33,7 +33,7 @@ use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
-use super::turns::Turns;
+use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
@@ -109,6 +109,7 @@ fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
         client.registry().resources().map(|resource| resource.storage.clone()).collect();
     storages.sort();
     storages.dedup();
+    // few: the product's resources.
     storages.retain(|storage| !IGNORED.contains(&&**storage));
     storages
 }
@@ -184,12 +185,9 @@ async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: De
         let _place = places.acquire().await;
         write(client, &action).await
     });
-    // The worst: a failure before a write that was overtaken.
-    let result = written.await.into_iter().fold(Ok(()), |worst, result| match (&worst, &result) {
-        (Ok(()), _) => result,
-        (Err(error), Err(_)) if is_overtaken(error) => result,
-        _ => worst,
-    });
+    // A failure counts for more than a write that was overtaken.
+    let errors = written.await.into_iter().filter_map(Result::err);
+    let result = errors.min_by_key(is_overtaken).map_or(Ok(()), Err);
     Ended { cause, writes, next, result }
 }
 
@@ -201,7 +199,8 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
             queue.done(&cause);
             next.iter().for_each(|next| queue.add(next, Duration::ZERO));
         }
-        Err(error) if is_overtaken(&error) => queue.put_back(&cause, Duration::ZERO),
+        // A client is about to change it, or a webhook answers with a conflict.
+        Err(error) if is_overtaken(&error) => queue.put_back(&cause, SETTLE),
         Err(error) => {
             let ObjectRef { storage, path } = &cause;
             if let Some(left_out) = UNCOLLECTED.pass_at(client.moment()) {

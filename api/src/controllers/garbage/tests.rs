@@ -8,7 +8,6 @@ use orch_schema::value::Value;
 
 use super::*;
 use crate::controllers::testing::{Fixture, event, owned, pod};
-use crate::controllers::turns::SETTLE;
 use crate::pipeline::Answer;
 use crate::request::Verb;
 use crate::testing::{ProposalOutcome, ScriptedStore};

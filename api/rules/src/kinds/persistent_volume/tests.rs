@@ -4,6 +4,7 @@ use super::*;
 use crate::kinds::testing::{
     CONTEXT, check_create, check_hostile, check_update, check_update_in, created, updated,
 };
+use crate::validate::tree::unset;
 
 /// A volume whose spec has these members beside capacity and access modes.
 fn volume(members: Value) -> Value {
