@@ -41,6 +41,10 @@ test: setup ## Run every test
 		set -x; exec $(CARGO) $(CHECKED) test --release --workspace --no-fail-fast $(ARGS); \
 	fi
 
+# What `/version` tells of the sources (node/src/built.rs); nothing outside of a working copy.
+build: export ORCH_GIT_COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
+build: export ORCH_GIT_TREE_STATE = $(if $(ORCH_GIT_COMMIT),$(if $(shell git status --porcelain --untracked-files=no),dirty,clean))
+build: export ORCH_BUILD_DATE = $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 build: setup
 	@echo "==> building the programs (the first time takes some minutes, most of it RocksDB)"
 	$(CARGO) build --release --workspace --bins

@@ -136,6 +136,7 @@ impl Resource {
             Verb::Get | Verb::Create | Verb::Update | Verb::Patch => Some(self.document(action)),
             Verb::List => self.schema.find_type(&format!("{}List", self.schema.get(self.type_id).name)),
             Verb::Watch => self.schema.find_type("meta.v1.WatchEvent"),
+            Verb::Delete if self.rules.returns_deleted => Some(self.type_id),
             Verb::Delete | Verb::DeleteCollection => self.schema.find_type("meta.v1.Status"),
         }
     }
@@ -238,12 +239,14 @@ mod tests {
             (Action::Object, Verb::Create, pod, pod),
             (Action::Status, Verb::Update, pod, pod),
             (Action::Status, Verb::Patch, None, pod),
-            (Action::Object, Verb::Delete, options, status),
+            (Action::Object, Verb::Delete, options, pod),
             (Action::Object, Verb::DeleteCollection, options, status),
         ] {
             assert_eq!(name(pods.request_type(action, verb)), accepted, "{action:?} {verb:?}");
             assert_eq!(name(pods.response_type(action, verb)), answered, "{action:?} {verb:?}");
         }
+        let maps = registry.find("", "v1", "configmaps").unwrap();
+        assert_eq!(name(maps.response_type(Action::Object, Verb::Delete)), status);
     }
 
     #[test]

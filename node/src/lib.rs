@@ -6,12 +6,14 @@
 pub mod access;
 pub mod admin;
 pub mod audit;
+pub mod built;
 pub mod certs;
 pub mod cli;
 pub mod connect;
 pub mod egress;
 pub mod encryption;
 pub mod kubeconfig;
+pub mod log_check;
 pub mod logging;
 pub mod metrics;
 pub mod report;

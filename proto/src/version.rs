@@ -8,6 +8,10 @@ pub const MAJOR: &str = "1";
 pub const MINOR: &str = "36";
 /// Both.
 pub const MAJOR_MINOR: &str = "1.36";
+/// The oldest release whose behaviour a server of this one may be asked to emulate, major version.
+pub const COMPATIBLE_MAJOR: &str = "1";
+/// Its minor version: the one before.
+pub const COMPATIBLE_MINOR: &str = "35";
 /// The whole release.
 pub const RELEASE: &str = "1.36.2";
 /// The release as clients read it.
@@ -20,6 +24,10 @@ mod tests {
     #[test]
     fn the_parts_are_of_one_release() {
         assert_eq!(MAJOR_MINOR, format!("{MAJOR}.{MINOR}"));
+        assert_eq!(
+            (COMPATIBLE_MAJOR, COMPATIBLE_MINOR.parse()),
+            (MAJOR, MINOR.parse::<u32>().map(|minor| minor - 1))
+        );
         assert!(RELEASE.starts_with(&format!("{MAJOR_MINOR}.")));
         assert_eq!(GIT_VERSION, format!("v{RELEASE}"));
     }

@@ -95,6 +95,19 @@ fn answer_bytes(character: char) -> usize {
     }
 }
 
+/// The first thirty bytes of a body, as messages show one that cannot be read: as text where they look like JSON, in
+/// hexadecimal digits otherwise.
+pub fn summary(body: &[u8]) -> String {
+    const SUMMARY_BYTES: usize = 30;
+    let start = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match start.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).chain([more.to_owned()]).collect(),
+    }
+}
+
 fn push_escaped(character: char, out: &mut String) {
     match character {
         '"' => out.push_str("\\\""),

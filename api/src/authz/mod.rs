@@ -13,6 +13,7 @@ pub mod review;
 pub mod webhook;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
@@ -97,12 +98,19 @@ pub struct Authorizers {
     node: Option<Arc<node::NodeAuthorizer>>,
     /// RBAC with its prepared rules, which stay as well.
     rbac: Option<Arc<rbac::Rbac>>,
+    /// Everything was prepared once.
+    is_prepared: AtomicBool,
 }
 
 impl Authorizers {
     /// A chain of these authorizers, asked in this order. It is not meant to be replaced: it knows neither nodes nor RBAC.
     pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
-        Authorizers { chain: RwLock::new(authorizers.into()), node: None, rbac: None }
+        Authorizers {
+            chain: RwLock::new(authorizers.into()),
+            node: None,
+            rbac: None,
+            is_prepared: AtomicBool::new(false),
+        }
     }
 
     /// The built-in authorizers: `Node,RBAC`.
@@ -111,6 +119,7 @@ impl Authorizers {
             chain: RwLock::new(Arc::new([])),
             node: Some(Arc::new(node::NodeAuthorizer::new(brand))),
             rbac: Some(Arc::new(rbac::Rbac::new(brand))),
+            is_prepared: AtomicBool::new(false),
         };
         own.replace(modes::default_modes());
         own
@@ -180,9 +189,15 @@ impl Authorizers {
                 authorizer.prepare(&applied).await;
             }
             drop(applied);
+            self.is_prepared.store(true, Ordering::Relaxed);
             any_changed(&mut changed).await;
             store.sleep(PREPARE_PERIOD).await;
         }
+    }
+
+    /// Whether [`Authorizers::keep_prepared`] has prepared everything once: before, requests may have to wait for that.
+    pub fn are_prepared(&self) -> bool {
+        self.is_prepared.load(Ordering::Relaxed)
     }
 
     /// The rules of `user` in `namespace`, those of all authorizers together.

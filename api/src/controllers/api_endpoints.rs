@@ -38,6 +38,9 @@ pub trait Members: Debug + Send + Sync {
     /// Host and port under which clients reach this member.
     fn own_address(&self) -> (String, u16);
 
+    /// Host name of this member's machine; `None`: it is unknown.
+    fn hostname(&self) -> Option<String>;
+
     /// The names of all members.
     fn names(&self) -> BTreeSet<String>;
 }
@@ -223,6 +226,10 @@ mod tests {
 
         fn own_address(&self) -> (String, u16) {
             (self.host.to_owned(), 6443)
+        }
+
+        fn hostname(&self) -> Option<String> {
+            None
         }
 
         fn names(&self) -> BTreeSet<String> {

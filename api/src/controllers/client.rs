@@ -16,6 +16,7 @@ use orch_schema::budget::Budget;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use crate::ambient::{Timestamp, uuid_text};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -94,6 +95,16 @@ impl<S: Store> Client<S> {
     /// The served resources.
     pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.pipeline.registry
+    }
+
+    /// Now.
+    pub(super) fn now(&self) -> Timestamp {
+        self.pipeline.ambient.now()
+    }
+
+    /// A random UUID.
+    pub(super) fn random_uuid(&self) -> String {
+        uuid_text(self.pipeline.ambient.random())
     }
 
     /// Now, in milliseconds since 1970.

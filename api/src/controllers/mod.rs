@@ -1,5 +1,5 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Three parts run on every node:
-//! `api_endpoints::announce`, `secret_tokens::track` and `provision`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Four parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track` and `provision`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -17,6 +17,8 @@
 //!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     default_service, api_endpoints  the service of the API, its ranges, and where the members serve it
+//!     identity     the leases by which others see which servers there are
+//!     token_tracking  the day since which uses of long-lived tokens are noted
 //!     allocation_repair  claims and addresses that no longer agree with services
 //!     disruption   status of disruption budgets
 //!     certificates approval, signing and removal of requests for certificates
@@ -36,6 +38,7 @@ mod disruption;
 mod each_namespace;
 mod expiry;
 mod garbage;
+mod identity;
 mod meaning;
 mod namespaces;
 mod protection;
@@ -50,6 +53,7 @@ mod service_cidrs;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token_cleaner;
+mod token_tracking;
 mod trust;
 mod turns;
 
@@ -68,6 +72,7 @@ use tokio::sync::watch;
 pub use self::api_endpoints::Members;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
+use self::identity::Identity;
 use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
@@ -91,7 +96,8 @@ pub struct Options {
     pub root_ca: Option<watch::Receiver<String>>,
     /// The cluster's default ranges and service; `None`: neither is made.
     pub service: Option<ServiceDefaults>,
-    /// The members of the cluster; `None`: the default service has no endpoints.
+    /// The members of the cluster; `None`: the default service has no endpoints, and nothing is told of the servers: neither
+    /// their leases nor the day since which they note uses of long-lived tokens.
     pub members: Option<Arc<dyn Members>>,
     /// What the node announces of its authorities; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
@@ -130,19 +136,25 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Runs every loop while this node leads, until `stopping` completes. Failures are logged and tried again.
 pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stopping: impl Future<Output = ()>) {
-    let announcing = Box::pin(announce(pipeline.clone(), options.members.clone()));
+    let (served, members) = (pipeline.clone(), options.members.clone());
+    let announcing = Box::pin(async {
+        match members {
+            Some(members) => announce(served, &*members).await,
+            None => std::future::pending().await,
+        }
+    });
     let own = select(announcing, Box::pin(track_tokens(pipeline.clone())));
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }
 
-/// Keeps the note of where this node serves the API, whoever leads.
-async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: Option<Arc<dyn Members>>) -> Infallible {
+/// Keeps the note of where this node serves the API, and its lease, whoever leads.
+async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: &dyn Members) -> Infallible {
     let client = Client::new(pipeline, "apiserver");
-    match members {
-        Some(members) => keep("own address", &client, || api_endpoints::announce(&client, &*members)).await,
-        None => std::future::pending().await,
-    }
+    let identity = Identity::of(members, &client.random_uuid());
+    let note = keep("own address", &client, || api_endpoints::announce(&client, members));
+    let lease = keep("own lease", &client, || identity::renew(&client, &identity));
+    select(Box::pin(note), Box::pin(lease)).await.factor_first().0
 }
 
 /// Records the uses of kept tokens that this node has seen, whoever leads.
@@ -173,6 +185,7 @@ async fn deposed<S: Store>(store: &S) {
 async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let client = |manager| Client::new(pipeline.clone(), manager);
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
+    let server = client("apiserver");
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
     let (certifier, budgeter) = (client("certificate-controller"), client("disruption-controller"));
@@ -194,7 +207,8 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
-    let loops: [BoxFuture<'_, Infallible>; 16] = [
+    let loops: [BoxFuture<'_, Infallible>; 17] = [
+        Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
         Box::pin(keep_protection(&protectors, options)),
         Box::pin(keep_allocation(&allocator, &ranger, options)),
@@ -237,6 +251,16 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Keeps what programs of others expect to find of the servers, where there are any.
+async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    if options.members.is_none() {
+        return std::future::pending().await;
+    }
+    let tracking = keep("token tracking", client, || token_tracking::run(client));
+    let leases = keep("leases of servers", client, || identity::collect(client));
+    select(Box::pin(tracking), Box::pin(leases)).await.factor_first().0
 }
 
 /// Repairs what services hold, and keeps the ranges that they draw on.

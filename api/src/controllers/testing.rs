@@ -46,6 +46,13 @@ impl Ambient for HandMoved {
     }
 }
 
+/// Makes the first objects of a cluster in `store`.
+pub(crate) async fn bootstrap<S: Store>(store: S) {
+    let fixture = Fixture::new();
+    let client = Client::new(fixture.pipeline_over(store), "bootstrap");
+    fixture.while_running(super::bootstrap::run(&client, None), 1).await;
+}
+
 /// A server over one state machine.
 pub(crate) struct Fixture {
     pipeline: Arc<Pipeline<MemoryStore>>,

@@ -11,8 +11,10 @@ use super::{FlowControl, usage};
 use crate::follow::Applied;
 use crate::request::Query;
 
-/// The paths begin so.
-const PREFIX: &str = "/debug/api_priority_and_fairness/";
+// Paths of the debug pages.
+const LEVELS: &str = "/debug/api_priority_and_fairness/dump_priority_levels";
+const QUEUES: &str = "/debug/api_priority_and_fairness/dump_queues";
+const REQUESTS: &str = "/debug/api_priority_and_fairness/dump_requests";
 
 /// Rows of the queues of one level: beyond this, only queues with a request are shown.
 const QUEUES_SHOWN_MAX: u32 = 4096;
@@ -26,17 +28,19 @@ type Table = Vec<Vec<String>>;
 impl FlowControl {
     /// The text of a debug page; `None` for any other path.
     pub(crate) fn page(&self, path: &str, query: &Query, applied: &Applied) -> Option<String> {
-        let page = path.strip_prefix(PREFIX)?;
-        if !matches!(page, "dump_priority_levels" | "dump_queues" | "dump_requests") || !self.options.is_fair
-        {
-            return None;
-        }
+        // few: three pages.
+        let page = self.pages().iter().find(|page| **page == path)?;
         let config = self.config(applied);
-        Some(print(&match page {
-            "dump_priority_levels" => levels(&config.levels),
-            "dump_queues" => queues(&config.levels),
+        Some(print(&match *page {
+            LEVELS => levels(&config.levels),
+            QUEUES => queues(&config.levels),
             _ => requests(&config.levels, !query.text("includeRequestDetails").is_empty()),
         }))
+    }
+
+    /// The paths of the debug pages that are served.
+    pub(crate) fn pages(&self) -> &'static [&'static str] {
+        if self.options.is_fair { &[LEVELS, QUEUES, REQUESTS] } else { &[] }
     }
 
     /// Brings the gauges that no request sets up to date.

@@ -8,10 +8,12 @@ use axum::Router;
 use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::health::{Checks, Scope};
 use super::held::Ledger;
 use super::pool::Pool;
 use super::served::Served;
-use super::{Api, gzip, handle, version};
+use super::version::{self, Build};
+use super::{Api, gzip, handle, token_keys};
 use crate::audit::Auditor;
 use crate::connect::Connector;
 use crate::flow::{FlowControl, Options as FlowOptions};
@@ -21,12 +23,12 @@ use crate::pipeline::Pipeline;
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
-        let served = Served::new(pipeline.registry.clone(), None);
+        let served = Served::new(pipeline.registry.clone(), None, token_keys::served(&pipeline.gate));
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
         let flow = Arc::new(flow);
-        let (exposition, checks, auditor, connector) = (None, Vec::new(), None, None);
+        let (exposition, checks, auditor, connector) = (None, Checks::default(), None, None);
         Api {
             pipeline,
             stopping,
@@ -38,6 +40,9 @@ impl<S: Store> Api<S> {
             flow,
             exposition,
             checks,
+            build: Build::default(),
+            version: version::document(Build::default()),
+            beside: Vec::new(),
             auditor,
             connector,
         }
@@ -70,25 +75,40 @@ impl<S: Store> Api<S> {
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
     #[must_use]
     pub fn reached_at(self, address: &str) -> Self {
-        let served = Served::new(self.pipeline.registry.clone(), Some(address));
+        let keys = token_keys::served(&self.pipeline.gate);
+        let served = Served::new(self.pipeline.registry.clone(), Some(address), keys);
         Api { served, ..self }
+    }
+
+    /// The same API, telling what the program was built from.
+    #[must_use]
+    pub fn built(self, build: Build) -> Self {
+        Api { version: version::document(build), build, ..self }
     }
 
     /// The same API, serving the text of `exposition` at `/metrics`.
     #[must_use]
     pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
-        version::report(self.pipeline.registry.brand, self.pipeline.features);
+        version::report(self.pipeline.registry.brand, self.pipeline.features, self.build);
         Api { exposition: Some(exposition), ..self }
     }
 
-    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    /// The same API with a further check of its health. `passes` is called for each probe and must not wait.
     #[must_use]
     pub fn with_check(
         mut self,
         name: &'static str,
+        scope: Scope,
         passes: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push((name, Box::new(passes)));
+        self.checks.add(name, scope, Box::new(passes));
+        self
+    }
+
+    /// The same API, with `paths` in the index at `/`: the node serves them beside it.
+    #[must_use]
+    pub fn beside(mut self, paths: impl IntoIterator<Item = &'static str>) -> Self {
+        self.beside.extend(paths);
         self
     }
 

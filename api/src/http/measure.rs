@@ -85,6 +85,11 @@ impl<S: Store> Api<S> {
         }
     }
 
+    /// The path of the metrics, where they are served.
+    pub(super) fn metrics_paths(&self) -> &'static [&'static str] {
+        if self.exposition.is_some() { &[METRICS_PATH] } else { &[] }
+    }
+
     /// The response for `/metrics`; `None` for other paths, and where no metrics are kept.
     pub(super) fn metrics_page(&self, parts: &Parts, path: &str) -> Option<Result<Response<Body>, ApiError>> {
         let exposition = self.exposition.as_ref().filter(|_| path == METRICS_PATH)?;

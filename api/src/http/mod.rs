@@ -23,6 +23,7 @@ mod pool;
 mod respond;
 mod rights;
 mod room;
+mod root;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -73,13 +74,15 @@ use crate::watch::Watch;
 
 pub use audited::finish_audit;
 pub use deadline::REQUEST_MAX;
+pub use health::Scope;
 pub use respond::{Lasting, WatchResponse};
+pub use version::Build;
 
 /// Limits the log: a client can cause the same internal error again and again.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
 /// Paths that need no credentials.
-const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", version::PATH];
 
 /// The API of one node.
 pub struct Api<S> {
@@ -95,7 +98,12 @@ pub struct Api<S> {
     flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
-    checks: Vec<health::AddedCheck>,
+    checks: health::Checks,
+    build: Build,
+    /// The document at `/version`.
+    version: Document,
+    /// Paths that the node serves beside this API, for the index.
+    beside: Vec<&'static str>,
     auditor: Option<Arc<Auditor>>,
     /// `None`: no request is passed on to other servers.
     connector: Option<Connector>,
@@ -390,17 +398,22 @@ impl<S: Store> Api<S> {
     /// Health and version paths.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         let path = without_trailing_slash(&parts.path).filter(|path| is_own(path))?;
-        if path == "/version" {
+        if path == version::PATH {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
                 require("application/json", accept(&parts.headers).as_deref())
-                    .map(|()| respond::json(200, version::document()))
+                    .map(|()| respond::json(200, self.version.clone()))
             } else {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        let (store, checks) = (&self.pipeline.store, &self.checks);
-        health::answer(path, &parts.query, store, &self.stopping, checks).await.map(Ok)
+        let node = health::Node {
+            store: &self.pipeline.store,
+            brand: self.pipeline.registry.brand,
+            stopping: &self.stopping,
+            checks: &self.checks,
+        };
+        health::answer(path, &parts.query, node).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.
@@ -421,8 +434,9 @@ impl<S: Store> Api<S> {
             return self.own_path(parts, &user, path).await;
         }
         let discovery = &parts.served.discovery;
-        let (index, document) = (discovery.index(path), discovery.find(path));
-        if index.is_none() && document.is_none() {
+        // The root is empty without its slash.
+        let (is_root, document) = (path.is_empty(), discovery.find(path));
+        if !is_root && document.is_none() {
             return Err(parts.not_found_error());
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
@@ -430,11 +444,11 @@ impl<S: Store> Api<S> {
         }
         let accept = accept(&parts.headers);
         let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
-        match (index, aggregated, document) {
-            (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
-            (_, _, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
-            (None, None, None) => Err(parts.not_found_error()),
+        match (aggregated, document) {
+            _ if is_root => Ok(respond::json(200, self.index(discovery))),
+            (Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
+            (_, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
+            (None, None) => Err(parts.not_found_error()),
         }
     }
 

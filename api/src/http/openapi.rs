@@ -22,7 +22,7 @@ use crate::negotiate::clauses;
 use crate::openapi::{Document, Form, VERSION_2, VERSION_3, url};
 
 /// Paths at and below which documents lie.
-const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
+pub(super) const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
 
 /// Media type of the Protobuf form of version 2, and its alias, which most clients send.
 const PROTOBUF_2: [&str; 2] = [

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::discovery;
-use crate::openapi::{self, Document, Form};
+use crate::openapi::{self, Document, Form, TokenKeys};
 use crate::registry::Registry;
 
 /// A registry, with its discovery and OpenAPI documents.
@@ -17,10 +17,10 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// The documents of `registry`, served at `address` (`HOST:PORT`), if known.
-    pub(super) fn new(registry: Arc<Registry>, address: Option<&str>) -> Arc<Self> {
+    /// The documents of `registry`, served at `address` (`HOST:PORT`), if known, beside `keys`.
+    pub(super) fn new(registry: Arc<Registry>, address: Option<&str>, keys: TokenKeys) -> Arc<Self> {
         let discovery = discovery::Documents::of(&registry, address);
-        Arc::new(Served { registry, discovery, openapi: openapi::Documents::default() })
+        Arc::new(Served { registry, discovery, openapi: openapi::Documents::new(keys) })
     }
 
     /// The OpenAPI document at `path`; see [`openapi::Documents::find`].

@@ -10,8 +10,23 @@ use http::Method;
 use super::{Parts, accept, require, respond};
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH, ServiceAccounts};
 use crate::error::ApiError;
+use crate::gate::Gate;
+use crate::openapi::TokenKeys;
 
 const KEY_SET_TYPE: &str = "application/jwk-set+json";
+
+/// Whether the documents are served.
+pub(super) fn served(gate: &Gate) -> TokenKeys {
+    match gate.service_accounts().is_some_and(|accounts| accounts.has_discovery()) {
+        true => TokenKeys::Served,
+        false => TokenKeys::Absent,
+    }
+}
+
+/// The paths of the documents, where they are served.
+pub(super) fn paths(accounts: &ServiceAccounts) -> &'static [&'static str] {
+    if accounts.has_discovery() { &[DISCOVERY_PATH, KEYS_PATH] } else { &[] }
+}
 
 /// Answers a request for one of the documents; `None` for other paths.
 pub(super) fn answer(

@@ -6,7 +6,7 @@ use orch_rules::Action;
 use orch_schema::Subresource;
 
 use super::names::{capitalized, group_version_kind};
-use super::operation::Operation;
+use super::operation::{Answered, Operation};
 use super::parameters::{CONTAINER, EXEC, LOG, NAME, PORTS, PRETTY, Parameter, STREAMS, SUBPATH};
 use super::paths::{Maker, Path, Reach};
 
@@ -38,7 +38,7 @@ impl Maker<'_> {
             let id = self.id_of("read", "", reach, &capitalized(&part.name));
             let own = self.operation("get", "get", id, &[]);
             let description = format!("read {} of the specified {}", part.name, self.resource.kind);
-            let operations = vec![Operation { description, text: Some(&OF_LOG), ..own }];
+            let operations = vec![Operation { description, answer: Answered::Text(&OF_LOG), ..own }];
             return vec![Path { path, parameters, operations }];
         }
         let methods: &[&'static str] = if action == Action::Proxy { &PROXY_METHODS } else { &STREAM_METHODS };
@@ -62,6 +62,6 @@ impl Maker<'_> {
         let upper = method.to_ascii_uppercase();
         let description = format!("connect {upper} requests to {} of {}", part.name, self.resource.kind);
         let kind = group_version_kind(&part.group, &part.version, &part.kind);
-        Operation { description, kind, text: Some(&OF_BACKEND), ..own }
+        Operation { description, kind, answer: Answered::Text(&OF_BACKEND), ..own }
     }
 }

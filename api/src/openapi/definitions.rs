@@ -13,6 +13,7 @@ use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId
 use super::descriptions::Descriptions;
 use super::dialect::{Dialect, plain};
 use super::names::Names;
+use super::pages::{VERSION_INFO, version_info};
 
 /// The body of a patch, whatever its media type.
 const PATCH: &str = "meta.v1.Patch";
@@ -53,6 +54,14 @@ impl<'a> Definitions<'a> {
     /// A reference to the body of a patch.
     pub(super) fn patch(&mut self) -> Value {
         self.untyped(Some(PATCH))
+    }
+
+    /// A reference to the version of a server.
+    pub(super) fn version_info(&mut self) -> Value {
+        let name = self.names.definition(VERSION_INFO);
+        let reference = self.reference_to(&name);
+        self.texts.entry(name).or_insert_with(|| version_info().to_string());
+        reference
     }
 
     /// Defines all referenced types, and returns the texts of all definitions by name.

@@ -15,6 +15,7 @@ use super::definitions::Definitions;
 use super::descriptions::Descriptions;
 use super::dialect::Dialect;
 use super::names::{Names, capitalized};
+use super::pages::{Page, TokenKeys, page, pages};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
 use super::text::{Document, Text};
@@ -32,11 +33,21 @@ enum Section {
     Group(String),
     /// The resources of one group and version.
     Version { group: String, version: String },
+    /// A path that is no resource.
+    Page(Page),
+}
+
+/// What a document is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) descriptions: &'a Descriptions,
+    pub(super) keys: TokenKeys,
 }
 
 /// The sections of `registry` by path, without slashes at its ends: `apis/apps/v1`.
-fn sections(registry: &Registry) -> BTreeMap<String, Section> {
-    let mut found = BTreeMap::new();
+fn sections(registry: &Registry, keys: TokenKeys) -> BTreeMap<String, Section> {
+    let mut found: BTreeMap<_, _> = pages(keys).map(|(path, page)| (path, Section::Page(page))).collect();
     found.insert("api".to_owned(), Section::Root { core: true });
     found.insert("apis".to_owned(), Section::Root { core: false });
     for resource in registry.resources() {
@@ -51,17 +62,14 @@ fn sections(registry: &Registry) -> BTreeMap<String, Section> {
 }
 
 /// The paths of all sections.
-pub(super) fn section_paths(registry: &Registry) -> BTreeSet<String> {
-    sections(registry).into_keys().collect()
+pub(super) fn section_paths(registry: &Registry, keys: TokenKeys) -> BTreeSet<String> {
+    sections(registry, keys).into_keys().collect()
 }
 
 /// The document of version 3 for the section at `path` (`apis/apps/v1`); `None`: there is none.
-pub(super) fn version3(
-    registry: &Registry,
-    descriptions: &Descriptions,
-    path: &str,
-) -> io::Result<Option<Document>> {
-    let sections = sections(registry);
+pub(super) fn version3(source: Source<'_>, path: &str) -> io::Result<Option<Document>> {
+    let Source { registry, descriptions, keys } = source;
+    let sections = sections(registry, keys);
     let Some(section) = sections.get(path) else { return Ok(None) };
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
@@ -78,13 +86,10 @@ pub(super) fn version3(
 
 /// The Protobuf form of [`version3`]. Its hash is that of the JSON form, which clients know from the index whichever
 /// form they request.
-pub(super) fn version3_binary(
-    registry: &Registry,
-    descriptions: &Descriptions,
-    path: &str,
-) -> io::Result<Option<Document>> {
-    let sections = sections(registry);
-    let (Some(section), Some(told)) = (sections.get(path), version3(registry, descriptions, path)?) else {
+pub(super) fn version3_binary(source: Source<'_>, path: &str) -> io::Result<Option<Document>> {
+    let Source { registry, descriptions, keys } = source;
+    let sections = sections(registry, keys);
+    let (Some(section), Some(told)) = (sections.get(path), version3(source, path)?) else {
         return Ok(None);
     };
     let names = Names::of(registry);
@@ -105,13 +110,14 @@ pub(super) fn version3_binary(
 }
 
 /// The document of version 2, for all sections.
-pub(super) fn version2(registry: &Registry, descriptions: &Descriptions) -> io::Result<Document> {
+pub(super) fn version2(source: Source<'_>) -> io::Result<Document> {
+    let Source { registry, descriptions, keys } = source;
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V2);
     let mut text = Text::new();
     let info = info(&names);
     write!(text, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?;
-    write_paths(&mut text, all_items(registry, &names), &mut definitions)?;
+    write_paths(&mut text, all_items(registry, keys, &names), &mut definitions)?;
     text.write_all(b",\"definitions\":")?;
     write_members(&mut text, definitions.finish())?;
     for (name, value) in version2_ends() {
@@ -122,13 +128,14 @@ pub(super) fn version2(registry: &Registry, descriptions: &Descriptions) -> io::
 }
 
 /// The Protobuf form of [`version2`].
-pub(super) fn version2_binary(registry: &Registry, descriptions: &Descriptions) -> io::Result<Document> {
+pub(super) fn version2_binary(source: Source<'_>) -> io::Result<Document> {
+    let Source { registry, descriptions, keys } = source;
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V2);
     let mut binary = Binary::new(&VERSION_2, names.brand);
     binary.member("swagger", &json!("2.0"))?;
     binary.member("info", &info(&names))?;
-    let items = all_items(registry, &names);
+    let items = all_items(registry, keys, &names);
     binary.entries("paths", items.map(|item| Ok((item.path.clone(), path_item(&item, &mut definitions)))))?;
     let definitions = definitions.finish().into_iter();
     binary
@@ -151,8 +158,14 @@ fn version2_ends() -> [(&'static str, Value); 3] {
 }
 
 /// The paths of all sections, built one section at a time.
-fn all_items<'a>(registry: &'a Registry, names: &'a Names<'a>) -> impl Iterator<Item = Path> + 'a {
-    sections(registry).into_iter().flat_map(|(path, section)| section_items(registry, names, &path, &section))
+fn all_items<'a>(
+    registry: &'a Registry,
+    keys: TokenKeys,
+    names: &'a Names<'a>,
+) -> impl Iterator<Item = Path> + 'a {
+    sections(registry, keys)
+        .into_iter()
+        .flat_map(|(path, section)| section_items(registry, names, &path, &section))
 }
 
 /// The paths of one section.
@@ -172,6 +185,7 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
         Section::Group(group) => {
             document("APIGroup", format!("get{}APIGroup", group_id(group)), tag(names, group, ""))
         }
+        Section::Page(of) => vec![page(path, *of)],
         Section::Version { group, version } => {
             let id = format!("get{}{}APIResources", group_id(group), capitalized(version));
             let mut items: Vec<Path> = document("APIResourceList", id, tag(names, group, version));

@@ -19,6 +19,7 @@ mod dialect;
 mod document;
 mod names;
 mod operation;
+mod pages;
 mod parameters;
 mod paths;
 #[cfg(test)]
@@ -33,8 +34,10 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use self::descriptions::Descriptions;
+use self::document::Source;
 use crate::registry::Registry;
 
+pub use pages::TokenKeys;
 pub use text::Document;
 
 /// Path of the index of version 3; its documents lie below.
@@ -54,11 +57,19 @@ pub enum Form {
 
 /// The documents of one registry that were requested so far.
 #[derive(Debug, Default)]
-pub struct Documents(Mutex<Kept>);
+pub struct Documents {
+    keys: TokenKeys,
+    kept: Mutex<Kept>,
+}
 
 type Kept = HashMap<(Form, String), Arc<Document>>;
 
 impl Documents {
+    /// The documents of a node that serves `keys`.
+    pub fn new(keys: TokenKeys) -> Documents {
+        Documents { keys, kept: Mutex::default() }
+    }
+
     /// The document at `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`); `None`: there is none. The first call for a
     /// path takes tens of milliseconds; callers keep it off threads that serve connections.
     ///
@@ -71,7 +82,7 @@ impl Documents {
         if let Some(known) = kept.get(&key) {
             return Ok(Some(known.clone()));
         }
-        let Some(made) = make(registry, path, form)? else { return Ok(None) };
+        let Some(made) = make(registry, self.keys, path, form)? else { return Ok(None) };
         let made = Arc::new(made);
         kept.insert(key, made.clone());
         Ok(Some(made))
@@ -79,36 +90,34 @@ impl Documents {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         // Entries are complete documents, so that the map is valid after a panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn make(registry: &Registry, path: &str, form: Form) -> io::Result<Option<Document>> {
-    match (path, form) {
-        (VERSION_2, Form::Json) => return document::version2(registry, &Descriptions::open()?).map(Some),
-        (VERSION_2, Form::Protobuf) => {
-            return document::version2_binary(registry, &Descriptions::open()?).map(Some);
-        }
-        (VERSION_3, Form::Json) => return index(registry).map(Some),
-        (VERSION_3, Form::Protobuf) => return Ok(None),
-        _ => {}
-    }
+fn make(registry: &Registry, keys: TokenKeys, path: &str, form: Form) -> io::Result<Option<Document>> {
     let section = path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/'));
-    let Some(section) = section.filter(|section| document::section_paths(registry).contains(*section)) else {
+    let is_section = |section: &str| document::section_paths(registry, keys).contains(section);
+    let is_made = path == VERSION_2 || path == VERSION_3 || section.is_some_and(is_section);
+    if !is_made {
         return Ok(None);
-    };
-    match form {
-        Form::Json => document::version3(registry, &Descriptions::open()?, section),
-        Form::Protobuf => document::version3_binary(registry, &Descriptions::open()?, section),
+    }
+    let descriptions = Descriptions::open()?;
+    let source = Source { registry, descriptions: &descriptions, keys };
+    match (section, form) {
+        (Some(section), Form::Json) => document::version3(source, section),
+        (Some(section), Form::Protobuf) => document::version3_binary(source, section),
+        (None, Form::Json) if path == VERSION_2 => document::version2(source).map(Some),
+        (None, Form::Protobuf) if path == VERSION_2 => document::version2_binary(source).map(Some),
+        (None, Form::Json) => index(source).map(Some),
+        (None, Form::Protobuf) => Ok(None),
     }
 }
 
 /// The index: the path of each document with its hash, so that clients may cache documents for ever.
-fn index(registry: &Registry) -> io::Result<Document> {
-    let descriptions = Descriptions::open()?;
+fn index(source: Source<'_>) -> io::Result<Document> {
     let mut paths: BTreeMap<String, Value> = BTreeMap::new();
-    for section in document::section_paths(registry) {
-        if let Some(document) = document::version3(registry, &descriptions, &section)? {
+    for section in document::section_paths(source.registry, source.keys) {
+        if let Some(document) = document::version3(source, &section)? {
             let url = url(&format!("{VERSION_3}/{section}"), &document);
             paths.insert(section, json!({"serverRelativeURL": url}));
         }

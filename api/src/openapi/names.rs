@@ -50,6 +50,7 @@ impl<'a> Names<'a> {
         let place = match (stem, version) {
             ("meta", _) => "apimachinery.pkg.apis.meta".to_owned(),
             ("intstr", _) => "apimachinery.pkg.util.intstr".to_owned(),
+            ("version", _) => "apimachinery.pkg.version".to_owned(),
             ("runtime", _) => "apimachinery.pkg.runtime".to_owned(),
             ("resource", "") => "apimachinery.pkg.api.resource".to_owned(),
             ("apiextensions", _) => "apiextensions-apiserver.pkg.apis.apiextensions".to_owned(),

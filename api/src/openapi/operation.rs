@@ -32,6 +32,17 @@ pub(super) enum Body {
     Patch,
 }
 
+/// The response of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answered {
+    /// An object of this type, in every encoding.
+    Object(TypeId),
+    /// The version, in JSON alone.
+    Version,
+    /// Text or bytes of these media types.
+    Text(&'static [&'static str]),
+}
+
 /// A method of a path.
 pub(super) struct Operation {
     /// HTTP method in lower case: `get`.
@@ -45,10 +56,8 @@ pub(super) struct Operation {
     pub(super) body: Option<Body>,
     /// Status codes of success.
     pub(super) codes: &'static [u16],
-    /// Type of the response.
-    pub(super) answer: TypeId,
-    /// Media types of a response that is text or bytes of another server; `None` for documents.
-    pub(super) text: Option<&'static [&'static str]>,
+    /// The response.
+    pub(super) answer: Answered,
     /// The response may be a stream of watch events.
     pub(super) streams: bool,
     /// The kind acted on, in the form of the extensions; null for discovery.
@@ -112,9 +121,10 @@ impl Operation {
     }
 
     fn responses(&self, definitions: &mut Definitions<'_>) -> Value {
-        let schema = match self.text {
-            Some(_) => json!({"type": "string"}),
-            None => definitions.reference(self.answer),
+        let schema = match self.answer {
+            Answered::Text(_) => json!({"type": "string"}),
+            Answered::Version => definitions.version_info(),
+            Answered::Object(id) => definitions.reference(id),
         };
         let types = self.media_types(definitions);
         let mut responses = Map::new();
@@ -134,8 +144,10 @@ impl Operation {
 
     /// Media types of the response; those of a stream have `;stream=watch`.
     fn media_types(&self, definitions: &Definitions<'_>) -> Vec<String> {
-        if let Some(types) = self.text {
-            return types.iter().map(|&name| name.to_owned()).collect();
+        match self.answer {
+            Answered::Text(types) => return types.iter().map(|&name| name.to_owned()).collect(),
+            Answered::Version => return vec![TEXTS[0].to_owned()],
+            Answered::Object(_) => {}
         }
         let protobuf = definitions.names.brand.protobuf_media_type;
         let mut types: Vec<String> = TEXTS.iter().map(|&name| name.to_owned()).collect();

@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 use orch_schema::{Subresource, TypeId};
 
 use super::names::{Names, capitalized, group_version_kind};
-use super::operation::{Body, Operation};
+use super::operation::{Answered, Body, Operation};
 use super::parameters::{DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE};
 use crate::registry::Resource;
 use crate::request::Verb;
@@ -68,7 +68,7 @@ impl Maker<'_> {
         }
         if self.allows("deletecollection") {
             let id = self.id_of("delete", "Collection", reach, "");
-            operations.push(self.deletion("deletecollection", id, &DELETE_COLLECTION, &[200]));
+            operations.push(self.deletion(Verb::DeleteCollection, id, &DELETE_COLLECTION, &[200]));
         }
         Path { path: self.path(reach, ""), parameters: self.shared(reach, &[PRETTY]), operations }
     }
@@ -83,7 +83,7 @@ impl Maker<'_> {
         }
         if self.allows("delete") {
             let id = self.id("delete", reach, "");
-            operations.push(self.deletion("delete", id, &DELETE, &[200, 202]));
+            operations.push(self.deletion(Verb::Delete, id, &DELETE, &[200, 202]));
         }
         if self.allows("patch") {
             let own = self.operation("patch", "patch", self.id("patch", reach, ""), &PATCH);
@@ -138,7 +138,11 @@ impl Maker<'_> {
         let made = shapes.into_iter().map(|(reach, behind, action)| {
             let list = if action == "watch" { "" } else { "List" };
             let id = self.id_of("watch", "", reach, list);
-            let own = Operation { answer: event, streams: true, ..self.operation("get", action, id, &[]) };
+            let own = Operation {
+                answer: Answered::Object(event),
+                streams: true,
+                ..self.operation("get", action, id, &[])
+            };
             let description = format!("watch {}. Deprecated: list with `watch` instead", self.resource.kind);
             let name: &[Parameter] = if behind.is_empty() { &[] } else { &[NAME] };
             Path {
@@ -154,18 +158,18 @@ impl Maker<'_> {
         let answer =
             self.resource.response_type(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
         let own = self.operation("get", "list", self.id("list", reach, ""), &LIST);
-        Some(Operation { answer, streams: self.allows("watch"), ..own })
+        Some(Operation { answer: Answered::Object(answer), streams: self.allows("watch"), ..own })
     }
 
     fn deletion(
         &self,
-        action: &'static str,
+        verb: Verb,
         id: String,
         parameters: &'static [Parameter],
         codes: &'static [u16],
     ) -> Operation {
-        let own = self.operation("delete", action, id, parameters);
-        let answer = self.resource.response_type(Action::Object, Verb::Delete).unwrap_or(own.answer);
+        let own = self.operation("delete", verb.as_str(), id, parameters);
+        let answer = self.resource.response_type(Action::Object, verb).map_or(own.answer, Answered::Object);
         let body = self.resource.request_type(Action::Object, Verb::Delete).map(Body::Optional);
         Operation { body, codes, answer, ..own }
     }
@@ -187,8 +191,7 @@ impl Maker<'_> {
             parameters,
             body: None,
             codes: &[200],
-            answer: resource.type_id,
-            text: None,
+            answer: Answered::Object(resource.type_id),
             streams: false,
             kind: group_version_kind(&resource.group, &resource.version, &resource.kind),
             tag: tag(self.names, &resource.group, &resource.version),
@@ -197,7 +200,7 @@ impl Maker<'_> {
 
     /// `own` with the body, the response type and the codes of `action` by `verb`.
     fn written(&self, own: Operation, action: Action, verb: Verb) -> Operation {
-        let answer = self.resource.response_type(action, verb).unwrap_or(own.answer);
+        let answer = self.resource.response_type(action, verb).map_or(own.answer, Answered::Object);
         let own = Operation { answer, body: self.body(action, verb), ..own };
         match verb {
             Verb::Update => Operation { codes: &[200, 201], parameters: &WRITE, ..own },
@@ -259,8 +262,7 @@ pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: Typ
         parameters: &[],
         body: None,
         codes: &[200],
-        answer,
-        text: None,
+        answer: Answered::Object(answer),
         streams: false,
         kind: Value::Null,
         tag,

@@ -10,8 +10,8 @@ use super::*;
 
 /// The document at `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {
-    let found =
-        Documents::default().find(registry, path, Form::Json).unwrap().unwrap_or_else(|| panic!("{path}"));
+    let found = Documents::new(TokenKeys::Served).find(registry, path, Form::Json).unwrap();
+    let found = found.unwrap_or_else(|| panic!("{path}"));
     serde_json::from_slice(&found.text().unwrap()).unwrap()
 }
 
@@ -66,7 +66,8 @@ fn every_reference_leads_to_a_definition_and_every_definition_is_referred_to() {
         let defined: BTreeSet<String> =
             definitions.and_then(Value::as_object).unwrap().keys().map(ToString::to_string).collect();
         assert!(defined.is_subset(&referred), "{path}: {:?}", defined.difference(&referred));
-        assert!(!defined.is_empty(), "{path}");
+        let is_text_alone = path.ends_with("/openid-configuration") || path.ends_with("/jwks");
+        assert_eq!(defined.is_empty(), is_text_alone, "{path}");
     }
 }
 
@@ -390,9 +391,63 @@ fn the_binary_form_of_version_3_says_what_its_json_says() {
 #[test]
 fn every_document_of_version_3_has_a_binary_form() {
     let registry = Registry::builtin(&KUBERNETES);
-    for section in document::section_paths(&registry) {
+    for section in document::section_paths(&registry, TokenKeys::Served) {
         let path = format!("{VERSION_3}/{section}");
-        let found = Documents::default().find(&registry, &path, Form::Protobuf).unwrap().unwrap();
+        let found =
+            Documents::new(TokenKeys::Served).find(&registry, &path, Form::Protobuf).unwrap().unwrap();
         assert!(!fields(&found.text().unwrap()).is_empty(), "{path}");
     }
+}
+
+#[test]
+fn pages_that_are_no_resources_have_documents_where_they_are_served() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let info = "io.k8s.apimachinery.pkg.version.Info";
+    let (version2, index) = (document(&registry, VERSION_2), document(&registry, VERSION_3));
+    for (section, id, media_type, schema) in [
+        (
+            "version",
+            "getCodeVersion",
+            "application/json",
+            json!({"$ref": format!("#/components/schemas/{info}")}),
+        ),
+        (
+            ".well-known/openid-configuration",
+            "getServiceAccountIssuerOpenIDConfiguration",
+            "application/json",
+            json!({"type": "string"}),
+        ),
+        (
+            "openid/v1/jwks",
+            "getServiceAccountIssuerOpenIDKeyset",
+            "application/jwk-set+json",
+            json!({"type": "string"}),
+        ),
+    ] {
+        assert!(!index["paths"][section].is_null(), "{section}");
+        let path = format!("/{section}/");
+        let version3 = document(&registry, &format!("{VERSION_3}/{section}"));
+        let paths: Vec<_> =
+            version3["paths"].as_object().unwrap().keys().map(|path| path.to_string()).collect();
+        assert_eq!(paths, [path.as_str()]);
+        let get = &version3["paths"][path.as_str()]["get"];
+        assert_eq!(get["operationId"], id);
+        assert_eq!(
+            get["responses"]["200"]["content"],
+            json!({(media_type): {"schema": schema}}),
+            "{section}"
+        );
+        let get = &version2["paths"][path.as_str()]["get"];
+        assert_eq!((&get["operationId"], &get["produces"]), (&json!(id), &json!([media_type])));
+    }
+    assert_eq!(version2["definitions"][info]["properties"]["gitVersion"]["type"], "string");
+    let absent = Documents::default();
+    let index = absent.find(&registry, VERSION_3, Form::Json).unwrap().unwrap().text().unwrap();
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    let has = |section: &str| !index["paths"][section].is_null();
+    assert_eq!(
+        ["version", "openid/v1/jwks", ".well-known/openid-configuration"].map(has),
+        [true, false, false]
+    );
+    assert!(absent.find(&registry, "/openapi/v3/openid/v1/jwks", Form::Json).unwrap().is_none());
 }

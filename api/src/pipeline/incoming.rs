@@ -7,7 +7,7 @@ use memchr::memmem;
 use orch_raft::Store;
 use orch_rules::Action;
 use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
-use orch_schema::excerpt::part;
+use orch_schema::excerpt::{part, summary};
 use orch_schema::value::Value;
 use orch_schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
@@ -153,13 +153,21 @@ pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     ))
 }
 
-/// [`refused`], with the reference's text for `format`.
+/// [`refused`], with the reference's text where the kind of the body is unknown, because nothing could be read of it.
 fn refused_in(format: Format, request: Request<'_>, error: &DecodeError) -> ApiError {
-    if format != Format::Protobuf {
+    if format != Format::Protobuf && !error.is_of_text() {
         return refused(request, error);
     }
-    let kind = &request.resource.kind;
-    ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
+    // The beginning of a body may be a secret. That of an envelope stands in its error already.
+    let resource = request.resource;
+    let beginning = match error.is_of_text() && !resource.rules.confidential {
+        true => format!(" ({})", summary(request.body)),
+        false => String::new(),
+    };
+    let kind = &resource.kind;
+    ApiError::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {kind}): {error}{beginning}"
+    ))
 }
 
 /// Refuses a body whose `apiVersion` or `kind` is not that of the resource.

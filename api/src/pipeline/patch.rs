@@ -18,7 +18,7 @@ use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
 use super::new_object::Origin;
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, parse_patch};
-use super::patch_refusal::{apply_error, failed, go_string, redact_patch, redact_values};
+use super::patch_refusal::{apply_error, decode_problem, failed, go_string, redact_patch, redact_values};
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
@@ -223,7 +223,7 @@ impl<S: Store> Pipeline<S> {
         };
         let Decoded { mut value, strict: mut all, .. } = decoded.map_err(|error| match error {
             DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
-            other => refused(&other.to_string()),
+            other => refused(&decode_problem(request, &other)),
         })?;
         all.splice(0..0, strict.iter().cloned());
         let warnings =

@@ -16,6 +16,9 @@ use crate::patch::{JsonPatch, PatchError};
 /// The media type of server-side apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
+/// Media type of strategic merge patches.
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// A patch in its format.
 pub(super) enum Patch {
     Json(JsonPatch),
@@ -57,7 +60,7 @@ pub(super) fn parse_patch(request: Request<'_>, format: &str) -> Result<Parsed, 
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Merge(patch), strict })
         }
-        "application/strategic-merge-patch+json" => {
+        STRATEGIC => {
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Strategic(patch), strict })
         }

@@ -7,9 +7,11 @@ use orch_rules::validate::tree;
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
+use orch_schema::{DecodeError, Shape};
 
 use super::Request;
-use super::patch_body::patch_error;
+use super::media_type::patch_media_type;
+use super::patch_body::{STRATEGIC, patch_error};
 use crate::error::ApiError;
 use crate::fields::ApplyError;
 use crate::patch::PatchError;
@@ -26,6 +28,30 @@ pub(super) fn go_string(request: Request<'_>, document: &Value) -> String {
         return quoted(&shown.to_string());
     }
     quoted(&tree::shown(document))
+}
+
+/// What is wrong with the patched object, which cannot be decoded. After a strategic merge patch the reference restores
+/// the object from its tree, and says so of a value whose shape does not fit; the path before that is ours.
+pub(super) fn decode_problem(request: Request<'_>, error: &DecodeError) -> String {
+    let is_strategic = patch_media_type(request.content_type) == STRATEGIC;
+    let (DecodeError::Type { path, found, .. }, Some(shape), true) =
+        (error, error.missed_shape(), is_strategic)
+    else {
+        return error.to_string();
+    };
+    let found = match found.as_str() {
+        "an object" => "map",
+        "a list" => "slice",
+        "a string" => "string",
+        "a boolean" => "bool",
+        // The reference tells whole numbers from others.
+        _ => return error.to_string(),
+    };
+    match shape {
+        Shape::Map => format!("{path}: cannot restore map from {found}"),
+        Shape::List => format!("{path}: cannot restore slice from {found}"),
+        Shape::Object => format!("{path}: cannot restore struct from: {found}"),
+    }
 }
 
 /// The API error of a patch that could not be applied.

@@ -5,6 +5,7 @@
 use orch_raft::object::SharedObject;
 use orch_rules::kinds::Cell;
 use orch_rules::validate::tree::Tree;
+use orch_schema::budget::count_step;
 use orch_schema::json;
 use orch_schema::value::Value;
 use orch_schema::write_value;
@@ -29,7 +30,25 @@ impl Renderer {
         }
         open.push(b'[');
         let now = now.seconds_text();
-        self.sequence(open, "rows", &list.objects, |object, out| self.row_of(object, &now, out))
+        let ordered = self.ordered(&list.objects)?;
+        let objects = ordered.as_deref().unwrap_or(&list.objects);
+        self.sequence(open, "rows", objects, |object, out| self.row_of(object, &now, out))
+    }
+
+    /// `objects` in the order that the kind gives its rows; `None`: as they are, by name. Objects of few kinds are read for
+    /// it, once.
+    fn ordered(&self, objects: &[SharedObject]) -> Result<Option<Vec<SharedObject>>, ApiError> {
+        let strategy = &self.resource.strategy;
+        if strategy.table_order(&Value::Null).is_none() {
+            return Ok(None);
+        }
+        let placed = |object: &SharedObject| {
+            Ok((strategy.table_order(&self.stored_value(&object.json)?), object.clone()))
+        };
+        let mut placed: Vec<_> =
+            objects.iter().take_while(|_| count_step()).map(placed).collect::<Result<_, ApiError>>()?;
+        placed.sort_by_key(|(order, _)| *order);
+        Ok(Some(placed.into_iter().map(|(_, object)| object).collect()))
     }
 
     /// Appends the table for one object, given its stored form. `headers`: with columns.

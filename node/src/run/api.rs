@@ -1,6 +1,7 @@
 //! Builds the API of the cluster over this node's store, and starts the controllers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use orch_api::admission::{Chain, NamespaceMaker};
@@ -10,7 +11,7 @@ use orch_api::authn::front_proxy::FrontProxy;
 use orch_api::authn::{Authenticator, LiveTokens};
 use orch_api::controllers;
 use orch_api::gate::Gate;
-use orch_api::http::Api as ResourceApi;
+use orch_api::http::{Api as ResourceApi, Scope};
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::Pipeline;
 use orch_api::registry::Registry;
@@ -25,7 +26,9 @@ use super::services::ApiMembers;
 use super::store::Handle;
 use super::trust::Trust;
 use super::{authentication, authorization, cluster, encryption, token_file};
+use crate::built;
 use crate::encryption::Rewriter;
+use crate::log_check::LogCheck;
 use crate::tls::Reloader;
 
 /// Name of the loop that recomputes the usage of quotas.
@@ -88,8 +91,14 @@ impl Api {
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.connecting(plan.connector.clone());
-        let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
+        let resources =
+            resources.built(built::build()).exposing(crate::metrics::exposition(stopping.clone()));
+        let (log, prepared) = (LogCheck::of_stderr(), gate.clone());
+        let resources = resources
+            .with_check("log", Scope::Liveness, move || log.passes(Instant::now()))
+            .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared());
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
+        let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
         let own = cluster::router(handle.clone()).merge(encryption::router(&plan.name, rewriter));
         let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
         let router = guard.before(own).merge(resources.router());

@@ -70,13 +70,20 @@ pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>, auditor: Option<A
     Guard { gate, handle, auditor, flow: None }.before(router)
 }
 
+const STATUS_PATH: &str = "/orch/v1/cluster";
+const MEMBERS_PATH: &str = "/orch/v1/cluster/members";
+const UNDO_PATH: &str = "/orch/v1/cluster/undo";
+
+/// The paths without the name of a member in them.
+pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
+
 /// All paths.
 pub(super) fn router(handle: Handle) -> Router {
     Router::new()
-        .route("/orch/v1/cluster", get(status))
-        .route("/orch/v1/cluster/members", post(add))
+        .route(STATUS_PATH, get(status))
+        .route(MEMBERS_PATH, post(add))
         .route(FOUND_PATH, post(found))
-        .route("/orch/v1/cluster/undo", post(undo))
+        .route(UNDO_PATH, post(undo))
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))

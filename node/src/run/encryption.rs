@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
-use orch_api::http::Api as ResourceApi;
+use orch_api::http::{Api as ResourceApi, Scope};
 use orch_raft::Store;
 use orch_raft::disk::rocks::RocksDisk;
 use serde::Serialize;
@@ -34,7 +34,7 @@ const KMS_CHECK: &str = "kms-providers";
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Path of the rewrite.
-const REWRITE_PATH: &str = "/orch/v1/cluster/encryption/rewrite";
+pub(super) const REWRITE_PATH: &str = "/orch/v1/cluster/encryption/rewrite";
 
 /// Loads the keys of `--encryption-provider-config`.
 pub(super) fn keys(arguments: &EncryptionArgs) -> Result<Option<Arc<Keyring>>, RunError> {
@@ -60,7 +60,7 @@ pub(crate) fn with_kms_check<S: Store>(
     match keys.filter(|keys| keys.has_plugins() || reloads_keys) {
         Some(keys) => {
             let keys = Arc::clone(keys);
-            api.with_check(KMS_CHECK, move || keys.plugins_are_healthy())
+            api.with_check(KMS_CHECK, Scope::Readiness, move || keys.plugins_are_healthy())
         }
         None => api,
     }

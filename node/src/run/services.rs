@@ -1,7 +1,7 @@
 //! Ranges of services, from flags, and what the loops ask about this node.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::{fmt, fs};
 
 use orch_api::allocation::{Allocator, NodePorts};
 use orch_api::controllers::{Members, ServiceDefaults};
@@ -9,6 +9,9 @@ use orch_api::controllers::{Members, ServiceDefaults};
 use super::error::RunError;
 use super::store::Handle;
 use crate::cli::ServiceArgs;
+
+/// Where the kernel tells the machine's name.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
 /// Ranges of services.
 #[derive(Clone, Debug)]
@@ -58,6 +61,11 @@ impl Members for ApiMembers {
 
     fn own_address(&self) -> (String, u16) {
         self.address.clone()
+    }
+
+    fn hostname(&self) -> Option<String> {
+        let name = fs::read_to_string(HOSTNAME).ok()?;
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
     }
 
     fn names(&self) -> BTreeSet<String> {

@@ -137,6 +137,12 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// The place of the row of `object` among those of a list of its kind: lower numbers first, equal ones by name. `None`: all
+    /// rows stand by name.
+    fn table_order(&self, _object: &Value) -> Option<i64> {
+        None
+    }
+
     /// The conditions of a table row: `type`, `status`, `reason` and `message` of each.
     fn table_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()

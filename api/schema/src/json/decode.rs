@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::duplicates::{DUPLICATES_MAX, DuplicateMember, duplicate_messages};
-use super::error::{DecodeError, StrictError};
+use super::error::{DecodeError, Shape, StrictError};
 use super::object::Level;
 use super::reader::Reader;
 use crate::budget::{HELD_BYTES_MAX, MemoryCounter, PATCHED_BYTES_MAX};
@@ -222,7 +222,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
     ) -> Result<Value, DecodeError> {
-        self.open(b'[', "a list")?;
+        self.open(b'[', Shape::List.expected())?;
         let mut items = Vec::new();
         let mut more = !self.is_closed(b']');
         while more {
@@ -241,7 +241,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
     ) -> Result<Map, DecodeError> {
-        self.open(b'{', "an object")?;
+        self.open(b'{', Shape::Map.expected())?;
         let mut map = Map::new();
         let mut more = !self.is_closed(b'}');
         while more {

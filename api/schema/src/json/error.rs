@@ -63,6 +63,44 @@ pub enum DecodeError {
     Yaml(String),
 }
 
+/// The shapes of values that are no leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Members of any name, all of one type.
+    Map,
+    /// Members of the names that the type has.
+    Object,
+    /// A list.
+    List,
+}
+
+impl Shape {
+    const ALL: [Shape; 3] = [Shape::Map, Shape::Object, Shape::List];
+
+    /// The shape in the text of [`DecodeError::Type`].
+    pub(super) const fn expected(self) -> &'static str {
+        match self {
+            Shape::Map => "a map",
+            Shape::Object => "an object",
+            Shape::List => "a list",
+        }
+    }
+}
+
+impl DecodeError {
+    /// The shape that a field has and the value that was sent has not, where the error is of that.
+    pub fn missed_shape(&self) -> Option<Shape> {
+        let DecodeError::Type { expected, .. } = self else { return None };
+        // few: three shapes.
+        Shape::ALL.into_iter().find(|shape| shape.expected() == *expected)
+    }
+
+    /// Whether no document could be read at all, so that its kind is unknown, too.
+    pub fn is_of_text(&self) -> bool {
+        matches!(self, DecodeError::Syntax { .. } | DecodeError::Yaml(_))
+    }
+}
+
 impl From<OverBudget> for DecodeError {
     fn from(_: OverBudget) -> Self {
         DecodeError::OverBudget

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::decode::{Decoder, Step};
-use super::error::{DecodeError, StrictError};
+use super::error::{DecodeError, Shape, StrictError};
 use crate::fill::empty_field;
 use crate::types::{Field, ObjectType, ValueType};
 use crate::value::{Map, Value};
@@ -30,7 +30,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         mut map: Map,
         level: Level,
     ) -> Result<Value, DecodeError> {
-        self.open(b'{', "an object")?;
+        self.open(b'{', Shape::Object.expected())?;
         self.held.object(ty.fields.len())?;
         let (mut met, mut set) = (Fields::default(), Fields::default());
         let mut more = !self.is_closed(b'}');

@@ -6,7 +6,7 @@ use prost::Message as _;
 
 use super::decode::decode_protobuf;
 use super::wire::{write_bytes, write_nested};
-use crate::excerpt::quoted;
+use crate::excerpt::{quoted, summary};
 use crate::json::{DecodeError, Decoded, Head, Limits};
 use crate::types::{Schema, TypeId};
 
@@ -78,18 +78,6 @@ fn plain(envelope: Envelope) -> Result<Envelope, EnvelopeError> {
     match envelope.content_encoding.as_str() {
         "" | "identity" => Ok(envelope),
         other => Err(EnvelopeError::Encoded(quoted(other))),
-    }
-}
-
-/// The first thirty bytes: as text where they look like JSON, in hexadecimal digits otherwise.
-fn summary(body: &[u8]) -> String {
-    const SUMMARY_BYTES: usize = 30;
-    let start = &body[..body.len().min(SUMMARY_BYTES)];
-    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
-    match start.first() {
-        None => "<empty>".to_owned(),
-        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
-        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).chain([more.to_owned()]).collect(),
     }
 }
 

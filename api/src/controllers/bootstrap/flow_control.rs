@@ -27,6 +27,9 @@ const TEMPLATE: &str = include_str!("flow_control.json");
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver";
 const PRIORITY_LEVELS: &str = "prioritylevelconfigurations.flowcontrol.apiserver";
 
+/// Names of the objects without which requests have no level: a schema and a level of each name.
+const MANDATORY: [&str; 2] = ["catch-all", "exempt"];
+
 /// The condition of a schema whose level does not exist.
 const DANGLING: &str = "Dangling";
 
@@ -36,6 +39,14 @@ struct Wanted {
     name: String,
     spec: Value,
     is_mandatory: bool,
+}
+
+/// Whether the cluster has its mandatory configuration.
+pub(crate) fn are_there(state: &State) -> bool {
+    [FLOW_SCHEMAS, PRIORITY_LEVELS].iter().all(|storage| {
+        let found = state.collection(storage);
+        MANDATORY.iter().all(|name| found.get(name).is_some())
+    })
 }
 
 /// Reconciles now and after each change of a schema or a level. Completes only with an error.

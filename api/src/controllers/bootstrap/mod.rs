@@ -14,6 +14,7 @@ use orch_raft::{State, Store};
 use orch_schema::json;
 use orch_schema::value::Value;
 
+pub(crate) use self::flow_control::are_there as has_flow_control;
 pub(crate) use self::roles::{are_there as has_roles, default_rules};
 use super::client::{Client, is_overtaken};
 use super::turns::{Pace, any_changed};
@@ -21,6 +22,20 @@ use crate::error::ApiError;
 
 const NAMESPACES: &str = "namespaces";
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling";
+
+/// Name, value and description of the priority classes that every cluster has.
+const CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
 
 /// An object that must exist.
 #[derive(Debug)]
@@ -66,6 +81,23 @@ async fn keep_objects<S: Store>(
     }
 }
 
+/// Whether the cluster has its namespaces.
+pub(crate) fn has_namespaces(brand: &Brand, state: &State) -> bool {
+    let namespaces = state.collection(NAMESPACES);
+    system_namespaces(brand).iter().all(|name| namespaces.get(name).is_some())
+}
+
+/// Whether the cluster has its priority classes.
+pub(crate) fn has_priority_classes(_: &Brand, state: &State) -> bool {
+    let classes = state.collection(PRIORITY_CLASSES);
+    CLASSES.iter().all(|(name, ..)| classes.get(name).is_some())
+}
+
+/// Names of the namespaces that every cluster has.
+fn system_namespaces(brand: &Brand) -> [&'static str; 4] {
+    ["default", brand.system_namespace, brand.public_namespace, brand.node_lease_namespace]
+}
+
 fn is_absent(state: &State, wanted: &Wanted) -> bool {
     state.collection(wanted.storage).get(wanted.name).is_none()
 }
@@ -79,26 +111,13 @@ async fn create<S: Store>(client: &Client<S>, wanted: &Wanted) -> Result<(), Api
 }
 
 fn wanted(brand: &'static Brand) -> Vec<Wanted> {
-    let namespaces = ["default", brand.system_namespace, brand.public_namespace, brand.node_lease_namespace];
     let namespace = |name| Wanted { storage: NAMESPACES, name, object: json!({"metadata": {"name": name}}) };
-    let classes = [
-        (
-            "system-node-critical",
-            2_000_001_000,
-            "Used for system critical pods that must not be moved from their current node.",
-        ),
-        (
-            "system-cluster-critical",
-            2_000_000_000,
-            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-        ),
-    ];
     let class = |(name, value, description)| Wanted {
         storage: PRIORITY_CLASSES,
         name,
         object: json!({"metadata": {"name": name}, "value": value, "description": description}),
     };
-    namespaces.into_iter().map(namespace).chain(classes.into_iter().map(class)).collect()
+    system_namespaces(brand).into_iter().map(namespace).chain(CLASSES.into_iter().map(class)).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::authn::service_account::{DAY_S, INVALID_SINCE, LAST_USED, day_of, day
 use crate::authz::node::{PodDocument, ReferenceKind};
 use crate::controllers::FAILED;
 use crate::controllers::client::{Client, Place, Propagation, is_overtaken, let_others_run};
+use crate::controllers::token_tracking::{SINCE, config_map_name};
 use crate::error::ApiError;
 
 /// Wait between two passes, as in the reference.
@@ -56,7 +57,7 @@ async fn pass<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let today = i64::try_from(client.now_ms() / 1000 / DAY_S).unwrap_or(i64::MAX);
     let Some(resource) = client.stored_resource(SECRETS) else { return Ok(()) };
     // As in the reference: tracking began at the end of its first day, at the latest.
-    let tracked_since = tracked_since(&state, brand.system_namespace, &tracker(client));
+    let tracked_since = tracked_since(&state, brand.system_namespace, &config_map_name(brand));
     if tracked_since.is_none_or(|day| today < day.saturating_add(1 + UNUSED_DAYS)) {
         return Ok(());
     }
@@ -133,18 +134,12 @@ async fn mark<S: Store>(
     client.patch(place, Action::Object, &patch).await
 }
 
-/// Name of the config map that tells since when uses are tracked.
-fn tracker<S: Store>(client: &Client<S>) -> String {
-    let prefix = client.registry().brand.component_prefix;
-    format!("{prefix}-apiserver-legacy-service-account-token-tracking")
-}
-
 /// The day since which uses are tracked; `None`: nothing tells.
 fn tracked_since(state: &State, namespace: &str, name: &str) -> Option<i64> {
     let collection = state.collection("configmaps");
     let stored = collection.get(&format!("{namespace}/{name}"))?;
     let object: Value = serde_json::from_slice(&stored.json).ok()?;
-    day_of(object.at("data").text("since"))
+    day_of(object.at("data").text(SINCE))
 }
 
 /// The day on which `object` was made.

@@ -7,7 +7,7 @@ mod aggregated;
 mod answer;
 mod order;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -18,7 +18,6 @@ use orch_schema::value::Value;
 use order::{groups, parts};
 use sha2::{Digest, Sha256};
 
-use super::Document;
 use crate::negotiate::Encoding;
 use crate::registry::{Registry, Resource};
 use crate::request::Verb;
@@ -31,8 +30,6 @@ pub(super) struct Documents {
     brand: &'static Brand,
     /// By path, without a trailing slash.
     plain: BTreeMap<String, Plain>,
-    /// The document at `/`, always JSON.
-    index: Document,
     aggregated: aggregated::Lists,
 }
 
@@ -88,8 +85,7 @@ impl Documents {
         let addresses: Vec<Value> = addresses.into_iter().collect();
         let core = json!({"versions": ["v1"], "serverAddressByClientCIDRs": addresses});
         plain.insert("/api".to_owned(), Plain::of_core("APIVersions", &core));
-        let index = index(plain.keys());
-        Documents { brand: registry.brand, plain, index, aggregated: aggregated::Lists::of(registry) }
+        Documents { brand: registry.brand, plain, aggregated: aggregated::Lists::of(registry) }
     }
 
     /// The plain document at `path`, which has no trailing slash.
@@ -97,9 +93,9 @@ impl Documents {
         self.plain.get(path)
     }
 
-    /// The index of all paths, if `path` is the root, which is empty without its slash.
-    pub(super) fn index(&self, path: &str) -> Option<Document> {
-        Some(self.index.clone()).filter(|_| path.is_empty())
+    /// The paths of all documents. That of the groups has a form with a slash at its end, which clients of old look for.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.plain.keys().map(String::as_str).chain(std::iter::once("/apis/"))
     }
 
     /// Whether `path` is the core API's or a served group's, or below.
@@ -116,16 +112,6 @@ impl Documents {
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<(&Aggregated, Encoding)> {
         self.aggregated.find(path, accept, self.brand)
     }
-}
-
-/// Paths in the index beside those of the APIs.
-const OTHER_PATHS: [&str; 7] =
-    ["/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
-
-/// The index at `/`: all paths, indented for people.
-fn index<'a>(paths: impl Iterator<Item = &'a String>) -> Document {
-    let paths: BTreeSet<&str> = paths.map(String::as_str).chain(OTHER_PATHS).collect();
-    format!("{:#}", json!({ "paths": paths })).into()
 }
 
 /// A group and its versions; the first is the preferred one.
@@ -201,8 +187,7 @@ mod tests {
     fn found(path: &str) -> Value {
         let documents = Documents::of(&Registry::builtin(&ORCH), Some("10.0.0.1:6443"));
         let path = path.strip_suffix('/').unwrap_or(path);
-        let index = documents.index(path).map(|index| serde_json::from_slice(&index).unwrap());
-        index.or_else(|| documents.find(path).map(|plain| plain.value.clone())).unwrap_or_default()
+        documents.find(path).map(|plain| plain.value.clone()).unwrap_or_default()
     }
 
     #[test]
@@ -219,10 +204,6 @@ mod tests {
             .map(|path| found(path)["apiVersion"].clone());
         assert_eq!(versions, [json!(null), json!(null), json!("v1"), json!("v1"), json!("v1")]);
         assert_eq!(found("/apis/nope"), Value::Null);
-        let paths = found("/")["paths"].clone();
-        for path in ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/openapi/v3"] {
-            assert!(paths.as_array().is_some_and(|paths| paths.contains(&json!(path))), "{path}");
-        }
     }
 
     #[test]

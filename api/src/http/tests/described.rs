@@ -1,8 +1,13 @@
 //! Discovery and OpenAPI, with their hashes.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
+use orch_raft::{Index, Key, Operation, Put, Store, Transaction};
+
 use super::*;
+use crate::registry::Resource;
+use crate::request::Verb;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.orch.io;v=v2beta1;as=APIGroupDiscoveryList";
@@ -241,5 +246,94 @@ fn documents_go_out_compressed_to_those_who_take_it() {
         flate2::read::GzDecoder::new(&*bytes).read_to_string(&mut text).unwrap();
         assert_eq!(text, plain.text);
         assert!(bytes.len() * 10 < text.len(), "{} of {}", bytes.len(), text.len());
+    });
+}
+
+#[test]
+fn the_version_is_what_its_document_describes() {
+    block_on(async {
+        let server = Server::new().await;
+        let told = get(&server, "/version", &[]).await.json();
+        let document = get(&server, "/openapi/v3/version", &[]).await.json();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let (_, info) = schemas.iter().next().unwrap();
+        let names = |value: &Value| -> BTreeSet<String> {
+            value.as_object().unwrap().keys().map(|name| name.to_string()).collect()
+        };
+        assert_eq!(names(&told), names(&info["properties"]));
+        assert!(told.as_object().unwrap().values().all(Value::is_string));
+        for required in info["required"].as_array().unwrap() {
+            assert!(!told[required.as_str().unwrap()].is_null(), "{required}");
+        }
+    });
+}
+
+/// Puts an object `n` of every stored kind into the store, past the rules of its kind.
+async fn plant_every_kind(server: &Server, registry: &Registry) {
+    let put = |resource: &Arc<Resource>| {
+        let namespace = if resource.namespaced { "ns" } else { "" };
+        let key = Key::new(&resource.storage, namespace, "n").unwrap();
+        let place = if resource.namespaced { r#""namespace":"ns","# } else { "" };
+        let json = format!(r#"{{"metadata":{{"resourceVersion":"",{place}"name":"n","uid":"u"}}}}"#);
+        let index = Index { uid: "u".to_owned(), ..Index::default() };
+        Operation::Put(Put { key, json: json.into(), revision_at: 32, index })
+    };
+    let stored = registry.resources().filter(|of| of.review.is_none() && of.conversion.is_none());
+    let operations = stored.map(put).collect();
+    let transaction = Transaction { proposed_ms: 1, conditions: Vec::new(), operations };
+    server.store.propose(transaction).await.unwrap();
+}
+
+/// A deletion at once answers with the object or with a Status, by kind: the document says which.
+#[test]
+fn deletions_are_answered_as_they_are_described() {
+    block_on(async {
+        let server = Server::new().await;
+        let registry = Registry::builtin(&ORCH);
+        plant_every_kind(&server, &registry).await;
+        let mut objects = BTreeSet::new();
+        let deletable = registry.resources().filter(|of| of.allows(Verb::Delete) && of.conversion.is_none());
+        for resource in deletable {
+            let root = if resource.group.is_empty() { "api" } else { "apis" };
+            let group = format!("{root}/{}", resource.api_version());
+            let (template, place) = match resource.namespaced {
+                true => ("/namespaces/{namespace}", "/namespaces/ns"),
+                false => ("", ""),
+            };
+            let document = get(&server, &format!("/openapi/v3/{group}"), &[]).await.json();
+            let path = format!("/{group}{template}/{}/{{name}}", resource.plural);
+            let schema = &document["paths"][path.as_str()]["delete"]["responses"]["200"]["content"];
+            let described = schema["application/json"]["schema"]["$ref"].as_str().unwrap();
+            let described = described.rsplit('.').next().unwrap();
+            let path = format!(
+                "/{group}{place}/{}/n?gracePeriodSeconds=0&propagationPolicy=Background",
+                resource.plural
+            );
+            let answered = server.send(Method::DELETE, &path, &[], Body::empty()).await;
+            assert_eq!(answered.code, 200, "{path}: {}", answered.text);
+            assert_eq!(answered.json()["kind"], described, "{path}");
+            if described != "Status" {
+                objects.insert(resource.kind.clone());
+            }
+        }
+        let expected = [
+            "CSIDriver",
+            "CSINode",
+            "DeviceClass",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Pod",
+            "PodTemplate",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceQuota",
+            "ResourceSlice",
+            "Service",
+            "ServiceAccount",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ];
+        assert_eq!(objects.into_iter().collect::<Vec<_>>(), expected, "the reference's");
     });
 }

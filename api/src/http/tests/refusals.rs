@@ -4,13 +4,13 @@ use axum::body::Body;
 use http::Method;
 
 use super::{MAPS, Server, json, map};
+use crate::controllers::testing::bootstrap;
 
-/// A server that has had its default roles: without them no node is ready.
-async fn with_roles() -> Server {
+/// A server of a cluster that has its first objects: without them no node is ready.
+async fn with_first_objects() -> Server {
     let server = Server::new().await;
     assert_eq!(server.get("/readyz/poststarthook/rbac/bootstrap-roles").await.code, 500);
-    let roles = "/apis/rbac.authorization.orch.io/v1/clusterroles";
-    server.create(roles, json!({"metadata": {"name": "cluster-admin"}})).await;
+    bootstrap(server.store.clone()).await;
     server
 }
 
@@ -59,7 +59,7 @@ async fn paths_and_methods_that_are_not_served() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_that_is_none_is_refused_on_every_path() {
-    let server = with_roles().await;
+    let server = with_first_objects().await;
     for path in [
         "/",
         "/api",
@@ -95,7 +95,7 @@ async fn a_timeout_that_is_none_is_refused_on_every_path() {
 /// Open paths are no exception: without credentials such a path gets no 404.
 #[tokio::test(start_paused = true)]
 async fn no_path_is_served_under_another_spelling_with_empty_segments() {
-    let mut server = with_roles().await;
+    let mut server = with_first_objects().await;
     let paths = [
         "//",
         "//readyz",
@@ -363,7 +363,7 @@ async fn unknown_fields_are_warned_of_in_headers() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_let_in_without_credentials() {
-    let mut server = with_roles().await;
+    let mut server = with_first_objects().await;
     let address = "127.0.0.1:1".parse().unwrap();
     server.peer = std::sync::Arc::new(crate::authn::Peer {
         address,
@@ -423,5 +423,62 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
             let frames = response.into_body().collect().await.unwrap().to_bytes();
             assert!(frames.is_empty() && !initial_events.are_due(), "{path}: there are none");
         }
+    }
+}
+
+/// Texts that the reference's own tests of its command line look for.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_cannot_be_read_are_refused_in_the_reference_words() {
+    let server = Server::new().await;
+    let post = async |path: &str, content_type: &str, body: &'static str| {
+        let headers = [("content-type", content_type)];
+        let answered = server.send(Method::POST, path, &headers, Body::from(body)).await;
+        (answered.code.as_u16(), answered.json()["message"].as_str().unwrap().to_owned())
+    };
+    let unknown = |kind: &str| format!("the object provided is unrecognized (must be of type {kind}): ");
+    let pod_as_json = post("/api/v1/namespaces", "application/json", "apiVersion: v1\nkind: Pod\n").await;
+    assert!(pod_as_json.0 == 400 && pod_as_json.1.starts_with(&unknown("Namespace")), "{pod_as_json:?}");
+    assert!(
+        pod_as_json.1.ends_with(" (61706956657273696f6e3a2076310a6b696e643a20506f640a)"),
+        "{pod_as_json:?}"
+    );
+    let empty = post(MAPS, "application/json", "").await;
+    assert!(empty.0 == 400 && empty.1.starts_with(&unknown("ConfigMap")), "{empty:?}");
+    assert!(empty.1.ends_with(" (<empty>)"), "{empty:?}");
+    let yaml = post(MAPS, "application/yaml", "a: [").await;
+    assert!(yaml.0 == 400 && yaml.1.starts_with(&unknown("ConfigMap")), "{yaml:?}");
+    let secrets = "/api/v1/namespaces/ns/secrets";
+    let secret = post(secrets, "application/json", r#"{"data":{"p":"c2VjcmV0"}"#).await;
+    assert!(secret.1.starts_with(&unknown("Secret")) && !secret.1.contains("c2Vj"), "{secret:?}");
+    let typed = post(MAPS, "application/json", r#"{"data":{"a":1}}"#).await;
+    assert!(
+        typed.1.starts_with("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: "),
+        "{typed:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_merge_patch_of_another_shape_is_refused_in_the_reference_words() {
+    let server = Server::new().await;
+    let pods = "/api/v1/namespaces/ns/pods";
+    let container = json!({"name": "c", "image": "i"});
+    server.create(pods, json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})).await;
+    for (patch, told) in [
+        (json!({"metadata": {"labels": "invalid"}}), "metadata.labels: cannot restore map from string"),
+        (
+            json!({"metadata": {"finalizers": "invalid"}}),
+            "metadata.finalizers: cannot restore slice from string",
+        ),
+        (
+            json!({"spec": {"securityContext": "x"}}),
+            "spec.securityContext: cannot restore struct from: string",
+        ),
+    ] {
+        let headers = [("content-type", "application/strategic-merge-patch+json")];
+        let path = format!("{pods}/p");
+        let answered = server.send(Method::PATCH, &path, &headers, Body::from(patch.to_string())).await;
+        let message = answered.json()["message"].as_str().unwrap().to_owned();
+        assert_eq!(answered.code, 422, "{message}");
+        assert!(message.ends_with(told), "{message}");
     }
 }

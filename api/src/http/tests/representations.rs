@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::Method;
 use orch_schema::value::Value;
 
-use super::{MAPS, Server, json, map};
+use super::{Answered, MAPS, Server, json, map};
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_shown_so_is_not_acceptable() {
@@ -205,4 +205,34 @@ async fn several_lines_are_for_those_who_ask_and_for_people() {
             );
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn flow_schemas_stand_in_a_table_in_the_order_in_which_they_are_tried() {
+    let server = Server::new().await;
+    let schemas = "/apis/flowcontrol.apiserver.orch.io/v1/flowschemas";
+    for (name, precedence) in [("a", 9000), ("b", 500), ("c", 500), ("d", 20)] {
+        let spec = json!({"priorityLevelConfiguration": {"name": "l"}, "matchingPrecedence": precedence});
+        server.create(schemas, json!({"metadata": {"name": name}, "spec": spec})).await;
+    }
+    let table = [("accept", "application/json;as=Table;g=meta.orch.io;v=v1")];
+    let names = |answered: &Answered| -> Vec<String> {
+        let rows = answered.json()["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["cells"][0].as_str().unwrap().to_owned()).collect()
+    };
+    let answered = server.send(Method::GET, schemas, &table, Body::empty()).await;
+    assert_eq!(names(&answered), ["d", "b", "c", "a"]);
+    let objects: Vec<_> = answered.json()["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["object"]["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(objects, ["d", "b", "c", "a"], "each row with its object");
+    let page = server.send(Method::GET, &format!("{schemas}?limit=2"), &table, Body::empty()).await;
+    assert_eq!(names(&page), ["b", "a"], "within a page, which is of names");
+    let list = server.get(schemas).await.json();
+    let items: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone()).collect();
+    assert_eq!(items, ["a", "b", "c", "d"], "a list stays by name");
 }

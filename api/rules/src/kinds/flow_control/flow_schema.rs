@@ -83,6 +83,10 @@ impl Strategy for FlowSchema {
         validate_update(context, new, validate_spec)
     }
 
+    fn table_order(&self, object: &Value) -> Option<i64> {
+        Some(object.at("spec").int("matchingPrecedence").unwrap_or(0))
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         let distinguisher = match spec.at("distinguisherMethod") {
