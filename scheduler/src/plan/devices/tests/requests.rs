@@ -173,6 +173,13 @@ fn an_unknown_count_mode_ends_the_attempt() {
     let exact = api::ExactDeviceRequest { allocation_mode: "Half".to_owned(), ..exactly("c", 1, &[]) };
     let told = two().one(claim("x", vec![request("r", exact)]), "a");
     assert_eq!(told, refused("error: claim ns/x, request r: unsupported count mode Half"));
+    let half = api::DeviceSubRequest { allocation_mode: "Half".to_owned(), ..alternative("s", 1, &[]) };
+    let told = two().one(claim("x", vec![first_of("r", vec![half])]), "a");
+    assert_eq!(
+        told,
+        refused("error: claim ns/x, request s: unsupported count mode Half"),
+        "the alternative's own name"
+    );
 }
 
 #[test]
