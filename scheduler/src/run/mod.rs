@@ -23,10 +23,12 @@ mod executor;
 mod extender;
 mod informers;
 mod input;
+mod lanes;
 mod planning;
 mod pod_status;
 mod recorder;
 mod scheduler;
+mod status;
 mod stored;
 #[cfg(test)]
 mod tests;

@@ -128,6 +128,7 @@ impl Ledger {
                 if takes_room(after) {
                     self.load.entry(node_of(after).to_owned()).or_default().add(Room::of_pod(after));
                 }
+                says_its_node(entry.at, after)?;
                 let had_node = step.before.as_ref().is_some_and(|pod| !node_of(pod).is_empty());
                 if !node_of(after).is_empty() && !had_node {
                     return self.bind(entry, after);
@@ -183,6 +184,20 @@ impl Ledger {
         // The offer that was in force when that time began, and all later ones.
         let first = offers.partition_point(|(from, _)| *from <= since).saturating_sub(1);
         offers[first..].iter().filter_map(|(_, offer)| *offer).reduce(Room::larger)
+    }
+}
+
+/// A pod with a node says so, and names no other as where it is expected.
+fn says_its_node(at: Moment, pod: &Pod) -> Result<(), String> {
+    let (name, node) = (name_of(pod.metadata.as_ref()), node_of(pod));
+    let status = pod.status.clone().unwrap_or_default();
+    let nominated = &status.nominated_node_name;
+    let told = status.conditions.iter().find(|condition| condition.r#type == "PodScheduled");
+    match told.map(|told| told.status.as_str()) {
+        _ if node.is_empty() => Ok(()),
+        Some("True") if nominated.is_empty() => Ok(()),
+        Some("True") => Err(format!("at {at} pod {name} is on {node}, and is said to come to {nominated}")),
+        _ => Err(format!("at {at} pod {name} is on {node}, and says that it has none: {told:?}")),
     }
 }
 

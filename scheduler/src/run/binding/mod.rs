@@ -6,6 +6,8 @@
 //!         └──────────> NotBound, what was reserved is given back, what was made is deleted <────────────────┘
 //! ```
 //!
+//! A job that has to prepare names the node in the pod's status first, as where the pod is expected.
+//!
 //! Owns the certainty of the outcome. Between [`BindOutcome::Bound`] and [`BindOutcome::NotBound`] there is no third: while
 //! the API cannot say which it is, the job asks on, and the pod stays assumed on its node, so that its room is never given
 //! away twice. A binding is conditional on the pod's UID and on its having no node, so that sending it again can do no
@@ -37,6 +39,8 @@ use super::effects::Observer;
 use super::event::Report;
 use super::extender::Extender;
 use super::input::Observation;
+use super::pod_status::nomination_patch;
+use super::status::patch_unbound;
 
 /// A pod by all its names, and which state of it is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +74,9 @@ pub struct Job {
     pub is_flushed: bool,
     /// The node's name.
     pub node: Arc<str>,
+    /// Whether the pod's status names the node before the preparation, which may take minutes, so that users and the next
+    /// leader see where the pod is expected.
+    pub nominates: bool,
     /// Volumes and volume claims to write first.
     pub volumes: VolumeWrites,
     /// Resource claims to write first.
@@ -149,6 +156,9 @@ impl Binder {
 
     /// Does one job to its certain end.
     pub async fn run(&self, job: &Job) -> BindOutcome {
+        let nominates = job.nominates && !job.cancelled.is_cancelled();
+        let nominated = if nominates { self.nominate(job).await } else { None };
+        let job = nominated.as_ref().unwrap_or(job);
         let mut reserved = Vec::new();
         let began = Instant::now();
         // A late write of a claim is as bad as a late binding: the next leader may have given its devices away.
@@ -174,6 +184,27 @@ impl Binder {
         outcome
     }
 
+    /// Nominates the node. Returns the job with the pod's new version. A failure is logged: the pod can be bound all the
+    /// same.
+    async fn nominate(&self, job: &Job) -> Option<Job> {
+        let patching = patch_unbound(&self.client, &job.pod, nomination_patch(&job.node));
+        let patched = match self.leadership.while_held(patching).await? {
+            Ok(patched) => patched?.object(),
+            Err(error) => Err(error),
+        };
+        match patched {
+            Ok(pod) => {
+                let version = pod.metadata.unwrap_or_default().resource_version.into();
+                Some(Job { pod: PodRef { version, ..job.pod.clone() }, ..job.clone() })
+            }
+            Err(error) => {
+                let PodRef { namespace, name, .. } = &job.pod;
+                tracing::warn!(%namespace, %name, error = chain(&error), "cannot nominate the node of a pod");
+                None
+            }
+        }
+    }
+
     async fn give_back(&self, job: &Job, reserved: Vec<ClaimWrite>) {
         for claim in reserved {
             match claim.new {
@@ -191,6 +222,9 @@ impl Binder {
 
     /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
     async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+        if job.cancelled.is_cancelled() {
+            return Err(Why::Cancelled);
+        }
         let claims = self.prepare_claims(job, reserved).await;
         claims.map_err(|why| why.of(Plugin::DynamicResources, ExtensionPoint::PreBind))?;
         if !job.volumes.is_empty() {

@@ -3,6 +3,8 @@
 //! Owns what follows from a certain outcome, in whichever order it and the watch tell of it: a pod that the watch has
 //! confirmed, or has told to be gone, is not pending any more, and its outcome changes nothing.
 
+use std::sync::Arc;
+
 use crate::queue::{ClusterEvent, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -73,7 +75,7 @@ impl<P: Planning> Executor<P> {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(pending) = self.pending.get(uid) else {
+        let Some(pending) = self.pending.get_mut(uid) else {
             self.planning.forget_claims(&job.claims);
             self.queue.done(uid);
             // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
@@ -81,6 +83,11 @@ impl<P: Planning> Executor<P> {
             self.wake(elsewhere.map(ClusterEvent::assigned_pod_deleted), now);
             return;
         };
+        if job.nominates {
+            // The watch may not have told yet what the job wrote.
+            let status = Arc::make_mut(&mut pending.api).status.get_or_insert_default();
+            status.nominated_node_name = job.node.to_string();
+        }
         let is_ending = is_ending(&pending.api);
         let facts = pending.facts.clone();
         self.planning.forget(&uid.0);

@@ -38,6 +38,7 @@ fn job(api: &FakeApi) -> Job {
         began: None,
         is_flushed: false,
         node: "n".into(),
+        nominates: false,
         volumes: VolumeWrites::default(),
         claims: Vec::new(),
         volume_timeout: Duration::from_secs(20),
