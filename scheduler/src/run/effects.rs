@@ -4,6 +4,7 @@
 //! What ends comes back to the executor as an input. Nothing is evicted or written without leadership.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -18,13 +19,16 @@ use crate::simulation::plant::{self, Plant};
 
 use super::binding::{BindOutcome, Binder, Job, PodRef};
 use super::evict::{Evicted, evict};
-use super::input::{Effect, Evicting, Eviction, Input, Levels, Observation};
+use super::input::{Effect, Evicting, Eviction, Input, Levels, Observation, Patching};
 use super::lanes::{Ended, Lanes, Start, Write};
 use super::recorder::Recorder;
 use super::status::patch_unbound;
 
 /// Writes of statuses under way: they share one connection with the bindings, which must not wait behind thousands.
 const PATCHES_MAX: usize = 64;
+
+/// How long after a failure a status is written again: the client has tried for some seconds by then.
+const PATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Evictions under way.
 const EVICTIONS_MAX: usize = 64;
@@ -139,7 +143,7 @@ impl Effects {
             drop(permit);
             next = self.lanes.lock().ended(&uid, how);
             if let Some(answer) = answer {
-                self.answer(answer).await;
+                self.answer_in_time(answer).await;
             }
         }
     }
@@ -161,12 +165,16 @@ impl Effects {
     async fn patch(&self, pod: &PodRef, patch: Value) -> Input {
         // What the leader has written since is newer.
         let outcome = self.leadership.while_held(patch_unbound(&self.client, pod, patch)).await;
-        let is_done = matches!(outcome, Some(Ok(_)));
+        let result = match &outcome {
+            Some(Ok(_)) => Patching::Done,
+            Some(Err(_)) => Patching::Failed,
+            None => Patching::NotLeading,
+        };
         if let Some(Err(error)) = outcome {
             let (namespace, name) = (&pod.namespace, &pod.name);
             tracing::warn!(%namespace, %name, error = chain(&error), "cannot write the status of a pod");
         }
-        Input::Patched { uid: pod.uid.clone(), is_done }
+        Input::Patched { uid: pod.uid.clone(), outcome: result }
     }
 
     /// The executor takes inputs until the process ends; then nobody wants the answer.
@@ -174,6 +182,18 @@ impl Effects {
         if self.inputs.send(input).await.is_err() {
             tracing::debug!("the executor has ended");
         }
+    }
+
+    /// A patch that failed is made again after a pause, in which other writes of the pod go on.
+    async fn answer_in_time(&self, input: Input) {
+        if !matches!(input, Input::Patched { outcome: Patching::Failed, .. }) {
+            return self.answer(input).await;
+        }
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            tokio::time::sleep(PATCH_PAUSE).await;
+            this.answer(input).await;
+        });
     }
 
     async fn evict_all(&self, eviction: Eviction) {

@@ -43,7 +43,9 @@ pub use extender::{
     Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
     inline_pem, pem_file,
 };
-pub use input::{AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation};
+pub use input::{
+    AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation, Patching,
+};
 pub use planning::Planning;
 pub use recorder::Recorder;
 pub use scheduler::{ElectionOptions, LockKind, Readiness, Scheduler, SchedulerError, SchedulerOptions};

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Moment;
 use super::api::{Changed, Entry, is_finished, name_of, node_of, uid_of};
+use super::devices;
 use super::lease::{self, Deed};
 use super::network::{Life, World};
 use super::users::ELSEWHERE;
@@ -92,6 +93,7 @@ pub(super) fn check(world: &World) -> Result<Excused, String> {
     for entry in &world.store.history {
         ledger.take(entry)?;
     }
+    devices::check(world)?;
     told(world, &ledger)?;
     Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
@@ -135,7 +137,7 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Changed::Lease(_) => Ok(()),
+            Changed::Lease(_) | Changed::Claim(_) => Ok(()),
         }
     }
 

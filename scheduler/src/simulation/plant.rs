@@ -49,6 +49,8 @@ pub(crate) enum Plant {
     PatchesBesideBinding,
     /// The status is written whatever has become of the pod.
     PatchesLate,
+    /// The devices of a pod count as free until the API tells of its claim.
+    ForgetsDevices,
 }
 
 thread_local! {

@@ -16,11 +16,11 @@ use crate::api::meta::v1::{DeleteOptions, Time};
 /// A refusal: code, reason, message.
 pub(super) type Refused = (u16, &'static str, String);
 
-fn conflict(message: impl Into<String>) -> Refused {
+pub(super) fn conflict(message: impl Into<String>) -> Refused {
     (409, "Conflict", message.into())
 }
 
-fn missing(name: &str) -> Refused {
+pub(super) fn missing(name: &str) -> Refused {
     (404, "NotFound", format!("{name} not found"))
 }
 

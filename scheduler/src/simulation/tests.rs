@@ -99,7 +99,7 @@ fn a_seed_replays_its_run() {
 
 /// The seeds within which each planted bug is found, and a part of what it is found as: the promise that it breaks. Where a
 /// change of the product or of the faults moves them, `PLANT=` names one to search for it.
-const PLANTS: [(Plant, Range<u64>, &str); 21] = [
+const PLANTS: [(Plant, Range<u64>, &str); 22] = [
     (Plant::ForgetsAssume, 0..3, "offers"),
     (Plant::TakesOverEarly, 13..16, "lead"),
     (Plant::IgnoresDeletion, 4..7, "has no node in the end, and"),
@@ -119,7 +119,8 @@ const PLANTS: [(Plant, Range<u64>, &str); 21] = [
     (Plant::RetriesWithoutLease, 13..16, "after its lease ended by its own clock"),
     (Plant::TrustsOldView, 220..223, "offers"),
     (Plant::TellsNothingAgain, 282..283, "offers"),
-    (Plant::PatchesBesideBinding, 0..3, "says that it has none"),
+    (Plant::PatchesBesideBinding, 0..10, "is on n"),
+    (Plant::ForgetsDevices, 0..30, "belongs to the claims"),
     (Plant::PatchesLate, 0..3, "says that it has none"),
 ];
 

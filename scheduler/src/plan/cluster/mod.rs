@@ -190,7 +190,7 @@ impl Cluster {
         self.storage.assume(&placement.volumes, node);
         let results =
             placement.claims.iter().filter_map(|write| Some((write.uid.clone(), write.allocation.clone()?)));
-        self.devices.assume(&results.collect::<Vec<_>>());
+        self.devices.assume(&pod.uid, &results.collect::<Vec<_>>());
         let writes = (placement.volumes.clone(), placement.claims.clone());
         self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed: Some(writes) });
         self.withdraw(&pod.uid);

@@ -34,6 +34,7 @@ mod unmade;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 pub use self::conditions::{Binding, binding_failure, binding_state, has_conditions};
 pub use self::pod::{
@@ -87,7 +88,9 @@ pub struct Devices {
     pools: Pools,
     allocated: Allocated,
     /// Results that are being written, by the uid of their claim.
-    assumed: HashMap<String, AllocationResult>,
+    assumed: HashMap<String, Assumed>,
+    /// Claims whose results were assumed last for a pod, by its uid, until it is gone.
+    assumed_for: HashMap<Arc<str>, Vec<String>>,
     /// Claims that take the place of an assumed result once they are seen with an allocation, with the uid that the result
     /// is assumed under.
     awaited: HashMap<ClaimName, String>,
@@ -98,6 +101,24 @@ pub struct Devices {
     matches: RefCell<Selection>,
     /// Steps that the claims of the pod took in the last plan.
     claim_steps: Cell<u64>,
+}
+
+/// A result that is being written.
+#[derive(Debug)]
+struct Assumed {
+    pod: Arc<str>,
+    result: AllocationResult,
+}
+
+/// Whether both results are of the same devices.
+fn has_same_devices(one: &AllocationResult, other: &AllocationResult) -> bool {
+    let devices = |result: &AllocationResult| -> Vec<(String, String, String, String)> {
+        let results = result.devices.iter().flat_map(|devices| &devices.results);
+        let names = results
+            .map(|one| (one.request.clone(), one.driver.clone(), one.pool.clone(), one.device.clone()));
+        names.collect()
+    };
+    devices(one) == devices(other)
 }
 
 impl Devices {
@@ -113,6 +134,7 @@ impl Devices {
             pools: Pools::default(),
             allocated: Allocated::default(),
             assumed: HashMap::new(),
+            assumed_for: HashMap::new(),
             awaited: HashMap::new(),
             selectors: Selectors::default(),
             version: 0,
@@ -121,7 +143,8 @@ impl Devices {
         }
     }
 
-    /// Takes in a claim that is there or has changed. A status with an allocation takes the place of an assumed one.
+    /// Takes in a claim that is there or has changed. A status with the devices that are assumed for it takes their place. One
+    /// with others does not: that tells, late, what the claim had before it was given up.
     pub fn upsert_claim(&mut self, claim: ResourceClaim) {
         self.version += 1;
         let (namespace, name) = key(claim.metadata.as_ref());
@@ -130,7 +153,10 @@ impl Devices {
         let key = ClaimName { namespace: namespace.clone(), name: name.clone() };
         if let Some(allocation) = claim.allocation() {
             self.allocated.add(allocation);
-            self.forget(claim.uid());
+            let assumed = self.assumed.get(claim.uid());
+            if assumed.is_some_and(|assumed| has_same_devices(&assumed.result, allocation)) {
+                self.forget(claim.uid());
+            }
             if let Some(uid) = self.awaited.remove(&key) {
                 self.forget(&uid);
             }
@@ -262,13 +288,22 @@ impl Devices {
         self.claim(namespace, name).map(|claim| &*claim.api)
     }
 
-    /// Holds the devices of `results` until the claims say so themselves, or [`Devices::forget`].
-    pub fn assume(&mut self, results: &[(String, AllocationResult)]) {
+    /// Holds the devices of `results` for `pod` until the claims say so themselves, the pod is gone, or [`Devices::forget`].
+    pub fn assume(&mut self, pod: &Arc<str>, results: &[(String, AllocationResult)]) {
+        #[cfg(test)]
+        if crate::simulation::plant::is(crate::simulation::plant::Plant::ForgetsDevices) {
+            return;
+        }
         for (uid, result) in results {
             self.version += 1;
             self.forget(uid);
             self.allocated.add(result);
-            self.assumed.insert(uid.clone(), result.clone());
+            let assumed = Assumed { pod: Arc::clone(pod), result: result.clone() };
+            self.assumed.insert(uid.clone(), assumed);
+        }
+        if !results.is_empty() {
+            let claims = results.iter().map(|(uid, _)| uid.clone()).collect();
+            self.assumed_for.insert(Arc::clone(pod), claims);
         }
     }
 
@@ -276,7 +311,7 @@ impl Devices {
     pub fn forget(&mut self, uid: &str) {
         if let Some(assumed) = self.assumed.remove(uid) {
             self.version += 1;
-            self.allocated.remove(&assumed);
+            self.allocated.remove(&assumed.result);
             self.awaited.retain(|_, waiting| waiting != uid);
         }
     }
@@ -295,10 +330,13 @@ impl Devices {
         }
     }
 
-    /// A pod is gone: what was assumed for its extended resources is free.
+    /// A pod is gone: what is still assumed for it is free.
     pub fn forget_pod(&mut self, uid: &str) {
-        if !self.assumed.is_empty() {
-            self.forget(&unmade::unmade_uid(uid));
+        for claim in self.assumed_for.remove(uid).unwrap_or_default() {
+            // Another pod may have the claim by now.
+            if self.assumed.get(&claim).is_some_and(|assumed| *assumed.pod == *uid) {
+                self.forget(&claim);
+            }
         }
     }
 

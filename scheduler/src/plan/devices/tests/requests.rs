@@ -78,7 +78,7 @@ fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
     let mut cluster = two();
     cluster.add(claim("x", vec![one("r", &[])])).add(claim("y", vec![one("r", &[])]));
     let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"]);
     assert_eq!(
         cluster.allocate(&["x"], "a"),
@@ -86,7 +86,7 @@ fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
     );
     cluster.devices.forget("uid-x");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     let mut written = claim("x", vec![one("r", &[])]);
     let status =
         api::ResourceClaimStatus { allocation: Some(allocation.results[0].1.clone()), ..Default::default() };
@@ -99,11 +99,31 @@ fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
 }
 
 #[test]
+fn what_a_claim_had_before_does_not_end_what_is_assumed_for_it() {
+    let mut cluster = two();
+    cluster.add(claim("x", vec![one("r", &[])])).add(claim("y", vec![one("r", &[])]));
+    let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
+    // The watch tells late that the claim had the other device, and gave it up.
+    let mut before = allocation.results[0].1.clone();
+    before.devices.as_mut().unwrap().results[0].device = "d1".to_owned();
+    let mut told = claim("x", vec![one("r", &[])]);
+    told.status = Some(api::ResourceClaimStatus { allocation: Some(before), ..Default::default() });
+    cluster.add(told);
+    cluster.add(claim("x", vec![one("r", &[])]));
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "d0 is still promised to x");
+    cluster.devices.forget_pod("uid-another");
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"]);
+    cluster.devices.forget_pod("uid-pod");
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
+}
+
+#[test]
 fn assumed_devices_of_a_claim_that_goes_are_free() {
     let mut cluster = two();
     cluster.add(claim("x", vec![many("r", 2)]));
     let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     cluster.devices.remove_claim("ns", "x");
     assert_eq!(cluster.one(claim("y", vec![many("r", 2)]), "a"), devices(&["r=d0", "r=d1"]));
 }

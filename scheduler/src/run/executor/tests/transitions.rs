@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::event::Severity;
-use super::super::super::input::Input;
+use super::super::super::input::{Input, Patching};
 use super::super::super::stored::{Followed, Stored};
 use super::{Bench, gated, node, on_node, pod, uid};
 use crate::api::core::v1::PodCondition;
@@ -285,10 +285,15 @@ fn a_patch_that_failed_is_written_again() {
     bench.upsert(&pod("p"));
     bench.step();
     assert_eq!(bench.patches().len(), 1);
-    bench.tell(Input::Patched { uid: uid("p").0, is_done: false });
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::NotLeading });
+    assert_eq!(bench.patches(), [], "the next leader tells");
     bench.pass(301);
     bench.step();
     assert_eq!(bench.patches().len(), 1);
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::Failed });
+    assert_eq!(bench.patches().len(), 1, "at once: the pod may not be planned for long");
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::Done });
+    assert_eq!(bench.patches(), []);
 }
 
 #[test]
