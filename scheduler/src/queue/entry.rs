@@ -110,6 +110,12 @@ impl Entry {
         }
     }
 
+    /// Takes back that an attempt began; the next one begins at `until` at the earliest.
+    pub(super) fn set_aside(&mut self, until: Duration) {
+        self.attempts = self.attempts.saturating_sub(1);
+        self.backoff_until = Some(until);
+    }
+
     /// Ends an attempt without success.
     pub(super) fn fail(&mut self, now: Duration, rejection: Rejection) {
         self.unschedulable = rejection.unschedulable;

@@ -247,9 +247,9 @@ impl Queue {
         })
     }
 
-    /// Brings a popped pod back that is not planned before `until`, whatever happens. It does not count as a failure.
+    /// Brings a popped pod back that is not planned before `until`, whatever happens. That was no attempt, and no failure.
     pub fn set_aside(&mut self, at: At<'_>, uid: &Uid, until: Duration) -> Option<QueueName> {
-        self.bring_back(at, uid, |entry, _| entry.backoff_until = Some(until))
+        self.bring_back(at, uid, |entry, _| entry.set_aside(until))
     }
 
     fn bring_back(

@@ -155,8 +155,8 @@ impl Planning for ClusterPlanner {
         self.cluster.forget(uid);
     }
 
-    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
-        self.cluster.forget_claims(claims);
+    fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]) {
+        self.cluster.forget_claims(uid, claims);
     }
 
     fn nominate(&mut self, pod: &Arc<Compiled>, node: &str) {

@@ -148,7 +148,8 @@ impl Effects {
         }
     }
 
-    async fn bind(&self, job: Box<Job>) -> (Ended, Input) {
+    async fn bind(&self, mut job: Box<Job>) -> (Ended, Input) {
+        self.binder.nominate(&mut job).await;
         let outcome = self.binder.run(&job).await;
         let how = if outcome == BindOutcome::Bound { Ended::Bound } else { Ended::Otherwise };
         (how, Input::Finished(job, outcome))

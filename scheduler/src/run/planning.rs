@@ -64,11 +64,11 @@ pub trait Planning: Send {
     /// Where the node is gone; the text says so.
     fn assume(&mut self, pod: &Arc<Self::Compiled>, placement: &Placement) -> Result<(), String>;
 
-    /// Takes an assumption back.
+    /// Takes an assumption back, but for that of claims: the pod needs its room no more.
     fn forget(&mut self, uid: &str);
 
-    /// Gives back what was assumed of these claims, where [`Planning::forget`] does not: the pod is elsewhere or gone.
-    fn forget_claims(&mut self, claims: &[ClaimWrite]);
+    /// Gives back what was assumed of these claims for the pod: its job has ended, and nothing writes them any more.
+    fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]);
 
     /// Keeps room for the pod on the node.
     fn nominate(&mut self, pod: &Arc<Self::Compiled>, node: &str);

@@ -155,10 +155,10 @@ impl Devices {
             self.allocated.add(allocation);
             let assumed = self.assumed.get(claim.uid());
             if assumed.is_some_and(|assumed| has_same_devices(&assumed.result, allocation)) {
-                self.forget(claim.uid());
+                self.end(claim.uid());
             }
             if let Some(uid) = self.awaited.remove(&key) {
-                self.forget(&uid);
+                self.end(&uid);
             }
         }
         if let Some(pod) = unmade::pod_of(&claim.api, self.brand) {
@@ -171,11 +171,11 @@ impl Devices {
     pub fn remove_claim(&mut self, namespace: &str, name: &str) {
         self.version += 1;
         if let Some(claim) = self.take_claim(namespace, name) {
-            self.forget(claim.uid());
+            self.end(claim.uid());
         }
         let key = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
         if let Some(uid) = self.awaited.remove(&key) {
-            self.forget(&uid);
+            self.end(&uid);
         }
     }
 
@@ -296,7 +296,7 @@ impl Devices {
         }
         for (uid, result) in results {
             self.version += 1;
-            self.forget(uid);
+            self.end(uid);
             self.allocated.add(result);
             let assumed = Assumed { pod: Arc::clone(pod), result: result.clone() };
             self.assumed.insert(uid.clone(), assumed);
@@ -307,8 +307,16 @@ impl Devices {
         }
     }
 
-    /// Gives back what was assumed for the claim with this uid: its allocation was not written.
-    pub fn forget(&mut self, uid: &str) {
+    /// Gives back what was assumed for the claim with this uid on behalf of `pod`: its allocation was not written.
+    pub fn forget(&mut self, pod: &str, uid: &str) {
+        // Another pod may have the claim by now.
+        if self.assumed.get(uid).is_some_and(|assumed| *assumed.pod == *pod) {
+            self.end(uid);
+        }
+    }
+
+    /// Ends what is assumed for the claim with this uid.
+    fn end(&mut self, uid: &str) {
         if let Some(assumed) = self.assumed.remove(uid) {
             self.version += 1;
             self.allocated.remove(&assumed.result);
@@ -323,7 +331,7 @@ impl Devices {
         let uid = unmade::unmade_uid(&pod.uid);
         let Some(name) = pod.made_claim.as_ref().filter(|_| self.assumed.contains_key(&uid)) else { return };
         if self.claim(&pod.namespace, name).is_some_and(|claim| claim.allocation().is_some()) {
-            self.forget(&uid);
+            self.end(&uid);
         } else {
             let claim = ClaimName { namespace: pod.namespace.clone(), name: name.clone() };
             self.awaited.insert(claim, uid);
@@ -333,10 +341,7 @@ impl Devices {
     /// A pod is gone: what is still assumed for it is free.
     pub fn forget_pod(&mut self, uid: &str) {
         for claim in self.assumed_for.remove(uid).unwrap_or_default() {
-            // Another pod may have the claim by now.
-            if self.assumed.get(&claim).is_some_and(|assumed| *assumed.pod == *uid) {
-                self.forget(&claim);
-            }
+            self.forget(uid, &claim);
         }
     }
 

@@ -75,7 +75,7 @@ pub struct Job {
     /// The node's name.
     pub node: Arc<str>,
     /// Whether the pod's status names the node before the preparation, which may take minutes, so that users and the next
-    /// leader see where the pod is expected.
+    /// leader see where the pod is expected. Once [`Binder::nominate`] has ended: whether it may name it.
     pub nominates: bool,
     /// Volumes and volume claims to write first.
     pub volumes: VolumeWrites,
@@ -154,11 +154,8 @@ impl Binder {
         Self { client, leadership, observer, announce }
     }
 
-    /// Does one job to its certain end.
+    /// Does one job to its certain end; it is nominated before.
     pub async fn run(&self, job: &Job) -> BindOutcome {
-        let nominates = job.nominates && !job.cancelled.is_cancelled();
-        let nominated = if nominates { self.nominate(job).await } else { None };
-        let job = nominated.as_ref().unwrap_or(job);
         let mut reserved = Vec::new();
         let began = Instant::now();
         // A late write of a claim is as bad as a late binding: the next leader may have given its devices away.
@@ -184,23 +181,33 @@ impl Binder {
         outcome
     }
 
-    /// Nominates the node. Returns the job with the pod's new version. A failure is logged: the pod can be bound all the
-    /// same.
-    async fn nominate(&self, job: &Job) -> Option<Job> {
+    /// Nominates the node, where the job does that, and takes the pod's new version in. A failure is logged: the pod can be
+    /// bound all the same.
+    pub async fn nominate(&self, job: &mut Job) {
+        if !job.nominates {
+            return;
+        }
+        if job.cancelled.is_cancelled() {
+            job.nominates = false;
+            return;
+        }
         let patching = patch_unbound(&self.client, &job.pod, nomination_patch(&job.node));
-        let patched = match self.leadership.while_held(patching).await? {
-            Ok(patched) => patched?.object(),
+        // A write that the end of the lease broke off may arrive.
+        let Some(patched) = self.leadership.while_held(patching).await else { return };
+        let patched = match patched {
+            Ok(None) => {
+                job.nominates = false;
+                return;
+            }
+            Ok(Some(patched)) => patched.object(),
             Err(error) => Err(error),
         };
         match patched {
-            Ok(pod) => {
-                let version = pod.metadata.unwrap_or_default().resource_version.into();
-                Some(Job { pod: PodRef { version, ..job.pod.clone() }, ..job.clone() })
-            }
+            Ok(pod) => job.pod.version = pod.metadata.unwrap_or_default().resource_version.into(),
             Err(error) => {
                 let PodRef { namespace, name, .. } = &job.pod;
                 tracing::warn!(%namespace, %name, error = chain(&error), "cannot nominate the node of a pod");
-                None
+                job.nominates = error.is_outcome_unknown();
             }
         }
     }

@@ -75,8 +75,9 @@ impl<P: Planning> Executor<P> {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
+        // No earlier, even where the pod is gone: a write under way may still give its devices to a claim.
+        self.planning.forget_claims(&uid.0, &job.claims);
         let Some(pending) = self.pending.get_mut(uid) else {
-            self.planning.forget_claims(&job.claims);
             self.queue.done(uid);
             // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
             let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();

@@ -84,7 +84,7 @@ fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
         cluster.allocate(&["x"], "a"),
         refused("error: pre-filter: resource claim ns/x is in the process of being allocated")
     );
-    cluster.devices.forget("uid-x");
+    cluster.devices.forget("uid-pod", "uid-x");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
     cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     let mut written = claim("x", vec![one("r", &[])]);
@@ -92,7 +92,7 @@ fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
         api::ResourceClaimStatus { allocation: Some(allocation.results[0].1.clone()), ..Default::default() };
     written.status = Some(status);
     cluster.add(written);
-    cluster.devices.forget("uid-x");
+    cluster.devices.forget("uid-pod", "uid-x");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "the claim itself holds it now");
     cluster.devices.remove_claim("ns", "x");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);

@@ -136,6 +136,39 @@ async fn a_refusal_is_an_end() {
 }
 
 #[tokio::test]
+async fn a_node_is_nominated_before_its_pod_is_bound() {
+    let (api, binder, mut job) = bench().await;
+    let before = job.pod.version.clone();
+    binder.nominate(&mut job).await;
+    assert_eq!(api.log(), Vec::<String>::new(), "a job that does not prepare is bound at once");
+    job.nominates = true;
+    binder.nominate(&mut job).await;
+    let stored = api.store().get("pods", "default", "p").unwrap();
+    assert_eq!(stored["status"]["nominatedNodeName"], "n");
+    assert!(job.nominates);
+    assert_ne!(job.pod.version, before, "the next write is made from this one");
+}
+
+#[tokio::test]
+async fn a_nomination_counts_unless_it_was_certainly_not_written() {
+    let nominated = async |fault| {
+        let (api, binder, mut job) = bench().await;
+        job.nominates = true;
+        api.plant("PATCH", "/status", 100, fault);
+        binder.nominate(&mut job).await;
+        job.nominates
+    };
+    assert!(!nominated(Fault::Status(403, 0)).await);
+    assert!(nominated(Fault::LostAfter).await);
+    let (api, binder, mut job) = bench().await;
+    job.nominates = true;
+    job.cancelled.cancel();
+    binder.nominate(&mut job).await;
+    assert!(!job.nominates);
+    assert_eq!(api.log(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn nothing_is_sent_without_leadership() {
     let (api, _, job) = bench().await;
     let (_elector, leadership) = crate::election::Elector::new(

@@ -238,7 +238,7 @@ impl Planning for Slots {
         assert!(self.assumed.remove(uid).is_some(), "{uid} is not assumed");
     }
 
-    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+    fn forget_claims(&mut self, _uid: &str, claims: &[ClaimWrite]) {
         self.freed_claims.extend(claims.iter().map(|write| write.uid.clone()));
     }
 

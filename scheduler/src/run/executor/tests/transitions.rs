@@ -364,6 +364,23 @@ fn a_refused_binding_takes_a_nomination_back_and_lost_leadership_does_not() {
 }
 
 #[test]
+fn a_nomination_that_its_job_wrote_is_taken_back_and_one_that_it_could_not_write_is_none() {
+    for is_written in [true, false] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.executor.planning.provisions = true;
+        bench.upsert(&pod("p"));
+        bench.step();
+        let mut job = bench.job();
+        assert!(job.nominates);
+        job.nominates = is_written;
+        bench.finish(job, BindOutcome::NotBound(Why::Refused("no".to_owned())));
+        let patches = bench.patches();
+        let status = patches[0].1["status"].as_object().unwrap();
+        assert_eq!(status.contains_key("nominatedNodeName"), is_written, "{status:?}");
+    }
+}
+
+#[test]
 fn the_room_for_jobs_is_bounded() {
     let many = u32::try_from(super::super::BINDINGS_MAX).unwrap() + 1;
     let mut bench = Bench::with(&[("a", many)]);
