@@ -22,6 +22,7 @@ use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
 use crate::stopwatch::Stopwatch;
 use crate::wall_time::WallTime;
 
+use super::binding::Written;
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
 use super::stored::Stored;
@@ -153,6 +154,12 @@ impl Planning for ClusterPlanner {
 
     fn forget(&mut self, uid: &str) {
         self.cluster.forget(uid);
+    }
+
+    fn settle_claims(&mut self, uid: &str, written: &[Written]) {
+        for Written { claim, uid: claim_uid, version } in written {
+            self.cluster.settle_claim(uid, claim, claim_uid, version);
+        }
     }
 
     fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]) {

@@ -150,7 +150,9 @@ impl Effects {
 
     async fn bind(&self, mut job: Box<Job>) -> (Ended, Input) {
         self.binder.nominate(&mut job).await;
-        let outcome = self.binder.run(&job).await;
+        let mut written = Vec::new();
+        let outcome = self.binder.run(&job, &mut written).await;
+        job.written = written;
         let how = if outcome == BindOutcome::Bound { Ended::Bound } else { Ended::Otherwise };
         (how, Input::Finished(job, outcome))
     }

@@ -200,6 +200,7 @@ mod tests {
             nominates: false,
             volumes: VolumeWrites::default(),
             claims: Vec::new(),
+            written: Vec::new(),
             volume_timeout: Duration::ZERO,
             device_timeout: Duration::ZERO,
             binder: None,

@@ -33,7 +33,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use binding::{BindOutcome, Binder, Job, PodRef, Why};
+pub use binding::{BindOutcome, Binder, Job, PodRef, Why, Written};
 pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};

@@ -38,7 +38,7 @@ use crate::api;
 use crate::objects::intern::{Interner, Symbol};
 use crate::objects::pod::{Pod, Shapes};
 
-use super::decision::{ClaimWrite, Placement, VolumeWrites};
+use super::decision::{ClaimName, ClaimWrite, Placement, VolumeWrites};
 use super::devices::Devices;
 use budgets::Budgets;
 use images::Images;
@@ -214,6 +214,11 @@ impl Cluster {
         for write in claims.iter().filter(|write| write.allocation.is_some()) {
             self.devices.forget(uid, &write.uid);
         }
+    }
+
+    /// Devices that were assumed for a pod were written into the claim with this uid, which has `version` since.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
+        self.devices.settle_claim(pod, claim, uid, version);
     }
 
     /// Whether a pod is assumed: it counts on a node, but no event showed it there.

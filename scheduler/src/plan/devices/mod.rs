@@ -89,8 +89,6 @@ pub struct Devices {
     allocated: Allocated,
     /// Results that are being written, by the uid of their claim.
     assumed: HashMap<String, Assumed>,
-    /// Claims whose results were assumed last for a pod, by its uid, until it is gone.
-    assumed_for: HashMap<Arc<str>, Vec<String>>,
     /// Claims that take the place of an assumed result once they are seen with an allocation, with the uid that the result
     /// is assumed under.
     awaited: HashMap<ClaimName, String>,
@@ -108,10 +106,20 @@ pub struct Devices {
 struct Assumed {
     pod: Arc<str>,
     result: AllocationResult,
+    /// The claim, as it was last seen, holds the same devices. It may be told later, of its time before, that it has none.
+    is_told: bool,
+    /// The version that the claim has since; `None` while the write is under way.
+    written: Option<u64>,
+}
+
+/// The version of a claim. Versions grow with each write; one that is no number is the first.
+fn version_of(claim: &ResourceClaim) -> u64 {
+    let version = claim.metadata.as_ref().map(|metadata| metadata.resource_version.as_str());
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// Whether both results are of the same devices.
-fn has_same_devices(one: &AllocationResult, other: &AllocationResult) -> bool {
+pub fn has_same_devices(one: &AllocationResult, other: &AllocationResult) -> bool {
     let devices = |result: &AllocationResult| -> Vec<(String, String, String, String)> {
         let results = result.devices.iter().flat_map(|devices| &devices.results);
         let names = results
@@ -134,7 +142,6 @@ impl Devices {
             pools: Pools::default(),
             allocated: Allocated::default(),
             assumed: HashMap::new(),
-            assumed_for: HashMap::new(),
             awaited: HashMap::new(),
             selectors: Selectors::default(),
             version: 0,
@@ -143,24 +150,24 @@ impl Devices {
         }
     }
 
-    /// Takes in a claim that is there or has changed. A status with the devices that are assumed for it takes their place. One
-    /// with others does not: that tells, late, what the claim had before it was given up.
+    /// Takes in a claim that is there or has changed. What is assumed for it ends once it is told at the version that it was
+    /// written with. What is told before is the claim's past, whatever devices it had there.
     pub fn upsert_claim(&mut self, claim: ResourceClaim) {
         self.version += 1;
         let (namespace, name) = key(claim.metadata.as_ref());
-        self.take_claim(&namespace, &name);
+        let before = self.take_claim(&namespace, &name);
         let claim = Claim::new(claim, &mut self.selectors);
+        if let Some(before) = before.filter(|before| before.uid() != claim.uid()) {
+            self.end(before.uid());
+        }
         let key = ClaimName { namespace: namespace.clone(), name: name.clone() };
         if let Some(allocation) = claim.allocation() {
             self.allocated.add(allocation);
-            let assumed = self.assumed.get(claim.uid());
-            if assumed.is_some_and(|assumed| has_same_devices(&assumed.result, allocation)) {
-                self.end(claim.uid());
-            }
             if let Some(uid) = self.awaited.remove(&key) {
                 self.end(&uid);
             }
         }
+        self.told(&claim);
         if let Some(pod) = unmade::pod_of(&claim.api, self.brand) {
             self.made.entry(pod).or_default().insert(key);
         }
@@ -298,19 +305,46 @@ impl Devices {
             self.version += 1;
             self.end(uid);
             self.allocated.add(result);
-            let assumed = Assumed { pod: Arc::clone(pod), result: result.clone() };
-            self.assumed.insert(uid.clone(), assumed);
-        }
-        if !results.is_empty() {
-            let claims = results.iter().map(|(uid, _)| uid.clone()).collect();
-            self.assumed_for.insert(Arc::clone(pod), claims);
+            let (pod, result) = (Arc::clone(pod), result.clone());
+            self.assumed.insert(uid.clone(), Assumed { pod, result, is_told: false, written: None });
         }
     }
 
-    /// Gives back what was assumed for the claim with this uid on behalf of `pod`: its allocation was not written.
+    /// A claim was told while devices are assumed for it: they count once.
+    fn told(&mut self, claim: &Claim) {
+        let Some(assumed) = self.assumed.get_mut(claim.uid()) else { return };
+        if assumed.written.is_some_and(|written| version_of(&claim.api) >= written) {
+            self.end(claim.uid());
+            return;
+        }
+        let allocation = claim.allocation();
+        let is_told = allocation.is_some_and(|told| has_same_devices(&assumed.result, told));
+        match (assumed.is_told, is_told) {
+            (false, true) => self.allocated.remove(&assumed.result),
+            (true, false) => self.allocated.add(&assumed.result),
+            _ => {}
+        }
+        assumed.is_told = is_told;
+    }
+
+    /// What was assumed for `claim` with this uid on behalf of `pod` was written: the claim has it since `version`, or lost
+    /// it again after that. It is held until the claim is told at that version.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
+        let told = self.claim(&claim.namespace, &claim.name).filter(|told| told.uid() == uid);
+        let told = told.map(|told| version_of(&told.api));
+        let Some(assumed) = self.assumed.get_mut(uid).filter(|assumed| *assumed.pod == *pod) else { return };
+        // Without a number there is nothing to wait for.
+        match version.parse() {
+            Ok(version) if told.is_some_and(|told| told < version) => assumed.written = Some(version),
+            _ => self.end(uid),
+        }
+    }
+
+    /// Gives back what was assumed for the claim with this uid on behalf of `pod`, unless it was written.
     pub fn forget(&mut self, pod: &str, uid: &str) {
         // Another pod may have the claim by now.
-        if self.assumed.get(uid).is_some_and(|assumed| *assumed.pod == *pod) {
+        let is_its = |assumed: &Assumed| *assumed.pod == *pod && assumed.written.is_none();
+        if self.assumed.get(uid).is_some_and(is_its) {
             self.end(uid);
         }
     }
@@ -319,7 +353,9 @@ impl Devices {
     fn end(&mut self, uid: &str) {
         if let Some(assumed) = self.assumed.remove(uid) {
             self.version += 1;
-            self.allocated.remove(&assumed.result);
+            if !assumed.is_told {
+                self.allocated.remove(&assumed.result);
+            }
             self.awaited.retain(|_, waiting| waiting != uid);
         }
     }
@@ -338,15 +374,13 @@ impl Devices {
         }
     }
 
-    /// A pod is gone: what is still assumed for it is free.
+    /// A pod is gone: what is still assumed for its extended resources is free. Claims that it names tell themselves.
     pub fn forget_pod(&mut self, uid: &str) {
-        for claim in self.assumed_for.remove(uid).unwrap_or_default() {
-            self.forget(uid, &claim);
-        }
+        self.end(&unmade::unmade_uid(uid));
     }
 
     fn is_pending(&self, uid: &str) -> bool {
-        self.assumed.contains_key(uid)
+        self.assumed.get(uid).is_some_and(|assumed| !assumed.is_told)
     }
 
     fn claim(&self, namespace: &str, name: &str) -> Option<&Claim> {

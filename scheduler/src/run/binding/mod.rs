@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, Error, chain};
 use crate::election::Leadership;
 use crate::plan::costs::{Cost, Status};
-use crate::plan::decision::{ClaimWrite, Failure, VolumeWrites};
+use crate::plan::decision::{ClaimName, ClaimWrite, Failure, VolumeWrites};
 use crate::plugin::{ExtensionPoint, Plugin};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -81,6 +81,8 @@ pub struct Job {
     pub volumes: VolumeWrites,
     /// Resource claims to write first.
     pub claims: Vec<ClaimWrite>,
+    /// Those of them that have, or had, the devices which were chosen: what the job has come to.
+    pub written: Vec<Written>,
     /// How long to wait until the pod's volume claims are bound.
     pub volume_timeout: Duration,
     /// How long to wait until the devices of the pod's claims are usable.
@@ -97,6 +99,17 @@ impl Job {
     pub fn prepares(&self) -> bool {
         !self.volumes.is_empty() || !self.claims.is_empty()
     }
+}
+
+/// A claim that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Its UID.
+    pub uid: String,
+    /// Its resourceVersion since.
+    pub version: String,
 }
 
 /// How a job ended.
@@ -154,12 +167,12 @@ impl Binder {
         Self { client, leadership, observer, announce }
     }
 
-    /// Does one job to its certain end; it is nominated before.
-    pub async fn run(&self, job: &Job) -> BindOutcome {
+    /// Does one job to its certain end; it is nominated before. Claims that it gave devices are added to `written`.
+    pub async fn run(&self, job: &Job, written: &mut Vec<Written>) -> BindOutcome {
         let mut reserved = Vec::new();
         let began = Instant::now();
         // A late write of a claim is as bad as a late binding: the next leader may have given its devices away.
-        let prepared = self.leadership.while_held(self.prepare(job, &mut reserved)).await;
+        let prepared = self.leadership.while_held(self.prepare(job, &mut reserved, written)).await;
         let prepared = prepared.unwrap_or(Err(Why::NotLeading));
         self.observe(job, ExtensionPoint::PreBind, prepared.is_ok(), began);
         let outcome = match prepared {
@@ -228,11 +241,16 @@ impl Binder {
     }
 
     /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
-    async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+    async fn prepare(
+        &self,
+        job: &Job,
+        reserved: &mut Vec<ClaimWrite>,
+        written: &mut Vec<Written>,
+    ) -> Result<(), Why> {
         if job.cancelled.is_cancelled() {
             return Err(Why::Cancelled);
         }
-        let claims = self.prepare_claims(job, reserved).await;
+        let claims = self.prepare_claims(job, reserved, written).await;
         claims.map_err(|why| why.of(Plugin::DynamicResources, ExtensionPoint::PreBind))?;
         if !job.volumes.is_empty() {
             self.lead()?;
@@ -242,11 +260,19 @@ impl Binder {
         Ok(())
     }
 
-    async fn prepare_claims(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+    async fn prepare_claims(
+        &self,
+        job: &Job,
+        reserved: &mut Vec<ClaimWrite>,
+        written: &mut Vec<Written>,
+    ) -> Result<(), Why> {
         for claim in &job.claims {
             self.lead()?;
             let Some(new) = &claim.new else {
-                self.reserve(&job.pod, claim, None).await?;
+                let version = self.reserve(&job.pod, claim, None).await?;
+                if claim.allocation.is_some() {
+                    written.push(Written { claim: claim.claim.clone(), uid: claim.uid.clone(), version });
+                }
                 reserved.push(claim.clone());
                 continue;
             };

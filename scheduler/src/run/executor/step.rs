@@ -135,6 +135,7 @@ impl<P: Planning> Executor<P> {
             nominates: false,
             volumes: placement.volumes,
             claims: placement.claims,
+            written: Vec::new(),
             volume_timeout: profile.volume_timeout,
             device_timeout: profile.device_timeout,
             binder: binder.cloned(),
