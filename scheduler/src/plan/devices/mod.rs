@@ -5,7 +5,8 @@
 //!   DeviceClasses -------------+--> Devices -- pre_filter --> PodDevices -- filter(node) --> allocation results
 //!   ResourceClaims -> allocated+                                        \- post_filter --> a claim to free
 //!
-//!   the executor: Devices::assume; a job of run::binding writes each claim and binds the pod; Devices::forget on failure
+//!   the executor: Devices::assume; a job of run::binding writes each claim and binds the pod; when that has ended
+//!                 Devices::settle_claim for each claim that was written, Devices::forget for the others
 //! ```
 //!
 //! [`Devices`] holds what the cluster has, brought up to date object by object. A pod that is planned asks it through

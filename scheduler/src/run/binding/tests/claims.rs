@@ -131,10 +131,8 @@ fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     assert!(reserve(held_by(&["u"], None), None).is_err(), "a reservation alone is no device");
     let mut other = allocation();
     other.devices.as_mut().unwrap().results.push(DeviceRequestAllocationResult::default());
-    assert!(
-        reserve(held_by(&["u"], Some(other)), Some(allocation())).is_err(),
-        "a plan before reserved others"
-    );
+    let of_before = reserve(held_by(&["u"], Some(other.clone())), Some(allocation()));
+    assert!(of_before.is_err(), "a plan before reserved others");
     let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), None) else {
         panic!("a claim that others use can be reserved")
     };
@@ -143,7 +141,6 @@ fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let holders = shared.reserved_for.iter().map(|holder| (&*holder.resource, &*holder.name, &*holder.uid));
     assert_eq!(holders.collect::<Vec<_>>(), [("", "", "v"), ("pods", "p", "u")]);
     assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
-    let other = AllocationResult::default();
     let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
     assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
     let many: Vec<String> = (0..RESERVED_FOR_MAX).map(|index| format!("v{index}")).collect();
