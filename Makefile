@@ -57,7 +57,7 @@ lint: setup ## Formatting, lints and dependencies, as errors
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
-verify: lint test ## What a change has to pass
+verify: lint test prices ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(SIM) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
@@ -100,8 +100,9 @@ services: setup ## Create services through three nodes at once (SERVICES=5000) a
 microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
+# In the profile and with the checks of the tests, so that nothing but the program itself is built behind them.
 prices: setup ## Hold the prices of expressions and patterns against the clock; fails where one is wrong by more than two
-	$(CARGO) bench --bench price
+	$(CARGO) $(CHECKED) test --release --bench price
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'
 	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)

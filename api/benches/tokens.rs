@@ -9,9 +9,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use orch_api::ambient::Timestamp;
+use orch_api::authn::Moment;
 use orch_api::authn::service_account::{
     Claims, Curve, Keys, ObjectRef, PublicKey, ServiceAccounts, Settings, Signer, SigningFailed, VerifyingKey,
 };
+use orch_api::exchange::Exchange;
 use orch_api::follow::Applied;
 use orch_proto::brand::{API_AUDIENCE, ORCH};
 use orch_raft::memory::MemoryStore;
@@ -65,12 +68,13 @@ fn main() {
     };
     let keys = Keys::new(Some(Arc::new(Pair { public, pair })), Vec::new());
     let accounts = ServiceAccounts::new(&ORCH, settings, keys);
-    let applied = stored();
+    let (applied, exchange) = (stored(), Exchange::internal());
+    let now = Moment { applied: &applied, now: Timestamp(NOW * 1_000_000), exchange: &exchange };
     let issue = |at: u64| accounts.issue(&claims(at)).expect("a key that signs");
     report("make a token (ES256)", |at| issue(at).len());
     let tokens: Vec<String> = (0..RUNS as u64 * CALLS).map(issue).collect();
     let verify = |token: &str| {
-        let user = accounts.user(token.as_bytes(), &applied, NOW).expect("a good token");
+        let user = accounts.user(token.as_bytes(), now).expect("a good token");
         user.map_or(0, |user| user.groups.len())
     };
     let at = |at: u64| &tokens[usize::try_from(at).expect("a small number") % tokens.len()];

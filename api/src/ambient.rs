@@ -12,6 +12,10 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
+/// How far apart the readings of tasks that run beside each other may be. A time that is further ahead was read before the
+/// clock was set back.
+const CLOCK_SLACK_MICROS: u64 = 5_000_000;
+
 /// The source of time and randomness.
 pub trait Ambient: Send + Sync + 'static {
     /// The current time.
@@ -37,6 +41,12 @@ impl Ambient for SystemAmbient {
 }
 
 impl Timestamp {
+    /// Whether the clock was set back between this time and `now`. How long ago this time was is then unknown, and nothing that
+    /// was to last for a span may go on counting.
+    pub fn is_before_set_back(self, now: Timestamp) -> bool {
+        self.0.saturating_sub(now.0) > CLOCK_SLACK_MICROS
+    }
+
     /// Milliseconds since 1970.
     pub fn millis(self) -> u64 {
         self.0 / 1000

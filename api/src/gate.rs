@@ -92,12 +92,15 @@ impl Gate {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
         let applied = Applied::of(store);
         let mut found =
-            self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now }).await;
+            self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now, exchange }).await;
         if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
             && Box::pin(self.catch_up.run(store, *evidence, now)).await
         {
             let applied = Applied::of(store);
-            found = self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now }).await;
+            found = self
+                .authenticator
+                .authenticate(peer, headers, Moment { applied: &applied, now, exchange })
+                .await;
         }
         let found = found.map_err(Unauthenticated::into_fault);
         count_authentication(found.as_deref());
@@ -155,7 +158,7 @@ impl Gate {
         })
     }
 
-    /// The holder of a bearer token, for a review that asks for the audiences `wanted`, held against the objects that
+    /// The holder of a bearer token, for a review by `exchange` that asks for the audiences `wanted`, held against the objects that
     /// `store` has applied by `now`.
     ///
     /// # Errors
@@ -164,15 +167,18 @@ impl Gate {
         &self,
         token: &[u8],
         wanted: &[String],
+        exchange: &Exchange,
         (store, now): (&S, Timestamp),
     ) -> Result<Holder, Unauthenticated> {
         let applied = Applied::of(store);
-        let mut found = self.authenticator.review(token, wanted, Moment { applied: &applied, now }).await;
+        let mut found =
+            self.authenticator.review(token, wanted, Moment { applied: &applied, now, exchange }).await;
         if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
             && Box::pin(self.catch_up.run(store, *evidence, now)).await
         {
             let applied = Applied::of(store);
-            found = self.authenticator.review(token, wanted, Moment { applied: &applied, now }).await;
+            found =
+                self.authenticator.review(token, wanted, Moment { applied: &applied, now, exchange }).await;
         }
         found.map_err(Unauthenticated::into_fault)
     }
@@ -407,7 +413,7 @@ mod tests {
             });
             let credential = gate.credential(&peer, &HeaderMap::new(), &Arc::new(User::local_admin()));
             let applied = Applied::certain(State::default().into());
-            let at = Moment { applied: &applied, now: SystemAmbient.now() };
+            let at = Moment { applied: &applied, now: SystemAmbient.now(), exchange: &Exchange::internal() };
             let asked = gate.admits_still(&credential, Attributes::Path { verb: "get", path: "/x" }, at);
             let found = asked.now_or_never().expect("nobody else is asked");
             let text = found.err().map(|error| error.to_string());

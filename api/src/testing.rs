@@ -93,6 +93,10 @@ impl Store for ScriptedStore {
         self.below.sleep(duration)
     }
 
+    fn elapsed(&self) -> Duration {
+        self.below.elapsed()
+    }
+
     fn may_serve(&self) -> Result<(), ReadError> {
         self.below.may_serve()
     }

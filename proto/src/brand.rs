@@ -33,6 +33,8 @@ pub struct Brand {
     pub api_service: &'static str,
     /// Name of the default scheduler.
     pub scheduler_name: &'static str,
+    /// Issuer of the tokens of service accounts that are kept in secrets.
+    pub secret_token_issuer: &'static str,
 }
 
 /// Field manager of what the server writes itself, under every brand: the reference's.
@@ -56,6 +58,7 @@ pub static ORCH: Brand = Brand {
     namespace_finalizer: "orch",
     api_service: "orch",
     scheduler_name: "default-scheduler",
+    secret_token_issuer: "orch/serviceaccount",
 };
 
 /// The brand for unmodified Kubernetes clients.
@@ -73,6 +76,7 @@ pub static KUBERNETES: Brand = Brand {
     namespace_finalizer: "kubernetes",
     api_service: "kubernetes",
     scheduler_name: "default-scheduler",
+    secret_token_issuer: "kubernetes/serviceaccount",
 };
 
 impl Brand {

@@ -22,6 +22,7 @@ pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
     revocations: Arc<AtomicU64>,
     applied: Arc<Gate>,
+    started: tokio::time::Instant,
 }
 
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Default for MemoryStore {
             inner: Arc::new(Mutex::new(inner)),
             revocations: Arc::default(),
             applied: Arc::new(applied),
+            started: tokio::time::Instant::now(),
         }
     }
 }
@@ -126,6 +128,10 @@ impl Store for MemoryStore {
     )]
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     fn may_serve(&self) -> Result<(), ReadError> {

@@ -100,6 +100,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Completes after `duration` on the runtime's clock.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 
+    /// Time since some moment before the store began, on the clock of [`Store::sleep`]. It never goes back, and setting the
+    /// time of day has no effect on it.
+    fn elapsed(&self) -> Duration;
+
     /// Checks that this node's state may be served to clients: not while it is known to differ from the other members'.
     ///
     /// # Errors

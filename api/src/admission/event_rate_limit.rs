@@ -167,7 +167,10 @@ impl Enforcer {
         // A token a second is a millionth of one a microsecond.
         let gained = now.0.saturating_sub(bucket.filled.0).saturating_mul(u64::from(self.limit.qps));
         bucket.microtokens = bucket.microtokens.saturating_add(gained).min(full);
-        bucket.filled = now.max(bucket.filled);
+        // A clock that was set back gives nothing, and goes on from there: no bucket stays empty until the old time comes.
+        if bucket.filled < now || bucket.filled.is_before_set_back(now) {
+            bucket.filled = now;
+        }
         let left = bucket.microtokens.checked_sub(TOKEN);
         bucket.microtokens = left.unwrap_or(bucket.microtokens);
         if by_key.len() > self.limit.cache_size.max(1)
@@ -202,6 +205,10 @@ mod tests {
         assert_eq!(taken("a", 500_000, 9), 1);
         assert_eq!(taken("a", 400_000, 9), 0, "a clock that goes back gives nothing");
         assert_eq!(taken("a", 60_000_000, 9), 3, "never more than the burst");
+        let hour = 3_600_000_000;
+        assert_eq!(taken("a", hour, 9), 3);
+        assert_eq!(taken("a", 1_000_000, 9), 0, "a clock that is set back by an hour gives nothing");
+        assert_eq!(taken("a", 1_500_000, 9), 1, "and goes on from there");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::token::LiveTokens;
 use super::unauthenticated::Unauthenticated;
 use super::user::User;
 use crate::ambient::Timestamp;
+use crate::exchange::Exchange;
 use crate::follow::Applied;
 
 /// Whether requests without a credential are served as the anonymous user.
@@ -88,13 +89,15 @@ pub fn found<'a, T>(result: Found<T>) -> Finding<'a, T> {
     Either::Left(ready(result))
 }
 
-/// The time and the state that a credential is held against.
+/// The time and the state that a credential is held against, and the request that shows it.
 #[derive(Clone, Copy)]
 pub struct Moment<'a> {
     /// The state that this node has applied.
     pub applied: &'a Applied,
     /// The time.
     pub now: Timestamp,
+    /// The request, which is told and audited of noteworthy credentials.
+    pub exchange: &'a Exchange,
 }
 
 impl Moment<'_> {
@@ -114,6 +117,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Bytes that the holder takes in memory, about.
+    pub(super) fn weight(&self) -> usize {
+        self.user.weight() + self.audiences.iter().map(|audience| 64 + audience.len()).sum::<usize>()
+    }
+
     /// The holder of a token that names no audience: it is meant for this server.
     pub fn agnostic(user: Arc<User>) -> Holder {
         Holder { user, audiences: Vec::new() }
@@ -316,7 +324,7 @@ impl Method for LiveTokens {
 impl Method for Arc<ServiceAccounts> {
     fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
         let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
-        found(ServiceAccounts::user(self, token, at.applied, at.seconds()).map_err(Unauthenticated::from))
+        found(ServiceAccounts::user(self, token, at).map_err(Unauthenticated::from))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
@@ -329,7 +337,7 @@ impl Method for Arc<ServiceAccounts> {
         wanted: &'a [String],
         at: Moment<'a>,
     ) -> Finding<'a, Holder> {
-        let holder = ServiceAccounts::holder(self, token, wanted, at.applied, at.seconds());
+        let holder = ServiceAccounts::holder(self, token, wanted, at);
         let named = |(user, audiences)| Holder { user, audiences };
         found(holder.map(|holder| holder.map(named)).map_err(Unauthenticated::from))
     }

@@ -179,7 +179,7 @@ fn expiration(data: &Data<'_>) -> Option<u64> {
 }
 
 /// Compares in a time that does not depend on the content: by authentication codes, whose key need not be secret.
-fn is_same(left: &[u8], right: &[u8]) -> bool {
+pub(super) fn is_same(left: &[u8], right: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, b"comparison");
     hmac::verify(&key, left, hmac::sign(&key, right).as_ref()).is_ok()
 }

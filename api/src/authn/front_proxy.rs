@@ -196,7 +196,8 @@ mod tests {
         let mut headers = map(headers);
         authenticator.strip(Some(peer), &mut headers);
         let applied = Applied::certain(orch_raft::State::default().into());
-        let at = Moment { applied: &applied, now: Timestamp::default() };
+        let exchange = crate::exchange::Exchange::internal();
+        let at = Moment { applied: &applied, now: Timestamp::default(), exchange: &exchange };
         let found = authenticator.authenticate(peer, &headers, at).now_or_never();
         found.expect("no other server is asked")
     }

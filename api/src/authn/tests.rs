@@ -7,6 +7,7 @@ use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;
 use crate::ambient::Timestamp;
+use crate::exchange::Exchange;
 use crate::follow::Applied;
 
 const FILE: &str =
@@ -30,7 +31,8 @@ fn empty() -> Applied {
 }
 
 fn moment(applied: &Applied) -> Moment<'_> {
-    Moment { applied, now: Timestamp::default() }
+    static INTERNAL: std::sync::LazyLock<Exchange> = std::sync::LazyLock::new(Exchange::internal);
+    Moment { applied, now: Timestamp::default(), exchange: &INTERNAL }
 }
 
 /// The user that the methods of this node find without asking another server.

@@ -86,6 +86,16 @@ impl User {
         service_account_name::parse(&self.name).map(|_| node.as_str())
     }
 
+    /// Bytes that the user takes in memory, about: what a cache of users is charged.
+    pub(super) fn weight(&self) -> usize {
+        /// An allocation and its place in a list or map.
+        const TEXT: usize = 64;
+        let texts = |all: &[String]| all.iter().map(|text| TEXT + text.len()).sum::<usize>();
+        let extra =
+            self.extra.iter().map(|(key, values)| 2 * TEXT + key.len() + texts(values)).sum::<usize>();
+        size_of::<User>() + self.name.len() + self.uid.len() + texts(&self.groups) + extra
+    }
+
     /// The same user as a member of `system:authenticated`.
     #[must_use]
     pub(super) fn authenticated(mut self) -> User {

@@ -13,18 +13,23 @@ use std::time::Duration;
 use http::HeaderMap;
 use orch_raft::warnings::WarningLimit;
 use ring::digest::{Context, SHA256, digest};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::authenticator::bearer_token;
 use super::{Finding, Found, Holder, Method, Moment, Peer, TOKEN_BYTES_MAX, Unauthenticated, User, found};
 use crate::ambient::Timestamp;
 use crate::egress::{Askers, ExpiringMap, ReviewHook};
 
-/// Accepted tokens that are remembered, about 1 KiB each.
+/// Accepted tokens that are remembered.
 const ACCEPTED_MAX: usize = 8 << 10;
+/// Bytes of their users together. Most have less than 1 KiB; a user of thousands of groups has some hundred, for each token.
+const ACCEPTED_BYTES_MAX: usize = 64 << 20;
 /// Refused tokens that are remembered: enough for clients that repeat themselves. They are kept apart, so that a flood
 /// of guesses displaces no accepted token.
 const REFUSED_MAX: usize = 4 << 10;
+/// Bytes of their texts together: none has more than [`ERROR_BYTES_MAX`].
+const REFUSED_BYTES_MAX: usize = REFUSED_MAX * ERROR_BYTES_MAX;
 /// Longest memory of a refusal: a token may be made known to the webhook at any time.
 const REFUSED_SPAN_MAX: Duration = Duration::from_secs(10);
 /// Bytes of the webhook's own error that are shown to whoever reviews a token.
@@ -46,6 +51,26 @@ pub struct TokenWebhook {
     warnings: WarningLimit,
 }
 
+/// The status of a review.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    authenticated: Option<bool>,
+    error: Option<String>,
+    audiences: Option<Vec<String>>,
+    user: Option<Named>,
+}
+
+/// The user that a status names.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    username: Option<String>,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Option<Vec<String>>>>,
+}
+
 /// An answer of the webhook that names no user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
@@ -64,7 +89,8 @@ impl fmt::Debug for TokenWebhook {
 impl TokenWebhook {
     /// Asks `hook`; answers count for `span`. Tokens must be meant for one of `audiences`.
     pub fn new(hook: ReviewHook, audiences: Vec<String>, span: Duration) -> Self {
-        let (accepted, refused) = (ExpiringMap::new(ACCEPTED_MAX), ExpiringMap::new(REFUSED_MAX));
+        let accepted = ExpiringMap::new(ACCEPTED_MAX, ACCEPTED_BYTES_MAX);
+        let refused = ExpiringMap::new(REFUSED_MAX, REFUSED_BYTES_MAX);
         let (askers, warnings) = (Askers::default(), WarningLimit::new());
         TokenWebhook { hook, audiences, span, accepted, refused, askers, warnings }
     }
@@ -93,13 +119,13 @@ impl TokenWebhook {
         let spec = json!({"token": text, "audiences": wanted});
         let answered = self.hook.ask(spec).await;
         let status = answered.map_err(|error| self.unanswered(&error.to_string()))?;
-        match self.holder_in(&status, wanted) {
+        match self.holder_in(status, wanted) {
             Ok(holder) => {
-                self.accepted.put(id, holder.clone(), now, self.span);
+                self.accepted.put(id, holder.clone(), holder.weight(), now, self.span);
                 Ok(Some(holder))
             }
             Err(refusal) => {
-                self.refused.put(id, refusal.clone(), now, self.span.min(REFUSED_SPAN_MAX));
+                self.refused.put(id, refusal.clone(), refusal.weight(), now, self.span.min(REFUSED_SPAN_MAX));
                 refusal.into_found()
             }
         }
@@ -112,40 +138,47 @@ impl TokenWebhook {
         Unauthenticated::Undecided("the token webhook gives no answer".to_owned())
     }
 
-    /// The holder that an answer names. An answer without audiences is about those of this server.
-    fn holder_in(&self, status: &Map<String, Value>, wanted: &[String]) -> Result<Holder, Refusal> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
-            let error = status.get("error").map(text).unwrap_or_default();
+    /// The holder that an answer names. An answer without audiences is about those of this server. A user without a name is
+    /// none: rules and the audit could not tell who acts.
+    fn holder_in(&self, status: Status, wanted: &[String]) -> Result<Holder, Refusal> {
+        if status.authenticated != Some(true) {
+            let error = status.error.unwrap_or_default();
             if error.is_empty() {
                 return Err(Refusal::Unknown);
             }
             let error = orch_schema::excerpt::fitting(&error, ERROR_BYTES_MAX).to_owned();
             return Err(Refusal::Fault(error));
         }
-        let named = texts(status.get("audiences"));
+        let named = status.audiences.unwrap_or_default();
         let meant = if named.is_empty() { self.audiences.clone() } else { named };
         // A set: a review and an answer may each name as many audiences as fit into a body.
         let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
         let is_wanted = |audience: &String| wanted.contains(audience.as_str());
         let audiences: Vec<String> = meant.into_iter().filter(is_wanted).collect();
-        if audiences.is_empty() {
+        let Named { username, uid, groups, extra } = status.user.unwrap_or_default();
+        let name = username.unwrap_or_default();
+        if audiences.is_empty() || name.is_empty() {
             return Err(Refusal::Unknown);
         }
-        let user = status.get("user").unwrap_or(&Value::Null);
-        let extra = user["extra"].as_object().into_iter().flatten();
-        let extra: BTreeMap<_, _> = extra.map(|(key, values)| (key.clone(), texts(Some(values)))).collect();
+        let extra = extra.unwrap_or_default().into_iter();
         let user = User {
-            name: text(&user["username"]),
-            uid: text(&user["uid"]),
-            groups: texts(user.get("groups")),
-            extra,
+            name,
+            uid: uid.unwrap_or_default(),
+            groups: groups.unwrap_or_default(),
+            extra: extra.map(|(key, values)| (key, values.unwrap_or_default())).collect(),
         };
         Ok(Holder { user: Arc::new(user.authenticated()), audiences })
     }
 }
 
 impl Refusal {
+    fn weight(&self) -> usize {
+        match self {
+            Refusal::Unknown => 0,
+            Refusal::Fault(text) => text.len(),
+        }
+    }
+
     fn into_found<T>(self) -> Found<T> {
         match self {
             Refusal::Unknown => Ok(None),
@@ -175,11 +208,6 @@ fn id_of(token: &[u8], wanted: &[String]) -> Digest {
     id
 }
 
-fn texts(list: Option<&Value>) -> Vec<String> {
-    let items = list.and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
 impl Method for TokenWebhook {
     fn user<'a>(&'a self, peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
         let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
@@ -205,7 +233,10 @@ impl Method for TokenWebhook {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use futures::FutureExt;
+    use serde_json::Value;
 
     use super::*;
     use crate::ambient::SystemAmbient;
@@ -213,6 +244,9 @@ mod tests {
     use crate::egress::{EgressError, ReviewKind, Url};
 
     const KIND: &str = "authentication.orch.io/v1";
+
+    static ANN: LazyLock<Value> =
+        LazyLock::new(|| json!({"authenticated": true, "user": {"username": "ann"}}));
 
     fn hook(egress: Arc<Scripted>) -> TokenWebhook {
         let kind = ReviewKind { kind: "TokenReview", api_version: KIND.to_owned() };
@@ -246,6 +280,8 @@ mod tests {
             (review(&json!({"authenticated": false, "user": ann})), Ok(None)),
             (review(&json!({"error": "expired"})), fault("expired")),
             (review(&Value::Null), fault(lost)),
+            (review(&json!({"authenticated": true})), Ok(None)),
+            (review(&json!({"authenticated": true, "user": {"username": "", "groups": ["devs"]}})), Ok(None)),
             (Ok((200, r#"{"kind": "Pod", "status": {"authenticated": true}}"#.to_owned())), fault(lost)),
             (Ok((200, "canary".to_owned())), fault(lost)),
             (Ok((302, String::new())), fault(lost)),
@@ -259,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_webhook_is_asked_in_its_form() {
-        let server = Arc::new(Scripted::new([review(&json!({"authenticated": true}))]));
+        let server = Arc::new(Scripted::new([review(&ANN)]));
         find(&hook(server.clone()), "t", 0).unwrap();
         let (url, document) = server.last();
         assert_eq!(url, "https://hook.example/x");
@@ -293,7 +329,7 @@ mod tests {
 
     #[test]
     fn answers_are_remembered_for_their_time_and_failures_are_not() {
-        let server = Arc::new(Scripted::new([review(&json!({"authenticated": true}))]));
+        let server = Arc::new(Scripted::new([review(&ANN)]));
         let webhook = hook(server.clone());
         for seconds in [0, 119, 120] {
             assert!(find(&webhook, "t", seconds).unwrap().is_some());
@@ -325,8 +361,65 @@ mod tests {
             find(&hook(server.clone()), "t", 0).unwrap_err();
             assert_eq!((server.asked(), server.paused()), (attempts, attempts - 1), "{answer:?}");
         }
-        let server = Arc::new(Scripted::new([lost(), review(&json!({"authenticated": true}))]));
+        let server = Arc::new(Scripted::new([lost(), review(&ANN)]));
         assert!(find(&hook(server.clone()), "t", 0).unwrap().is_some());
         assert_eq!(server.asked(), 2);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_names_nobody() {
+        let user = json!({"username": "ann"});
+        for status in [
+            json!({"authenticated": "true", "user": user}),
+            json!({"authenticated": true, "user": user, "audiences": "other"}),
+            json!({"authenticated": true, "user": user, "audiences": [5]}),
+            json!({"authenticated": true, "user": user, "audiences": {"other": true}}),
+            json!({"authenticated": true, "user": {"username": 5}}),
+            json!({"authenticated": true, "user": {"username": "ann", "groups": ["devs", 5]}}),
+            json!({"authenticated": true, "user": {"username": "ann", "extra": {"a": "b"}}}),
+            json!({"authenticated": true, "user": [user]}),
+        ] {
+            let server = Arc::new(Scripted::new([review(&status)]));
+            assert!(find(&hook(server), "t", 0).is_err(), "{status}");
+        }
+        let kind = r#""kind": "TokenReview""#;
+        let status = r#""status": {"authenticated": true, "user": {"username": "ann"}}"#;
+        for answer in [
+            format!("{{{kind}, {status}, {status}}}"),
+            format!("{{{kind}, {kind}, {status}}}"),
+            format!("{{\"kind\": 5, {status}}}"),
+            format!("{{\"apiVersion\": [\"{KIND}\"], {status}}}"),
+            format!("[{{{kind}, {status}}}]"),
+            format!("{{{kind}, {status}}} more"),
+        ] {
+            let server = Arc::new(Scripted::new([Ok((200, answer.clone()))]));
+            assert!(find(&hook(server), "t", 0).is_err(), "{answer}");
+        }
+        let absent = json!({
+            "authenticated": true, "error": null, "audiences": null,
+            "user": {"username": "ann", "uid": null, "groups": null, "extra": {"a": null}},
+        });
+        let server = Arc::new(Scripted::new([review(&absent)]));
+        assert_eq!(find(&hook(server), "t", 0), Ok(Some("ann".to_owned())), "null is absence");
+    }
+
+    #[test]
+    fn users_of_many_groups_have_a_bound_together() {
+        let groups: Vec<String> = (0..10_000).map(|number| format!("group-{number:060}")).collect();
+        let status = json!({"authenticated": true, "user": {"username": "ann", "groups": groups}});
+        let server = Arc::new(Scripted::new([review(&status)]));
+        let webhook = hook(server.clone());
+        let holder = webhook.holder_in(serde_json::from_value(status).unwrap(), &webhook.audiences).unwrap();
+        let fitting = ACCEPTED_BYTES_MAX / holder.weight();
+        assert!(fitting < 100, "a hundred such users would not fit");
+        for number in 0..=fitting {
+            find(&webhook, &number.to_string(), 0).unwrap().unwrap();
+        }
+        assert_eq!(server.asked(), fitting + 1);
+        let kept = (0..=fitting).filter(|number| {
+            let id = id_of(number.to_string().as_bytes(), &webhook.audiences);
+            webhook.accepted.get(&id, Timestamp(0)).is_some()
+        });
+        assert!(kept.count() <= fitting);
     }
 }

@@ -71,7 +71,8 @@ impl Conditions {
     }
 
     /// Whether a request with this spec of a SubjectAccessReview (v1) meets all conditions. One that is not met decides,
-    /// whatever the others say.
+    /// whatever the others say. One that would cost too much for this request counts as met: a client chooses how large its
+    /// request is, and must not choose thereby that a webhook which would deny it is not asked.
     ///
     /// # Errors
     /// None is unmet, and at least one has no value.
@@ -83,7 +84,7 @@ impl Conditions {
         let mut fault = None;
         for condition in &self.0 {
             match condition.holds(&[&request]) {
-                Ok(true) => {}
+                Ok(true) | Err(EvaluationError::Cost) => {}
                 Ok(false) => return Ok(false),
                 Err(error) => fault = fault.or(Some(error)),
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use orch_raft::warnings::WarningLimit;
 use orch_rules::selector::{FieldSelector, LabelSelector, Operator};
 use ring::digest::{SHA256, digest};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
@@ -19,8 +20,10 @@ use crate::authn::User;
 use crate::egress::{Askers, ExpiringMap, ReviewHook};
 use crate::follow::Applied;
 
-/// Answers that are remembered, as in the reference; about 200 bytes each.
+/// Answers that are remembered, as in the reference.
 const ANSWERS_MAX: usize = 8 << 10;
+/// Bytes of their reasons together: none has more than [`REASON_BYTES_MAX`].
+const ANSWERS_BYTES_MAX: usize = ANSWERS_MAX * REASON_BYTES_MAX;
 /// Bytes of attributes whose answer is remembered, as in the reference: a client that chooses longer ones gains nothing
 /// by them.
 const REMEMBERED_BYTES_MAX: usize = 10_000;
@@ -84,6 +87,14 @@ impl ReviewVersion {
     }
 }
 
+/// The status of a review.
+#[derive(Deserialize)]
+struct Status {
+    allowed: Option<bool>,
+    denied: Option<bool>,
+    reason: Option<String>,
+}
+
 /// A webhook's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Answer {
@@ -108,7 +119,7 @@ impl Webhook {
             settings,
             hook,
             ambient,
-            answers: ExpiringMap::new(ANSWERS_MAX),
+            answers: ExpiringMap::new(ANSWERS_MAX, ANSWERS_BYTES_MAX),
             askers: Askers::default(),
             warnings: WarningLimit::new(),
         }
@@ -124,9 +135,9 @@ impl Webhook {
         let Some(_question) = self.askers.begin(user.name.clone()) else {
             return self.unanswered("too many questions about one user are under way");
         };
-        match self.hook.ask(Value::Object(self.spelled(spec))).await {
+        match self.hook.ask::<Status>(Value::Object(self.spelled(spec))).await {
             Ok(status) => {
-                let answer = Answer::read(&status);
+                let answer = Answer::from(status);
                 if is_remembered {
                     self.remember(id, &answer, now);
                 }
@@ -148,7 +159,7 @@ impl Webhook {
         let Settings { authorized_span, unauthorized_span, .. } = &self.settings;
         let span = if answer.is_allowed { authorized_span } else { unauthorized_span };
         if !span.is_zero() {
-            self.answers.put(id, answer.clone(), now, *span);
+            self.answers.put(id, answer.clone(), answer.reason.len(), now, *span);
         }
     }
 
@@ -167,14 +178,16 @@ impl Webhook {
     }
 }
 
-impl Answer {
-    fn read(status: &Map<String, Value>) -> Answer {
-        let is = |member: &str| status.get(member).and_then(Value::as_bool) == Some(true);
-        let reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();
-        let reason = orch_schema::excerpt::fitting(reason, REASON_BYTES_MAX).to_owned();
-        Answer { is_allowed: is("allowed"), is_denied: is("denied"), reason: Arc::new(reason) }
+impl From<Status> for Answer {
+    fn from(Status { allowed, denied, reason }: Status) -> Answer {
+        let is = |member: Option<bool>| member == Some(true);
+        let reason = reason.unwrap_or_default();
+        let reason = orch_schema::excerpt::fitting(&reason, REASON_BYTES_MAX).to_owned();
+        Answer { is_allowed: is(allowed), is_denied: is(denied), reason: Arc::new(reason) }
     }
+}
 
+impl Answer {
     fn into_decision(self) -> Decision {
         let reason = || self.reason.to_string();
         match (self.is_denied, self.is_allowed) {

@@ -15,7 +15,8 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::client::{Client, Place, any_changed, is_overtaken, let_others_run};
+use super::client::{Client, Place, is_overtaken, let_others_run};
+use super::turns::any_changed;
 use crate::authz::rbac::CLUSTER_ROLES;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};

@@ -21,7 +21,8 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::client::{Client, Moment, Place, Propagation, any_changed, is_overtaken};
+use super::client::{Client, Moment, Place, Propagation, is_overtaken};
+use super::turns::any_changed;
 use crate::allocation::claims::{Holdings, address_claim, claim, holder};
 use crate::allocation::{ADDRESSES, CLAIMS, SERVICES};
 use crate::error::ApiError;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use orch_raft::state::{CLUSTER_RESOURCE, NAMESPACES};
 use orch_raft::{Condition, Index, Key, Operation, Outcome, Put, State, Store, Transaction};
@@ -20,18 +19,16 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::client::{Client, Place, any_changed, is_overtaken};
+use super::client::{Client, Place, is_overtaken};
 use super::default_service::NAMESPACE;
 use super::meaning::means_same;
+use super::turns::{Pace, any_changed};
 use crate::error::ApiError;
 
 /// The store's resource of notes; no API serves it.
 const NOTES: &str = "_apiservers";
 const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery";
-
-/// Wait between two checks: endpoints change often, and a client that changes these costs a write a second.
-const WAIT: Duration = Duration::from_secs(1);
 
 /// The members of the cluster, as this one knows them.
 pub trait Members: Debug + Send + Sync {
@@ -56,6 +53,7 @@ pub(super) async fn announce<S: Store>(
     let name = members.own_name();
     let key = Key::new(&NOTES.into(), "", &name).map_err(|error| ApiError::Internal(error.to_string()))?;
     let put = note(key.clone(), members.own_address());
+    let mut pace = Pace::new();
     loop {
         let stored = store.state().object(&key).cloned();
         let (before, after) = stored.as_ref().map(|object| object.json_around_revision()).unwrap_or_default();
@@ -77,7 +75,7 @@ pub(super) async fn announce<S: Store>(
             }
         }
         any_changed(&mut changed).await;
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
     }
 }
 
@@ -94,6 +92,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, members: &dyn Members) -> 
     let mut changed = [NAMESPACES, CLUSTER_RESOURCE, NOTES, ENDPOINTS, SLICES]
         .map(|storage| store.subscribe(&Arc::from(storage)));
     client.most_recent().await?;
+    let mut pace = Pace::new();
     loop {
         let state = store.state();
         let reached = Reached::of(&state, &members.names());
@@ -104,7 +103,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, members: &dyn Members) -> 
             reconcile(client, SLICES, &reached.slice(client)).await?;
         }
         any_changed(&mut changed).await;
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
     }
 }
 
@@ -203,6 +202,8 @@ async fn reconcile<S: Store>(client: &Client<S>, storage: &str, wanted: &Value) 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::sync::Mutex;
 
     use super::*;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::{State, Store, Subscription};
+use orch_raft::{State, Store};
 use orch_rules::Action;
 use orch_schema::budget::Budget;
 use orch_schema::json;
@@ -206,15 +206,6 @@ impl<S: Store> Client<S> {
         let answer: Answer = Box::pin(self.pipeline.run(request)).await?;
         drop(answer);
         Ok(())
-    }
-}
-
-/// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
-pub(crate) async fn any_changed(subscriptions: &mut [Subscription]) {
-    let waits = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.changed()));
-    let (announced, _, _) = futures::future::select_all(waits).await;
-    if announced.is_none() {
-        futures::future::pending::<()>().await;
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use orch_raft::Store;
 use orch_raft::state::NAMESPACES;
@@ -17,19 +16,14 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::client::{Client, Moment, Place, any_changed, is_overtaken};
+use super::client::{Client, Moment, Place, is_overtaken};
+use super::turns::{Pace, any_changed};
 use crate::allocation::ranges::first_address;
 use crate::allocation::{CIDRS, SERVICES};
 use crate::error::ApiError;
 
 /// Namespace of the service.
 pub(super) const NAMESPACE: &str = "default";
-
-/// Wait between two checks: services change often, and a client that keeps deleting this one costs a write a second.
-const WAIT: Duration = Duration::from_secs(1);
-
-/// The same while the namespace of the service is still to be made.
-const WAIT_FOR_NAMESPACE: Duration = Duration::from_millis(20);
 
 /// Bits of a range behind its prefix, at least: it has an address for the API's service and some more.
 const HOST_BITS_MIN: u8 = 3;
@@ -85,11 +79,12 @@ pub(super) async fn run<S: Store>(
     let store = client.store();
     let mut changed = [NAMESPACES, CIDRS, SERVICES].map(|storage| store.subscribe(&Arc::from(storage)));
     client.most_recent().await?;
+    let mut pace = Pace::new();
     loop {
         keep_ranges(client, defaults).await?;
-        let is_there = keep_service(client, defaults).await?;
+        keep_service(client, defaults).await?;
         any_changed(&mut changed).await;
-        store.sleep(if is_there { WAIT } else { WAIT_FOR_NAMESPACE }).await;
+        pace.turn(store).await;
     }
 }
 
@@ -123,15 +118,15 @@ async fn keep_ranges<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -
     Ok(())
 }
 
-/// Makes the service if it is absent. `false`: its namespace is absent or being deleted.
-async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -> Result<bool, ApiError> {
-    let Some(resource) = client.stored_resource(SERVICES) else { return Ok(true) };
+/// Makes the service if it is absent and its namespace is there to stay.
+async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) -> Result<(), ApiError> {
+    let Some(resource) = client.stored_resource(SERVICES) else { return Ok(()) };
     let (state, name) = (client.store().state(), client.registry().brand.api_service);
     let is_there = state.collection(SERVICES).get(&format!("{NAMESPACE}/{name}")).is_some();
     let has_namespace =
         state.collection(NAMESPACES).get(NAMESPACE).is_some_and(|found| !found.index.terminating);
     if is_there || !has_namespace {
-        return Ok(is_there);
+        return Ok(());
     }
     let object = json!({
         "metadata": {"name": name, "labels": labels(name)},
@@ -143,7 +138,7 @@ async fn keep_service<S: Store>(client: &Client<S>, defaults: &ServiceDefaults) 
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": defaults.port}]
         }
     });
-    passed(client.create(&resource, NAMESPACE, &object).await).map(|()| true)
+    passed(client.create(&resource, NAMESPACE, &object).await)
 }
 
 fn labels(provider: &str) -> Value {
@@ -160,6 +155,8 @@ fn passed(result: Result<(), ApiError>) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::allocation::CLAIMS;
     use crate::controllers::testing::Fixture;

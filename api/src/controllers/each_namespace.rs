@@ -8,14 +8,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Change, State, Store};
 use orch_rules::Action;
 use orch_schema::value::Value;
 
-use super::client::{Client, Place, any_changed, for_each, is_overtaken};
+use super::client::{Client, Place, for_each, is_overtaken};
+use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 
@@ -151,11 +151,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
                 }
             }
         }
-        if is_idle && refused.is_empty() {
-            any_changed(&mut changed).await;
-        } else if is_idle {
-            let wait = Duration::from_millis(REFUSED_PACE_MS);
-            select(Box::pin(any_changed(&mut changed)), Box::pin(store.sleep(wait))).await;
+        if is_idle {
+            let wait = (!refused.is_empty()).then_some(Duration::from_millis(REFUSED_PACE_MS));
+            changed_within(store, &mut changed, wait).await;
         }
         store.sleep(WAIT).await;
         follower.advance(&client.newest().await?);

@@ -12,7 +12,8 @@ use std::time::Duration;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Condition, Key, Operation, Revision, State, Store, Transaction};
 
-use super::client::{Client, any_changed, for_each};
+use super::client::{Client, for_each};
+use super::turns::any_changed;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 

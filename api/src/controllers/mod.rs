@@ -1,5 +1,5 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Two parts run on every node:
-//! `api_endpoints::announce` and `provision`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Three parts run on every node:
+//! `api_endpoints::announce`, `secret_tokens::track` and `provision`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -12,6 +12,7 @@
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
+//!     secret_tokens  tokens of service accounts that secrets keep: filled, tracked, removed when unused
 //!     token_cleaner  removal of expired bootstrap tokens
 //!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
@@ -42,6 +43,7 @@ mod provision;
 mod queue;
 mod quota_usage;
 pub(crate) mod root_ca;
+mod secret_tokens;
 mod selection;
 mod service_accounts;
 mod service_cidrs;
@@ -49,6 +51,7 @@ mod service_cidrs;
 pub(crate) mod testing;
 mod token_cleaner;
 mod trust;
+mod turns;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -57,18 +60,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all, select, select_all};
+use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
-pub(crate) use self::client::any_changed;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
+pub(crate) use self::turns::any_changed;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 use crate::signing::CertificateSigner;
@@ -126,7 +130,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Runs every loop while this node leads, until `stopping` completes. Failures are logged and tried again.
 pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stopping: impl Future<Output = ()>) {
-    let own = Box::pin(announce(pipeline.clone(), options.members.clone()));
+    let announcing = Box::pin(announce(pipeline.clone(), options.members.clone()));
+    let own = select(announcing, Box::pin(track_tokens(pipeline.clone())));
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }
@@ -138,6 +143,12 @@ async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: Option<Arc<dyn 
         Some(members) => keep("own address", &client, || api_endpoints::announce(&client, &*members)).await,
         None => std::future::pending().await,
     }
+}
+
+/// Records the uses of kept tokens that this node has seen, whoever leads.
+async fn track_tokens<S: Store>(pipeline: Arc<Pipeline<S>>) -> Infallible {
+    let client = Client::new(pipeline, SERVER_MANAGER);
+    keep("uses of tokens", &client, || secret_tokens::track(&client)).await
 }
 
 async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) -> Infallible {
@@ -182,7 +193,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let allocator = client("ipallocator-repair-controller");
     let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
-    let loops: [BoxFuture<'_, Infallible>; 15] = [
+    let keeper = client("serviceaccount-token-controller");
+    let loops: [BoxFuture<'_, Infallible>; 16] = [
+        Box::pin(keep_secret_tokens(&keeper, options)),
         Box::pin(keep_protection(&protectors, options)),
         Box::pin(keep_allocation(&allocator, &ranger, options)),
         Box::pin(keep_service(&starter, options)),
@@ -253,6 +266,20 @@ async fn keep_protection<S: Store>(
     });
     // None of them ends.
     select_all(loops).await.0
+}
+
+/// Fills secrets with tokens, and removes those that nothing uses.
+async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    let fill = || secret_tokens::fill(client, options.root_ca.clone());
+    let filling: BoxFuture<'_, Infallible> = Box::pin(keep("tokens in secrets", client, fill));
+    let cleaning: BoxFuture<'_, Infallible> =
+        Box::pin(keep("unused tokens", client, || secret_tokens::clean(client)));
+    let loops = [
+        ("serviceaccount-token-controller", filling),
+        ("legacy-serviceaccount-token-cleaner-controller", cleaning),
+    ];
+    // None of them ends.
+    select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
 /// Approves, signs and removes requests for certificates.

@@ -20,18 +20,21 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::FAILED;
-use super::client::{Client, Place, any_changed, is_overtaken, let_others_run};
+use super::client::{Client, Place, is_overtaken};
+use super::queue::Queue;
+use super::turns::Turns;
 use crate::error::ApiError;
-use crate::follow::{Derived, Follower};
+use crate::follow::{Applied, Derived, Follower};
+use crate::registry::Resource;
 
 const PODS: &str = "pods";
 
-/// Wait after a change, and how long an object that is being deleted has to be unused at least: a client that deletes one
-/// sees it once more with its finalizer, as beside the reference's loops, which take their time.
-const WAIT: Duration = Duration::from_secs(1);
+/// From the deletion of an unused object, or the end of its last user, to the removal of its finalizer: a client that deletes
+/// one sees it once more with its finalizer, as in the recordings, which no loop took part in (vectors/kinds).
+const LINGER: Duration = Duration::from_millis(100);
 
-/// Objects that are looked at before other tasks run: some milliseconds.
-const OBJECTS_PER_TURN: usize = 64;
+/// Objects whose writes are under way.
+const OBJECTS_AT_ONCE: usize = 16;
 
 /// What is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +125,7 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
 /// Storage resource and path of a user.
 type UserKey = (Arc<str>, Arc<str>);
 
-/// Who uses what, and which protected objects have to be looked at.
+/// Who uses what, and the protected objects that have to be looked at.
 #[derive(Debug)]
 struct Uses {
     of: Protected,
@@ -131,14 +134,20 @@ struct Uses {
     by_user: BTreeMap<UserKey, BTreeSet<Arc<str>>>,
     /// Number of users of each object that has any.
     counts: BTreeMap<Arc<str>, usize>,
-    due: BTreeSet<Arc<str>>,
+    queue: Queue<Arc<str>>,
 }
 
 impl Uses {
     fn new(of: Protected) -> Uses {
         let sources = [of.storage()].iter().chain(of.users()).map(|storage| Arc::from(*storage)).collect();
         let (by_user, counts) = (BTreeMap::new(), BTreeMap::new());
-        Uses { of, sources, by_user, counts, due: BTreeSet::new() }
+        Uses { of, sources, by_user, counts, queue: Queue::default() }
+    }
+
+    fn set_protected(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
+        if let Some(object) = object {
+            self.queue.add(path, if object.index.terminating { LINGER } else { Duration::ZERO });
+        }
     }
 
     fn set_user(&mut self, source: &Arc<str>, path: &Arc<str>, user: Option<&SharedObject>) {
@@ -149,7 +158,7 @@ impl Uses {
                 *count -= 1;
                 if *count == 0 {
                     self.counts.remove(&object);
-                    self.due.insert(object);
+                    self.queue.add(&object, LINGER);
                 }
             }
         }
@@ -169,7 +178,7 @@ impl Derived for Uses {
 
     fn change(&mut self, source: &Arc<str>, change: &Change) {
         if **source == *self.of.storage() {
-            self.due.insert(change.path.clone());
+            self.set_protected(&change.path, change.new.as_ref());
         } else {
             self.set_user(source, &change.path, change.new.as_ref());
         }
@@ -184,88 +193,89 @@ impl Derived for Uses {
             }
         }
         let protected = state.collection(self.of.storage());
-        self.due = protected.range_from("").map(|(path, _)| path.clone()).collect();
+        for (path, object) in protected.range_from("") {
+            self.set_protected(path, Some(object));
+        }
     }
 }
 
 /// Keeps the finalizers of the protected objects. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<Infallible, ApiError> {
-    let store = client.store();
-    let uses = Uses::new(of);
-    let mut changed: Vec<_> = uses.sources.iter().map(|source| store.subscribe(source)).collect();
-    let mut applied = client.newest().await?;
-    let mut follower = Follower::new(uses, &applied);
-    // Objects that are being deleted and were unused a turn ago.
-    let mut unused: BTreeSet<Arc<str>> = BTreeSet::new();
+    let (store, uses) = (client.store(), Uses::new(of));
+    let Some(resource) = client.stored_resource(of.storage()) else {
+        return Err(ApiError::Internal(format!("{} are not served", of.storage())));
+    };
+    let changed = uses.sources.iter().map(|source| store.subscribe(source)).collect();
+    let mut turns = Turns::new(store, changed);
+    let mut follower = Follower::new(uses, &client.newest().await?);
     loop {
-        let earlier = std::mem::take(&mut unused);
-        let due = std::mem::take(&mut follower.value_mut().due);
-        let is_idle = due.is_empty();
-        for (at, path) in due.into_iter().enumerate() {
-            if at % OBJECTS_PER_TURN == OBJECTS_PER_TURN - 1 {
-                let_others_run(store).await;
-            }
-            if is_ending(&applied.state, of, &path) {
-                // A user that came while the objects before this one were written holds it, too.
-                applied = client.newest().await?;
-                follower.advance(&applied);
-            }
+        let queue = &mut follower.value_mut().queue;
+        queue.advance(store.elapsed());
+        let wait = if queue.taken() < OBJECTS_AT_ONCE { queue.wait() } else { None };
+        for (path, result) in turns.next(wait).await {
+            end(client, queue, &path, result);
+        }
+        queue.advance(store.elapsed());
+        let queue = &mut follower.advance(&Applied::of(store)).queue;
+        let due = queue.take_due(OBJECTS_AT_ONCE.saturating_sub(queue.taken()));
+        if due.is_empty() {
+            continue;
+        }
+        // A user that came since the last turn holds its objects, too.
+        let applied = client.newest().await?;
+        let Uses { counts, queue, .. } = follower.advance(&applied);
+        for path in due {
             // An object that is in use is looked at again when its last user lets it go.
-            let is_used = follower.value().counts.contains_key(&path);
-            // set: objects of the last turn.
-            if !is_used && is_ending(&applied.state, of, &path) && !earlier.contains(&path) {
-                unused.insert(path);
-                continue;
+            let is_used = counts.contains_key(&path);
+            match patch(of, client.registry().brand, &applied.state, &path, is_used) {
+                Some(patch) => turns.start(write(client, &resource, path, patch)),
+                None => queue.done(&path),
             }
-            look_at(client, of, &applied.state, &path, is_used).await?;
         }
-        follower.value_mut().due.extend(unused.iter().cloned());
-        if is_idle {
-            any_changed(&mut changed).await;
-        }
-        store.sleep(WAIT).await;
-        applied = client.newest().await?;
-        follower.advance(&applied);
     }
 }
 
-/// Whether the deletion of the object at `path` has been asked for.
-fn is_ending(state: &State, of: Protected, path: &str) -> bool {
-    state.collection(of.storage()).get(path).is_some_and(|object| object.index.terminating)
+/// Takes in the result of a write.
+fn end<S: Store>(
+    client: &Client<S>,
+    queue: &mut Queue<Arc<str>>,
+    path: &Arc<str>,
+    result: Result<(), ApiError>,
+) {
+    match result {
+        Ok(()) => queue.done(path),
+        // Its change makes it due again.
+        Err(error) if is_overtaken(&error) => queue.done(path),
+        Err(error) => {
+            if let Some(left_out) = FAILED.pass_at(client.moment()) {
+                tracing::warn!(%error, %path, left_out, "the finalizer of a protected object cannot be written yet");
+            }
+            queue.failed(path);
+        }
+    }
 }
 
-/// Adds or removes the finalizer of the object at `path`, where one is wrong.
-async fn look_at<S: Store>(
+async fn write<S: Store>(
     client: &Client<S>,
-    of: Protected,
-    state: &State,
-    path: &str,
-    is_used: bool,
-) -> Result<(), ApiError> {
+    resource: &Arc<Resource>,
+    path: Arc<str>,
+    patch: Value,
+) -> (Arc<str>, Result<(), ApiError>) {
+    let result = client.patch(Place { resource, path: &path }, Action::Object, &patch).await;
+    (path, result)
+}
+
+/// The patch that adds or removes the finalizer of the object at `path`; `None`: the object is as it should be.
+fn patch(of: Protected, brand: &Brand, state: &State, path: &str, is_used: bool) -> Option<Value> {
     let collection = state.collection(of.storage());
-    let Some(object) = collection.get(path) else { return Ok(()) };
-    let Ok(object) = serde_json::from_slice::<Value>(&object.json) else { return Ok(()) };
-    let Some(finalizers) = wanted_finalizers(of, client.registry().brand, &object, is_used) else {
-        return Ok(());
-    };
-    let Some(resource) = client.stored_resource(of.storage()) else { return Ok(()) };
+    let object: Value = serde_json::from_slice(&collection.get(path)?.json).ok()?;
+    let finalizers = wanted_finalizers(of, brand, &object, is_used)?;
     let metadata = object.at("metadata");
-    let patch = json!({"metadata": {
+    Some(json!({"metadata": {
         "uid": metadata.text("uid"),
         "resourceVersion": metadata.text("resourceVersion"),
         "finalizers": finalizers,
-    }});
-    match client.patch(Place { resource: &resource, path }, Action::Object, &patch).await {
-        Err(error) if is_overtaken(&error) => Ok(()),
-        // An object that its rules or an admission plugin keep from being written holds up no other.
-        Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {
-            if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, path, left_out, "the finalizer of a protected object cannot be written");
-            }
-            Ok(())
-        }
-        written => written,
-    }
+    }}))
 }
 
 /// The finalizers that `object` should have; `None`: those that it has.
@@ -352,7 +362,7 @@ mod tests {
             fixture.create(PODS, "n", pod(name)).await;
         }
         let steps = async {
-            let settled = || tokio::time::sleep(4 * WAIT);
+            let settled = || tokio::time::sleep(2 * LINGER);
             settled().await;
             for claim in ["n/c", "n/free"] {
                 let finalizers = fixture.read(CLAIMS, claim)["metadata"]["finalizers"].clone();

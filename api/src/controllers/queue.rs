@@ -1,47 +1,70 @@
-//! A delay queue: a set of keys, each with the tick at which it is due.
+//! A delay queue: a set of keys, each with the time at which it is due, and the keys that are being worked on.
 //!
-//! Owns delays and retry back-off. It knows no clock: its owner counts ticks, so that setting the clock has no effect.
-//! Invariant: a key is in the queue at most once. The number of objects that keys name bounds it.
+//! Owns delays and retry back-off. It knows no clock: its owner tells the time, which is that of `Store::elapsed`, so that
+//! setting the clock has no effect.
+//!
+//!     add -> waiting -> take_due -> taken -> done, failed or put_back -> (waiting, where it was added meanwhile)
+//!
+//! Invariant: a key is waiting at most once, and a taken key is not given out again before its work has ended, so that
+//! slow work for one key holds up no other. The number of objects that keys name bounds the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// A count of the owner's ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tick(pub u64);
+/// The wait after a key's first failure; it doubles with each further one.
+const RETRY_MIN: Duration = Duration::from_millis(500);
 
-/// Longest retry back-off in ticks: a minute, at four ticks a second.
-const RETRY_TICKS_MAX: u64 = 240;
+/// The longest wait after a failure: for so long a key whose obstacle is gone may still wait.
+const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Keys and the ticks at which they are due.
+/// Keys and the times at which they are due.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
-    now: Tick,
-    due: BTreeMap<K, Tick>,
-    order: BTreeSet<(Tick, K)>,
+    now: Duration,
+    due: BTreeMap<K, Duration>,
+    order: BTreeSet<(Duration, K)>,
+    /// Keys that are being worked on, each with the time at which it is due again; `None`: nothing has asked for it.
+    taken: BTreeMap<K, Option<Duration>>,
     failures: BTreeMap<K, u32>,
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let (due, order, failures) = Default::default();
-        Queue { now: Tick(0), due, order, failures }
+        let (due, order, taken, failures) = Default::default();
+        Queue { now: Duration::ZERO, due, order, taken, failures }
     }
 }
 
 impl<K: Clone + Ord> Queue<K> {
-    /// Advances the clock by one tick.
-    pub(super) fn tick(&mut self) {
-        self.now.0 += 1;
+    /// Sets the time. One that is earlier than the last has no effect.
+    pub(super) fn advance(&mut self, now: Duration) {
+        self.now = self.now.max(now);
     }
 
-    /// Whether no key is queued.
-    pub(super) fn is_empty(&self) -> bool {
-        self.due.is_empty()
+    /// Time until the first key is due, zero where one is due already. `None`: no key is waiting.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.order.first().map(|(at, _)| at.saturating_sub(self.now))
     }
 
-    /// Makes `key` due after `ticks`; one that is due sooner stays so.
-    pub(super) fn add(&mut self, key: &K, ticks: u64) {
-        let at = Tick(self.now.0.saturating_add(ticks));
+    /// Lets `time` pass.
+    #[cfg(test)]
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Number of keys that are being worked on.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Makes `key` due after `delay`; one that is due sooner stays so. A key that is being worked on is due no sooner than
+    /// the end of that work.
+    pub(super) fn add(&mut self, key: &K, delay: Duration) {
+        let at = self.now.saturating_add(delay);
+        if let Some(again) = self.taken.get_mut(key) {
+            *again = Some(again.map_or(at, |planned| planned.min(at)));
+            return;
+        }
         if let Some(&planned) = self.due.get(key) {
             if planned <= at {
                 return;
@@ -52,7 +75,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.order.insert((at, key.clone()));
     }
 
-    /// Takes at most `most` keys that are due, longest due first.
+    /// Takes at most `most` keys that are due, longest due first. Each is to be given back by `done`, `failed` or `put_back`.
     pub(super) fn take_due(&mut self, most: usize) -> Vec<K> {
         let mut taken = Vec::new();
         while taken.len() < most {
@@ -62,22 +85,41 @@ impl<K: Clone + Ord> Queue<K> {
             }
             let Some((_, key)) = self.order.pop_first() else { break };
             self.due.remove(&key);
+            self.taken.insert(key.clone(), None);
             taken.push(key);
         }
         taken
     }
 
+    /// Ends the work on a taken key that could not be begun or was overtaken: it is due after `delay`.
+    pub(super) fn put_back(&mut self, key: &K, delay: Duration) {
+        self.release(key);
+        self.add(key, delay);
+    }
+
     /// Queues `key` again after a failure, with a back-off that doubles with each failure.
     pub(super) fn failed(&mut self, key: &K) {
         let failures = self.failures.entry(key.clone()).or_default();
+        let factor = 1_u32.checked_shl(*failures).unwrap_or(u32::MAX);
         *failures += 1;
-        let ticks = 1_u64.checked_shl(*failures).unwrap_or(u64::MAX).min(RETRY_TICKS_MAX);
-        self.add(key, ticks);
+        self.put_back(key, RETRY_MIN.saturating_mul(factor).min(RETRY_MAX));
     }
 
-    /// Resets the back-off of `key` after a success.
+    /// Ends the work on `key`, and resets its back-off.
     pub(super) fn done(&mut self, key: &K) {
+        self.forget_failures(key);
+        self.release(key);
+    }
+
+    /// Resets the back-off of `key`.
+    pub(super) fn forget_failures(&mut self, key: &K) {
         self.failures.remove(key);
+    }
+
+    fn release(&mut self, key: &K) {
+        if let Some(Some(at)) = self.taken.remove(key) {
+            self.add(key, at.saturating_sub(self.now));
+        }
     }
 }
 
@@ -85,52 +127,86 @@ impl<K: Clone + Ord> Queue<K> {
 mod tests {
     use super::*;
 
-    fn after(queue: &mut Queue<&'static str>, ticks: u64) -> Vec<&'static str> {
-        for _ in 0..ticks {
-            queue.tick();
-        }
+    fn after(queue: &mut Queue<&'static str>, millis: u64) -> Vec<&'static str> {
+        queue.advance(queue.now + Duration::from_millis(millis));
         queue.take_due(10)
+    }
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
     }
 
     #[test]
     fn keys_come_when_they_are_due_and_once() {
         let mut queue = Queue::default();
-        queue.add(&"late", 4);
-        queue.add(&"soon", 1);
-        queue.add(&"late", 6);
-        assert_eq!(after(&mut queue, 0), [""; 0]);
+        queue.add(&"late", millis(40));
+        queue.add(&"soon", millis(10));
+        queue.add(&"late", millis(60));
+        assert_eq!(queue.wait(), Some(millis(10)));
+        assert_eq!(after(&mut queue, 9), [""; 0]);
         assert_eq!(after(&mut queue, 1), ["soon"]);
-        assert_eq!(after(&mut queue, 2), [""; 0]);
+        assert_eq!(queue.wait(), Some(millis(30)));
+        assert_eq!(after(&mut queue, 29), [""; 0]);
         assert_eq!(after(&mut queue, 1), ["late"]);
-        assert!(queue.is_empty());
+        assert_eq!((queue.wait(), queue.taken()), (None, 2));
     }
 
     #[test]
     fn a_sooner_wish_wins_and_a_batch_is_bounded() {
         let mut queue = Queue::default();
-        queue.add(&"a", 9);
-        queue.add(&"a", 0);
-        queue.add(&"b", 0);
+        queue.add(&"a", millis(90));
+        queue.add(&"a", Duration::ZERO);
+        queue.add(&"b", Duration::ZERO);
         assert_eq!(queue.take_due(1), ["a"]);
         assert_eq!(queue.take_due(1), ["b"]);
-        assert!(queue.is_empty());
+        assert_eq!(queue.wait(), None);
+    }
+
+    #[test]
+    fn a_key_is_worked_on_once_at_a_time_and_nothing_asked_for_meanwhile_is_lost() {
+        let mut queue = Queue::default();
+        queue.add(&"a", Duration::ZERO);
+        assert_eq!(queue.take_due(1), ["a"]);
+        queue.add(&"a", millis(90));
+        queue.add(&"a", millis(20));
+        assert_eq!(after(&mut queue, 100), [""; 0], "its work goes on");
+        queue.done(&"a");
+        assert_eq!(after(&mut queue, 0), ["a"]);
+        queue.put_back(&"a", millis(10));
+        assert_eq!((after(&mut queue, 9), after(&mut queue, 1)), (vec![], vec!["a"]));
+        queue.done(&"a");
+        assert_eq!((queue.wait(), queue.taken()), (None, 0));
     }
 
     #[test]
     fn failures_wait_ever_longer_until_done() {
         let mut queue = Queue::default();
-        queue.failed(&"a");
-        assert_eq!(after(&mut queue, 1), [""; 0]);
-        assert_eq!(after(&mut queue, 1), ["a"]);
-        queue.failed(&"a");
-        assert_eq!(after(&mut queue, 3), [""; 0]);
-        assert_eq!(after(&mut queue, 1), ["a"]);
+        queue.add(&"a", Duration::ZERO);
+        for wait in [500, 1000, 2000, 4000] {
+            assert_eq!(after(&mut queue, 0), ["a"]);
+            queue.failed(&"a");
+            assert_eq!(after(&mut queue, wait - 1), [""; 0]);
+            queue.advance(queue.now + millis(1));
+        }
         for _ in 0..100 {
             queue.failed(&"a");
         }
-        assert_eq!(after(&mut queue, RETRY_TICKS_MAX), ["a"]);
+        assert_eq!(queue.wait(), Some(Duration::ZERO), "it is due already");
+        assert_eq!(after(&mut queue, 0), ["a"]);
+        queue.failed(&"a");
+        assert_eq!(queue.wait(), Some(RETRY_MAX));
+        assert_eq!(after(&mut queue, 60_000), ["a"]);
         queue.done(&"a");
         queue.failed(&"a");
-        assert_eq!(after(&mut queue, 2), ["a"]);
+        assert_eq!(after(&mut queue, 500), ["a"]);
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let mut queue = Queue::default();
+        queue.advance(millis(50));
+        queue.advance(millis(10));
+        queue.add(&"a", millis(10));
+        assert_eq!(queue.order.first(), Some(&(millis(60), "a")));
     }
 }

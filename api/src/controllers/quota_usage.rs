@@ -14,11 +14,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
 use orch_rules::Action;
@@ -28,7 +26,8 @@ use orch_schema::json;
 use orch_schema::quantity::Amount;
 use orch_schema::value::Value;
 
-use super::client::{Client, Place, any_changed, is_overtaken};
+use super::client::{Client, Place, is_overtaken};
+use super::turns::changed_within;
 use crate::admission::resource_quota::QUOTAS;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
@@ -133,7 +132,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             (false, false) => Some(VERIFY_WAIT),
         };
         if due.at_once.is_empty() {
-            wait_for_change(store, &mut changed, wait).await;
+            changed_within(store, &mut changed, wait).await;
         }
         store.sleep(SETTLE_WAIT).await;
         follower.advance(&client.newest().await?);
@@ -148,21 +147,6 @@ fn has_passed(last_ms: &mut u64, now_ms: u64, wait: Duration) -> bool {
     }
     *last_ms = now_ms;
     true
-}
-
-/// Waits for a change of a quota, for no longer than `wait`.
-async fn wait_for_change<S: Store>(
-    store: &S,
-    changed: &mut [orch_raft::Subscription],
-    wait: Option<Duration>,
-) {
-    match wait {
-        None => any_changed(changed).await,
-        Some(wait) => {
-            let (change, end) = (pin!(any_changed(changed)), pin!(store.sleep(wait)));
-            select(change, end).await;
-        }
-    }
 }
 
 /// Counts for one quota until its status agrees. `false`: it changes faster than it can be counted.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 16] = [
+pub(super) const OWN: [&str; 18] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -15,6 +15,7 @@ pub(super) const OWN: [&str; 16] = [
     "disruption-controller",
     "garbage-collector-controller",
     "ipallocator-repair-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
     "namespace-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
@@ -22,12 +23,13 @@ pub(super) const OWN: [&str; 16] = [
     "root-ca-certificate-publisher-controller",
     "service-cidr-controller",
     "serviceaccount-controller",
+    "serviceaccount-token-controller",
     "token-cleaner-controller",
     "volumeattributesclass-protection-controller",
 ];
 
 /// Loops of the reference's controller manager, which are no part of this server: naming them changes nothing.
-const ELSEWHERE: [&str; 35] = [
+const ELSEWHERE: [&str; 33] = [
     "bootstrap-signer-controller",
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -41,7 +43,6 @@ const ELSEWHERE: [&str; 35] = [
     "horizontal-pod-autoscaler-controller",
     "job-controller",
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-    "legacy-serviceaccount-token-cleaner-controller",
     "node-ipam-controller",
     "node-lifecycle-controller",
     "node-route-controller",
@@ -55,7 +56,6 @@ const ELSEWHERE: [&str; 35] = [
     "resourceclaim-controller",
     "selinux-warning-controller",
     "service-lb-controller",
-    "serviceaccount-token-controller",
     "statefulset-controller",
     "storage-version-migrator-controller",
     "storageversion-garbage-collector-controller",

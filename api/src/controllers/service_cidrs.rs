@@ -21,13 +21,17 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::FAILED;
-use super::client::{Client, Place, any_changed, is_overtaken};
+use super::client::{Client, Place, is_overtaken};
+use super::turns::{Pace, any_changed};
 use crate::allocation::{ADDRESSES, CIDRS};
 use crate::error::ApiError;
 
-/// Wait after a change, and the age from which an object is looked at: a client sees a new one as it made it, as
-/// beside the reference's loop, which takes its time.
+/// Wait for the next look at an object where something is a matter of time: its times are whole seconds.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Seconds by which the time now and the time at which an object was made differ before the object is looked at: a client
+/// sees a new one as it made it for a second at least, as in the recordings, which no loop took part in (vectors/kinds).
+const NEW_S: i64 = 2;
 
 /// How long after the request to delete it a range is kept at least: other members may be about to give out an
 /// address of it. The reference waits as long.
@@ -54,14 +58,18 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let store = client.store();
     let mut ranges = [store.subscribe(&Arc::from(CIDRS))];
     let mut ranges_and_addresses = [CIDRS, ADDRESSES].map(|storage| store.subscribe(&Arc::from(storage)));
+    let mut pace = Pace::new();
     loop {
         client.most_recent().await?;
         match look_at_all(client, &store.state()).await? {
-            Next::Soon => {}
+            Next::Soon => {
+                store.sleep(WAIT).await;
+                continue;
+            }
             Next::AddressChange => any_changed(&mut ranges_and_addresses).await,
             Next::Change => any_changed(&mut ranges).await,
         }
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
     }
 }
 
@@ -126,8 +134,7 @@ fn steps(object: &Value, finalizer: &str, now_s: i64, is_drawn_on: impl FnOnce()
             () => vec![Step::Release],
         };
     }
-    // Whole seconds: two apart are more than one.
-    if seconds(metadata.text("creationTimestamp")).is_some_and(|made_s| now_s - made_s < 2) {
+    if seconds(metadata.text("creationTimestamp")).is_some_and(|made_s| now_s - made_s < NEW_S) {
         return vec![Step::Wait];
     }
     let protect = (!is_protected).then_some(Step::Protect);

@@ -17,10 +17,12 @@ use orch_schema::value::Value;
 use super::client::Client;
 use crate::admission::Chain;
 use crate::ambient::{Ambient, Timestamp};
-use crate::authn::User;
+use crate::authn::service_account::ServiceAccounts;
+use crate::authn::{AnonymousAccess, Authenticator, TokenTable, User};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
+use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
@@ -62,6 +64,15 @@ impl Fixture {
     pub(super) fn with_plugins(admission: Chain) -> Self {
         let mut fixture = Fixture::new();
         Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").admission = admission;
+        fixture
+    }
+
+    /// The same with tokens of service accounts.
+    pub(super) fn with_service_accounts(accounts: Arc<ServiceAccounts>) -> Self {
+        let mut fixture = Fixture::new();
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+        let gate = Gate::with_service_accounts(&ORCH, authenticator, accounts);
+        Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").gate = gate;
         fixture
     }
 

@@ -12,7 +12,8 @@ use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Revision, State, Store};
 
-use super::client::{Client, Place, Propagation, any_changed, is_overtaken};
+use super::client::{Client, Place, Propagation, is_overtaken};
+use super::turns::any_changed;
 use crate::authn::bootstrap_token;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};

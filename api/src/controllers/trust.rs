@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{BoxFuture, select};
 use orch_raft::Store;
@@ -17,7 +16,8 @@ use orch_rules::Action;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::client::{Client, Place, any_changed, is_overtaken};
+use super::client::{Client, Place, is_overtaken};
+use super::turns::{Pace, any_changed};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 
@@ -25,9 +25,6 @@ use crate::error::ApiError;
 const NAME: &str = "extension-apiserver-authentication";
 
 const CONFIG_MAPS: &str = "configmaps";
-
-/// Wait between two checks: config maps change often, and a client that changes this one costs a write a second.
-const WAIT: Duration = Duration::from_secs(1);
 
 /// What a node tells about its authorities of clients and front proxies.
 pub trait Announcement: Debug + Send + Sync {
@@ -46,11 +43,12 @@ pub(super) async fn run<S: Store>(
     let store = client.store();
     // The namespace of the config map may be made after the first look.
     let mut written = [CONFIG_MAPS, NAMESPACES].map(|resource| store.subscribe(&Arc::from(resource)));
+    let mut pace = Pace::new();
     loop {
         let changed = announcement.changed();
         reconcile(client, announcement).await?;
         select(Box::pin(any_changed(&mut written)), changed).await;
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
     }
 }
 
@@ -109,6 +107,8 @@ fn map_value(data: &BTreeMap<String, String>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::sync::Mutex;
 
     use tokio::sync::Notify;

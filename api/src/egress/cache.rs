@@ -1,6 +1,8 @@
 //! A bounded map whose entries expire, for answers of other servers.
 //!
-//! Owns when an entry goes: at its end, or when the map is full and it is among those that end first.
+//! Owns when an entry goes: at its end, when the map is full and it is among those that end first, or when the clock was set
+//! back, so that its age is unknown. Invariant: entries and their bytes stay within the map's bounds, whatever size another
+//! server gives its answers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,64 +15,104 @@ use crate::ambient::Timestamp;
 
 /// A bounded map whose entries expire.
 pub struct ExpiringMap<K, V> {
-    entries: Mutex<HashMap<K, Entry<V>>>,
+    entries: Mutex<Entries<K, V>>,
     entries_max: usize,
+    bytes_max: usize,
+}
+
+struct Entries<K, V> {
+    by_key: HashMap<K, Entry<V>>,
+    /// Sum of the entries' bytes.
+    bytes: usize,
 }
 
 struct Entry<V> {
     value: V,
+    bytes: usize,
+    since: Timestamp,
     until: Timestamp,
+}
+
+impl<V> Entry<V> {
+    fn counts(&self, now: Timestamp) -> bool {
+        now < self.until && !self.since.is_before_set_back(now)
+    }
 }
 
 impl<K, V> fmt::Debug for ExpiringMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiringMap").field("entries", &self.entries.lock().len()).finish_non_exhaustive()
+        f.debug_struct("ExpiringMap")
+            .field("entries", &self.entries.lock().by_key.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl<K: Hash + Eq, V: Clone> ExpiringMap<K, V> {
-    /// A map of at most `entries_max` entries.
-    pub fn new(entries_max: usize) -> Self {
-        ExpiringMap { entries: Mutex::default(), entries_max }
+    /// A map of at most `entries_max` entries, whose values have at most `bytes_max` bytes together.
+    pub fn new(entries_max: usize, bytes_max: usize) -> Self {
+        let entries = Entries { by_key: HashMap::new(), bytes: 0 };
+        ExpiringMap { entries: Mutex::new(entries), entries_max, bytes_max }
     }
 
     /// The value of `key`, if it has one at `now`.
     pub fn get(&self, key: &K, now: Timestamp) -> Option<V> {
         let mut entries = self.entries.lock();
-        let entry = entries.get(key)?;
-        if now < entry.until {
+        let entry = entries.by_key.get(key)?;
+        if entry.counts(now) {
             return Some(entry.value.clone());
         }
         entries.remove(key);
         None
     }
 
-    /// Keeps `value` for `span` from `now`.
-    pub fn put(&self, key: K, value: V, now: Timestamp, span: Duration) {
+    /// Keeps `value`, which has `bytes` bytes, for `span` from `now`. One that is larger than the map may be is not kept.
+    pub fn put(&self, key: K, value: V, bytes: usize, now: Timestamp, span: Duration) {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let until = Timestamp(now.0.saturating_add(micros));
         let mut entries = self.entries.lock();
-        if entries.len() >= self.entries_max && !entries.contains_key(&key) {
-            make_room(&mut entries, now);
+        entries.remove(&key);
+        if bytes > self.bytes_max {
+            return;
         }
-        entries.insert(key, Entry { value, until });
+        while entries.by_key.len() >= self.entries_max || entries.bytes + bytes > self.bytes_max {
+            entries.make_room(now);
+        }
+        entries.bytes += bytes;
+        entries.by_key.insert(key, Entry { value, bytes, since: now, until });
     }
 }
 
-/// Removes what has ended at `now`; if that is nothing, the half that ends first, so that a full map is searched once in
-/// many insertions.
-fn make_room<K: Hash + Eq, V>(entries: &mut HashMap<K, Entry<V>>, now: Timestamp) {
-    let before = entries.len();
-    entries.retain(|_, entry| now < entry.until);
-    if entries.len() < before || entries.is_empty() {
-        return;
+impl<K: Hash + Eq, V> Entries<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.by_key.remove(key) {
+            self.bytes -= entry.bytes;
+        }
     }
-    let mut ends: Vec<Timestamp> = entries.values().map(|entry| entry.until).collect();
-    let middle = ends.len() / 2;
-    let (_, median, _) = ends.select_nth_unstable(middle);
-    let median = *median;
-    // Where many end together, those of the median go, too: at least one has to.
-    entries.retain(|_, entry| entry.until > median);
+
+    /// Removes what does not count at `now`; if that is nothing, the half that ends first, so that a full map is searched once
+    /// in many insertions. At least one entry goes where there is one.
+    fn make_room(&mut self, now: Timestamp) {
+        let before = self.by_key.len();
+        self.keep(|entry| entry.counts(now));
+        if self.by_key.len() < before || self.by_key.is_empty() {
+            return;
+        }
+        let mut ends: Vec<Timestamp> = self.by_key.values().map(|entry| entry.until).collect();
+        let middle = ends.len() / 2;
+        let (_, median, _) = ends.select_nth_unstable(middle);
+        let median = *median;
+        // Where many end together, those of the median go, too: at least one has to.
+        self.keep(|entry| entry.until > median);
+    }
+
+    fn keep(&mut self, stays: impl Fn(&Entry<V>) -> bool) {
+        let bytes = &mut self.bytes;
+        self.by_key.retain(|_, entry| {
+            let stays = stays(entry);
+            *bytes -= if stays { 0 } else { entry.bytes };
+            stays
+        });
+    }
 }
 
 #[cfg(test)]
@@ -85,24 +127,55 @@ mod tests {
 
     #[test]
     fn entries_end_with_their_time() {
-        let map = ExpiringMap::new(4);
-        map.put("a", 1, at(0), SECOND);
+        let map = ExpiringMap::new(4, 1000);
+        map.put("a", 1, 1, at(0), SECOND);
         assert_eq!((map.get(&"a", Timestamp(999_999)), map.get(&"a", at(1))), (Some(1), None));
     }
 
     #[test]
     fn a_full_map_forgets_what_ends_first() {
-        let map = ExpiringMap::new(4);
+        let map = ExpiringMap::new(4, 1000);
         for key in 0..4 {
-            map.put(key, key, at(0), SECOND * (key + 1));
+            map.put(key, key, 1, at(0), SECOND * (key + 1));
         }
-        map.put(9, 9, at(0), SECOND);
+        map.put(9, 9, 1, at(0), SECOND);
         let kept: Vec<u32> =
             [0, 1, 2, 3, 9].into_iter().filter(|key| map.get(key, at(0)).is_some()).collect();
         assert_eq!(kept, [3, 9]);
         for key in 100..1000 {
-            map.put(key, key, at(0), SECOND);
-            assert!(map.entries.lock().len() <= 4);
+            map.put(key, key, 1, at(0), SECOND);
+            assert!(map.entries.lock().by_key.len() <= 4);
         }
+    }
+
+    #[test]
+    fn large_answers_have_a_bound_together() {
+        let map = ExpiringMap::new(1000, 100);
+        for key in 0..1000_usize {
+            // Of different sizes, one of them larger than the map.
+            map.put(key, key, key % 102, at(0), SECOND * 9);
+            let entries = map.entries.lock();
+            let held: usize = entries.by_key.values().map(|entry| entry.bytes).sum();
+            assert_eq!(entries.bytes, held);
+            assert!(held <= 100, "{held}");
+        }
+        map.put(7, 1, 40, at(0), SECOND * 9);
+        map.put(7, 2, 50, at(0), SECOND * 9);
+        assert_eq!(map.get(&7, at(0)), Some(2));
+        map.put(7, 3, 101, at(0), SECOND * 9);
+        assert_eq!(
+            map.get(&7, at(0)),
+            None,
+            "what takes its place counts, though it is too large to be kept"
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_answer_last_longer() {
+        let map = ExpiringMap::new(4, 1000);
+        map.put("a", 1, 1, at(3600), SECOND * 120);
+        assert_eq!(map.get(&"a", at(3599)), Some(1), "another task read the clock a little earlier");
+        assert_eq!(map.get(&"a", at(60)), None);
+        assert_eq!(map.get(&"a", at(3600)), None, "it does not come back");
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! Owns when a request is repeated: after a lost connection, 429, 500, 504, and where the answer names a time to try
 //! again; as in the reference at most five times, with growing pauses. Answers are never quoted in errors.
+//!
+//! Invariant: a member of an answer that has another type than it should makes the answer none. Passed over, an unreadable
+//! `denied` would allow, and unreadable audiences would be any.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::{Egress, EgressError, Outgoing, Reply, Url};
 use crate::ambient::Ambient;
@@ -60,6 +65,15 @@ pub enum ReviewError {
     },
 }
 
+/// The answer of a webhook. Members that are not read may have any form; one that is given twice is a fault.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<S> {
+    kind: Option<String>,
+    api_version: Option<String>,
+    status: S,
+}
+
 /// The document kinds and their version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewKind {
@@ -87,7 +101,7 @@ impl ReviewHook {
     ///
     /// # Errors
     /// No attempt was answered with one.
-    pub async fn ask(&self, spec: Value) -> Result<Map<String, Value>, ReviewError> {
+    pub async fn ask<S: DeserializeOwned>(&self, spec: Value) -> Result<S, ReviewError> {
         let document = json!({
             "kind": self.kind, "apiVersion": self.api_version, "metadata": {"creationTimestamp": null}, "spec": spec,
         });
@@ -116,7 +130,10 @@ impl ReviewHook {
     }
 
     /// One attempt; a failure comes with the pause that the answer asks for.
-    async fn attempt(&self, document: Bytes) -> Result<Map<String, Value>, (ReviewError, Option<Duration>)> {
+    async fn attempt<S: DeserializeOwned>(
+        &self,
+        document: Bytes,
+    ) -> Result<S, (ReviewError, Option<Duration>)> {
         let request = Outgoing { url: self.url.clone(), document: Some(document), timeout: self.timeout };
         let reply = self.egress.send(request).await.map_err(|error| (error.into(), None))?;
         let Reply { status, retry_after, body } = reply;
@@ -125,18 +142,12 @@ impl ReviewHook {
             return Err((ReviewError::Status { host: host(), status }, retry_after));
         }
         let malformed = || (ReviewError::Malformed { host: host(), kind: self.kind }, None);
-        let review: Value = serde_json::from_slice(&body).map_err(|_| malformed())?;
-        let fits = |member: &str, own: &str| review[member].as_str().is_none_or(|found| found == own);
-        if !fits("kind", self.kind) || !fits("apiVersion", &self.api_version) {
+        let review: Answer<S> = serde_json::from_slice(&body).map_err(|_| malformed())?;
+        let fits = |found: Option<String>, own: &str| found.is_none_or(|found| found == own);
+        if !fits(review.kind, self.kind) || !fits(review.api_version, &self.api_version) {
             return Err(malformed());
         }
-        match review {
-            Value::Object(mut members) => match members.remove("status") {
-                Some(Value::Object(status)) => Ok(status),
-                _ => Err(malformed()),
-            },
-            _ => Err(malformed()),
-        }
+        Ok(review.status)
     }
 
     fn jittered(&self, pause: Duration) -> Duration {

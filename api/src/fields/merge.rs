@@ -315,7 +315,7 @@ fn with_keys(shape: Shape<'_>, item: &Value, rest: Value) -> Value {
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => return rest,
     };
     for key in keys {
-        if let Some(value) = item.get(&**key).filter(|_| !rest.contains_key(key)) {
+        if let Some(value) = item.get(key).filter(|_| !rest.contains_key(key)) {
             rest.insert(key.to_string(), value.clone());
         }
     }

@@ -13,6 +13,7 @@ use orch_raft::Store;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{Credential, Moment};
 use crate::authz::{Asked, Attributes};
+use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::gate::{Gate, NotAdmitted};
 use crate::request::{Query, Target};
@@ -39,12 +40,13 @@ impl WatchRight {
     /// Completes when the watch would no longer be let in, or when nobody could decide that for [`UNDECIDED_SPAN_MAX`].
     pub(super) async fn lost<S: Store>(self, store: S) {
         let Some(credential) = &self.credential else { return std::future::pending().await };
+        let exchange = Exchange::internal();
         let mut undecided_since: Option<Timestamp> = None;
         loop {
             store.sleep(ASK_EVERY).await;
             let applied = Applied::of(&store);
             let now = self.ambient.now();
-            let at = Moment { applied: &applied, now };
+            let at = Moment { applied: &applied, now, exchange: &exchange };
             let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
             let Err(error) = self.gate.admits_still(credential, attributes, at).await else {
                 undecided_since = None;

@@ -133,7 +133,6 @@ impl<S: Store> Pipeline<S> {
         let asked_name = known_name(&value).to_owned();
         let is_generated = !value.at("metadata").text("generateName").is_empty();
         self.set_system_fields(&mut value, &now);
-        let name = value.at("metadata").text("name").to_owned();
         let attributes = Attributes {
             name: &asked_name,
             dry_run: options.dry_run,
@@ -145,6 +144,7 @@ impl<S: Store> Pipeline<S> {
         let view = self.allot_new(&attributes, &mut value, view).await?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
+        let name = value.at("metadata").text("name").to_owned();
         let required = resource.strategy.namespace_requirement(&context, None, &value);
         let unmet = self.unmet(request, required, &view).await?;
         self.validate_new(request, &value, &now, unmet)?;

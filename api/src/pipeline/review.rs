@@ -53,8 +53,10 @@ impl<S: Store> Pipeline<S> {
                 let own = self.gate.audiences();
                 let asked: Vec<String> = spec.texts("audiences").into_iter().map(str::to_owned).collect();
                 let wanted = if asked.is_empty() { &own } else { &asked };
-                let holder =
-                    self.gate.review(token.as_bytes(), wanted, (&self.store, self.ambient.now())).await;
+                let holder = self
+                    .gate
+                    .review(token.as_bytes(), wanted, request.exchange, (&self.store, self.ambient.now()))
+                    .await;
                 token_status(spec, &own, holder.as_ref().map_err(ToString::to_string))
             }
             Review::SelfSubject => orch_schema::json!({"userInfo": user_info(request.user)}),

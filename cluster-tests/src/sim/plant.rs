@@ -316,6 +316,10 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.sleep(duration).await;
     }
 
+    fn elapsed(&self) -> Duration {
+        self.store.elapsed()
+    }
+
     fn is_leader(&self) -> bool {
         self.store.is_leader()
     }

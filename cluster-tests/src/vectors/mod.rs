@@ -36,6 +36,8 @@ pub fn folder() -> PathBuf {
 pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
     let has = |wanted: &str| needs.iter().any(|needed| needed == wanted);
     let mut loops = vec![
+        // Three requests change the propagation policy of one deletion, one after the other (delete, `options`).
+        "garbage-collector-controller",
         "disruption-controller",
         "resourcequota-controller",
         "serviceaccount-controller",

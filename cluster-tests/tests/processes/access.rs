@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{Cluster, Options};
 use orch_cluster_tests::vectors::Users;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 /// How late a grant or its end may be in force on another member.
@@ -151,5 +153,52 @@ async fn a_bootstrap_token_works_everywhere_at_once_and_ends_everywhere_with_its
                 sleep(Duration::from_millis(1)).await;
             }
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_in_a_secret_works_everywhere_and_ends_everywhere_with_the_secret() {
+    let cluster = Cluster::start(Options::nodes(3)).await.unwrap();
+    let members = [0, 1, 2].map(|member| cluster.client(member).unwrap());
+    let secrets = "/api/v1/namespaces/default/secrets";
+    members[0].post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await.unwrap().success().unwrap();
+    for (round, maker) in members.iter().enumerate() {
+        let (name, annotations) = (format!("s-{round}"), json!({"orch.io/service-account.name": "robot"}));
+        let secret = json!({
+            "metadata": {"name": name, "annotations": annotations}, "type": "orch.io/service-account-token",
+        });
+        maker.post(secrets, &secret).await.unwrap().success().unwrap();
+        let path = format!("{secrets}/{name}");
+        let data =
+            changed(maker, &path, |secret| secret["data"].get("token").is_some()).await["data"].clone();
+        let token = String::from_utf8(STANDARD.decode(data["token"].as_str().unwrap()).unwrap()).unwrap();
+        assert!(data["ca.crt"].is_string() && data["namespace"].is_string());
+        for member in &members {
+            assert_eq!(holder(member, &token).await, Ok("system:serviceaccount:default:robot".to_owned()));
+        }
+        let label = "orch.io/legacy-token-last-used";
+        changed(maker, &path, |secret| secret["metadata"]["labels"].get(label).is_some()).await;
+        maker.delete(&path).await.unwrap().success().unwrap();
+        assert_eq!(holder(maker, &token).await, Err(401), "ended at once where the secret was deleted");
+        let began = Instant::now();
+        for member in &members {
+            while holder(member, &token).await != Err(401) {
+                assert!(began.elapsed() < END_MAX, "a token outlives its secret");
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+/// The object at `path`, once `is_so` holds for it.
+async fn changed(client: &Client, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let object = client.get(path).await.unwrap().success().unwrap();
+        if is_so(&object) {
+            return object;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{path} stays as it is");
+        sleep(Duration::from_millis(10)).await;
     }
 }

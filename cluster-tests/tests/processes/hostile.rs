@@ -297,7 +297,7 @@ async fn large_hostile_objects_do_not_stop_other_large_writes() {
 
 /// A template of more than a megabyte of selectors, each with some two hundred patterns.
 fn hostile_template(number: usize) -> serde_json::Value {
-    let pattern = |at: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{}}}')", at + number);
+    let pattern = |at: usize| format!("device.driver.matches('(?i)[x\\\\W]{{{}}}')", at + number);
     let selector = |of: usize| {
         let patterns: Vec<String> = (1..210).map(|at| pattern(at + of * 7)).collect();
         serde_json::json!({"cel": {"expression": patterns.join("||")}})

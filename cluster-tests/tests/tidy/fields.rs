@@ -45,8 +45,8 @@ pub(crate) fn unknown(source: &Source, declared: &BTreeSet<String>) -> Vec<Strin
     if !FOLDERS.iter().any(|folder| source.name.starts_with(folder)) {
         return Vec::new();
     }
-    let product = source.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let named = LOOKS.captures_iter(product).chain(CHANGES.captures_iter(product));
+    let product = source.product();
+    let named = LOOKS.captures_iter(&product).chain(CHANGES.captures_iter(&product));
     let names = named.filter_map(|found| found.get(1));
     let unknown =
         names.filter(|name| !declared.contains(name.as_str()) && !PATHS_ONLY.contains(&name.as_str()));

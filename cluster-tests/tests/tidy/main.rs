@@ -104,7 +104,7 @@ fn the_brand_is_spelled_in_one_file() {
         if is_exempt || only_for_tests.contains(&source.name) {
             continue;
         }
-        for (number, line) in product_code(&source.text) {
+        for (number, line) in product_code(&source.product()) {
             if let Some(name) = names.iter().find(|name| line.contains(**name)) {
                 found.push(format!("{}:{number}: {name}", source.name));
             }
@@ -133,12 +133,10 @@ fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
-/// The lines of code with their numbers, up to the tests at the end, without comments.
-fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text.lines().enumerate().map(|(number, line)| (number + 1, line));
-    numbered
-        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+/// The lines of code with their numbers, without comments.
+fn product_code(product: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = product.lines().enumerate().map(|(number, line)| (number + 1, line));
+    numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
 /// Folders whose code runs for any connection, or reads objects that a client has stored.

@@ -70,9 +70,7 @@ fn modules_for_tests(sources: &[Source]) -> Vec<String> {
 
 /// The places of messages that hold a value.
 fn messages_with_values(source: &Source) -> Vec<String> {
-    // Tests, and what other crates' tests are given, stand at the end of a file.
-    let product = source.text.split("#[cfg(test)]").next().unwrap_or_default();
-    let product = product.split("#[cfg(any(test, ").next().unwrap_or_default();
+    let product = source.product();
     let mut found = Vec::new();
     for start in STARTS {
         for (at, _) in product.match_indices(start) {

@@ -65,7 +65,7 @@ fn no_dependency_brings_another_way_to_compile_patterns() {
 
 /// The places that compile without a price.
 fn unpriced(source: &Source) -> Vec<String> {
-    let product = source.text.split("#[cfg(test)]").next().unwrap_or_default();
+    let product = source.product();
     let lines = product.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
     let found = lines.filter(|(_, line)| {
         PRICED.iter().any(|(call, places)| {
@@ -77,7 +77,7 @@ fn unpriced(source: &Source) -> Vec<String> {
 
 #[test]
 fn the_rule_sees_what_compiles() {
-    let source = |name: &str, line: &str| Source { name: name.to_owned(), text: format!("    {line}\n") };
+    let source = |name: &str, line: &str| Source { name: name.to_owned(), text: format!("{line}\n") };
     for (line, expected) in [
         ("let pattern = regex::Regex::new(text)?;", 1),
         ("use regex_automata::meta::Regex;", 1),
@@ -88,6 +88,8 @@ fn the_rule_sees_what_compiles() {
     ] {
         assert_eq!(unpriced(&source("api/src/x.rs", line)).len(), expected, "{line}");
     }
+    let behind = "#[cfg(test)]\nuse x;\nuse regex_automata::meta::Regex;";
+    assert_eq!(unpriced(&source("api/src/x.rs", behind)).len(), 1, "behind an item of tests");
     let priced = source("api/rules/src/expression/pattern/mod.rs", "use regex_automata::nfa::NFA;");
     assert!(unpriced(&priced).is_empty());
 }

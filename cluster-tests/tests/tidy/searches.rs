@@ -41,7 +41,7 @@ pub(crate) fn unexplained(source: &Source) -> Vec<String> {
     if !FOLDERS.iter().any(|folder| source.name.starts_with(folder)) {
         return Vec::new();
     }
-    let product = source.text.split("#[cfg(test)]").next().unwrap_or_default();
+    let product = source.product();
     let lines: Vec<&str> = product.lines().collect();
     let is_search = |line: &str| {
         !line.trim_start().starts_with("//")

@@ -171,8 +171,11 @@ fn refusal(error: &ApiError) -> Response {
 async fn status(State(handle): State<Handle>, request: Request) -> Response {
     // Otherwise the answers of the last round count, which are two seconds old: programs that ask again and again, and
     // whoever looks for the leader while a member hangs, do not wait for that one.
-    if request.uri().query() == Some(SURVEY) {
-        handle.survey().await;
+    if request.uri().query() == Some(SURVEY)
+        && let Some(peer) = handle.survey().await
+    {
+        let message = format!("{} says that {REMOVED}", peer.name);
+        return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message);
     }
     json(StatusCode::OK, &view(handle.status()))
 }

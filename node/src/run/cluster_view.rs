@@ -147,6 +147,8 @@ pub(super) fn view(status: Status) -> ClusterView {
     let committed =
         status.members.iter().filter_map(|member| member.applied).fold(status.committed, u64::max);
     let members = status.members.into_iter().map(|member| member_view(member, committed));
+    let mut members: Vec<MemberView> = members.collect();
+    members.sort_by(|a, b| a.name.cmp(&b.name));
     ClusterView {
         name: status.node.name.to_string(),
         leader: status.leader.map(|leader| leader.name.to_string()),
@@ -157,7 +159,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         feature_level: status.feature_level,
         oldest: status.oldest.0,
         changing: status.changing || status.uncommitted,
-        members: members.collect(),
+        members,
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         space,
         agreement,

@@ -28,11 +28,16 @@ use super::limits;
 use super::places::{Payer, Place};
 
 /// Bytes of a connection that are taken from no room: a response of the largest size that the API does not count, or eight
-/// usual requests. Ten thousand connections hold 640 MB of them at most.
+/// usual requests. Ten thousand connections hold 640 MB of them at most, and one item each beyond: bodies that are not read
+/// are bounded by the connection's window besides.
 const FREE_BYTES: usize = 64 << 10;
 
 /// Bytes that a connection takes from its user's room at once, so that it locks the account once for thirty requests.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// Bytes of room that a connection keeps unused before it gives some back: a chunk that the next requests use, and one
+/// that is used in part.
+const SPARE_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// Bytes of all connections together beyond what is free: as much as the API has for large bodies and responses.
 const NODE_BYTES_MAX: usize = 256 << 20;
@@ -106,7 +111,7 @@ impl Room {
     }
 }
 
-/// The bytes of one connection. Invariant: room is taken for `used` less [`FREE_BYTES`], but for one frame.
+/// The bytes of one connection. Invariant: room is taken for `used` less [`FREE_BYTES`], but for one item or frame.
 #[derive(Debug)]
 pub(super) struct Load {
     place: Arc<Place>,
@@ -148,11 +153,13 @@ impl Load {
         }
     }
 
-    /// Counts `bytes`; `None`: the connection's user has no room for them.
+    /// Counts `bytes`; `None`: the connection's user has no room for them. The item that goes beyond what is free is taken
+    /// without room: so a connection that holds little has its request, whatever its user holds on others.
     pub(super) fn try_add(self: &Arc<Load>, bytes: usize) -> Option<Weight> {
-        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let weight = Weight { load: Arc::clone(self), bytes };
-        (used <= self.allowed.load(Ordering::Relaxed) || self.grow(0)).then_some(weight)
+        let has_room = before + bytes <= self.allowed.load(Ordering::Relaxed) || self.grow(0);
+        (has_room || before <= FREE_BYTES).then_some(weight)
     }
 
     /// Counts the `bytes` of a frame that exists.
@@ -203,7 +210,8 @@ impl Load {
 
     fn give_back(&self, bytes: usize) {
         let left = self.used.fetch_sub(bytes, Ordering::SeqCst) - bytes;
-        if left <= FREE_BYTES / 2 && self.allowed.load(Ordering::Relaxed) > FREE_BYTES {
+        let allowed = self.allowed.load(Ordering::Relaxed);
+        if allowed > FREE_BYTES && (left <= FREE_BYTES / 2 || left.saturating_add(SPARE_BYTES) < allowed) {
             self.shrink();
         }
         if self.is_awaited.swap(false, Ordering::SeqCst) {
@@ -211,14 +219,14 @@ impl Load {
         }
     }
 
-    /// Gives back all room that was taken, if what is used is free.
+    /// Gives back the room beyond the bytes used: a connection that stays busy does not keep its peak.
     fn shrink(&self) {
         let mut taken = self.taken.lock();
-        if self.used.load(Ordering::Relaxed) <= FREE_BYTES {
-            let bytes = std::mem::take(&mut taken.bytes);
-            self.room.give_back(&taken.payer, bytes);
-            self.allowed.store(FREE_BYTES, Ordering::Relaxed);
-        }
+        let used = self.used.load(Ordering::Relaxed);
+        let kept = used.saturating_sub(FREE_BYTES).next_multiple_of(CHUNK_BYTES).min(taken.bytes);
+        self.room.give_back(&taken.payer, taken.bytes - kept);
+        taken.bytes = kept;
+        self.allowed.store(FREE_BYTES + kept, Ordering::Relaxed);
     }
 }
 
@@ -279,7 +287,7 @@ mod tests {
             held.extend(fill(&load(&places, &room, "greedy").await, 60 << 10));
         }
         let bytes = held.len() * (60 << 10);
-        assert!(bytes <= ROOM / 4 + 100 * FREE_BYTES, "{bytes} bytes of one user");
+        assert!(bytes <= ROOM / 4 + 100 * (FREE_BYTES + (60 << 10)), "{bytes} bytes of one user");
         assert!(bytes > ROOM / 4, "{bytes} bytes");
         let others: Vec<Vec<Weight>> = futures::future::join_all((0..5).map(|number| {
             let (places, room) = (&places, &room);
@@ -304,6 +312,32 @@ mod tests {
         assert_eq!(room.held(), 0);
         drop(second);
         assert_eq!(load.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_stays_busy_gives_back_the_room_of_its_peak() {
+        let (places, room) = (Places::new(10), Room::new(ROOM));
+        let load = load(&places, &room, "u").await;
+        let _lasting = load.try_add(FREE_BYTES + 1).unwrap();
+        let mut peak: Vec<Weight> = (0..64).map(|_| load.try_add(60 << 10).unwrap()).collect();
+        assert!(room.held() >= 15 * CHUNK_BYTES, "{} bytes", room.held());
+        peak.truncate(1);
+        assert!(room.held() <= CHUNK_BYTES + SPARE_BYTES, "{} bytes", room.held());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_holds_little_has_its_request_though_its_user_has_no_room() {
+        let (places, room) = (Places::new(1000), Room::new(ROOM));
+        let mut held = Vec::new();
+        for _ in 0..100 {
+            held.extend(fill(&load(&places, &room, "greedy").await, 60 << 10));
+        }
+        let honest = load(&places, &room, "greedy").await;
+        let window = usize::try_from(limits::STREAM_WINDOW).unwrap();
+        let request = honest.try_add(REQUEST_BYTES + window).expect("a request with a body of any size");
+        assert!(honest.try_add(REQUEST_BYTES).is_none(), "and no other one beside it");
+        drop(request);
+        assert!(honest.try_add(REQUEST_BYTES).is_some());
     }
 
     #[tokio::test]

@@ -111,29 +111,43 @@ impl Pacing {
     /// the request was carried out, so that the head is its outcome.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
         let watch = response.extensions().get::<WatchResponse>().cloned();
-        response.map(|body| {
-            let counted = whole_bytes(&body).map(|bytes| self.load.try_add(bytes));
-            let (body, weight) = match counted {
-                None => (body, None),
-                Some(Some(weight)) => (body, Some(weight)),
-                Some(None) => (without_room(), None),
-            };
-            let paced = Paced {
-                body,
-                load: Arc::clone(&self.load),
-                weight,
-                clock: CLOCK.try_with(Clone::clone).unwrap_or_default(),
-                waits: self.waits,
-                began: Instant::now(),
-                bytes: 0,
-                untaken: watch.is_none().then(|| Arc::clone(&self.untaken)),
-                watch,
-                _under_way: under_way,
-            };
-            // The body of a stream without a window is not polled, so the deadline starts here.
-            paced.wait_for_client(paced.began);
-            paced
+        response.map(|body| match whole_bytes(&body).map(|bytes| self.load.try_add(bytes)) {
+            None => self.paced(body, None, watch, under_way),
+            Some(Some(weight)) => self.paced(body, Some(weight), watch, under_way),
+            Some(None) => self.paced(without_room(), None, watch, under_way),
         })
+    }
+
+    /// Wraps the body of the refusal of a request that was not carried out: a few words, for which there is always room.
+    pub(super) fn around_refusal(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
+        response.map(|body| {
+            let weight = whole_bytes(&body).map(|bytes| self.load.add_frame(bytes));
+            self.paced(body, weight, None, under_way)
+        })
+    }
+
+    fn paced(
+        &self,
+        body: Body,
+        weight: Option<Weight>,
+        watch: Option<WatchResponse>,
+        under_way: UnderWay,
+    ) -> Paced {
+        let paced = Paced {
+            body,
+            load: Arc::clone(&self.load),
+            weight,
+            clock: CLOCK.try_with(Clone::clone).unwrap_or_default(),
+            waits: self.waits,
+            began: Instant::now(),
+            bytes: 0,
+            untaken: watch.is_none().then(|| Arc::clone(&self.untaken)),
+            watch,
+            _under_way: under_way,
+        };
+        // The body of a stream without a window is not polled, so the deadline starts here.
+        paced.wait_for_client(paced.began);
+        paced
     }
 
     /// Completes when bytes of a response have been untaken for one to two times `frame`.

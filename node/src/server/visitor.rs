@@ -115,10 +115,10 @@ impl Visitor {
         self.standing.has_asked.store(true, Ordering::Relaxed);
         let (under_way, count) = self.place.request();
         if let Some(response) = self.refusal(&request, count) {
-            return Ok(self.pacing.around(response, under_way));
+            return Ok(self.pacing.around_refusal(response, under_way));
         }
         let Some(weight) = self.pacing.load().try_add(request_bytes(&request)) else {
-            return Ok(self.pacing.around(too_many(NO_ROOM), under_way));
+            return Ok(self.pacing.around_refusal(too_many(NO_ROOM), under_way));
         };
         request.extensions_mut().insert(Arc::clone(&self.peer));
         request.extensions_mut().insert(self.admission.clone());

@@ -121,14 +121,24 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.contacts.note(now, asked.iter().zip(answers).map(|(peer, answer)| (peer.id.0, answer.as_ref())));
     }
 
-    /// Asks all other members once, so that the status tells which of them answer now.
-    pub(crate) async fn survey(&self) {
+    /// Asks all other members once, so that the status tells which of them answer now. Returns a member that says that this
+    /// one was removed: the status is then one from before.
+    pub(crate) async fn survey(&self) -> Option<Peer> {
         let membership = self.membership();
         let own = self.options.id();
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));
         let others: Vec<Peer> = peers.filter(|peer| peer.id != own).collect();
         let answers = join_all(others.iter().map(|peer| self.ask_checkpoints(peer))).await;
         self.note_round(&others, &answers);
+        // A removed member is refused every other question.
+        let silent: Vec<Peer> = others
+            .into_iter()
+            .zip(answers)
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(peer, _)| peer)
+            .collect();
+        let said = join_all(silent.iter().map(|peer| self.is_removed_according_to(peer))).await;
+        silent.into_iter().zip(said).find(|(_, says_so)| *says_so == Some(true)).map(|(peer, _)| peer)
     }
 
     /// What this member knows of the others but for `asker`, for `asker`.

@@ -46,6 +46,8 @@ pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
 /// Shared by all parts of one running member.
 pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) options: Options,
+    /// When this member was started in this process.
+    pub(crate) started: R::Instant,
     pub(crate) raft: Raft<R, D>,
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use openraft_rt::Instant;
 use orch_proto::store as wire;
 use wire::change_request::Kind as MembershipChange;
 use wire::control_request::Kind as Request;
@@ -96,6 +97,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         R::sleep(duration)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.started.elapsed()
     }
 
     fn may_serve(&self) -> Result<(), ReadError> {
@@ -199,9 +204,10 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Remove(member.0)).await
     }
 
-    /// Asks all other members once, for the status to tell which of them answer. Takes a second at most.
-    pub async fn survey(&self) {
-        self.0.survey().await;
+    /// Asks all other members once, for the status to tell which of them answer. Takes two seconds at most. Returns a member
+    /// that says that this one was removed, long before this one believes it: its view of the cluster is one from before.
+    pub async fn survey(&self) -> Option<Peer> {
+        self.0.survey().await
     }
 
     /// Whether this member knows that it was removed from its cluster. It ends soon after it knows.

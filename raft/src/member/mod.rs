@@ -59,6 +59,7 @@ use std::sync::{Arc, Weak};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 
 use self::accusing::Accusations;
@@ -124,7 +125,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let settings = settings(&options)?;
         let (identity, is_new) = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
-        let fatal = Fatal::default();
+        let (fatal, promises, scrutiny) = (Fatal::default(), Promises::default(), Scrutinized::default());
         let level = FeatureLevel::of(options.feature_level_max.min(FEATURE_LEVEL_MAX));
         let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation, level.clone()));
         let applied = Applied::load(disk.clone(), options.history, proposals.clone(), fatal.clone());
@@ -142,7 +143,6 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let is_first = is_new && !enrolled.load(Ordering::Relaxed);
         let term = log.vote().map_or(0, |vote| vote.leader_id.term);
         let returning = Returning::at(is_first, identity.starts, options.incarnation, term, ended);
-        let (promises, scrutiny) = (Promises::default(), Scrutinized::default());
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
         let network = Network::<R, T>::new(Shared {
             transport: transport.clone(),
@@ -156,6 +156,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
+            started: R::Instant::now(),
             raft: raft.map_err(|error| unreadable(&error))?,
             disk,
             transport,

@@ -137,7 +137,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Whether `peer` says that this member was removed; `None` when `peer` does not answer.
-    async fn is_removed_according_to(&self, peer: &Peer) -> Option<bool> {
+    pub(crate) async fn is_removed_according_to(&self, peer: &Peer) -> Option<bool> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ASK_TIMEOUT).await;
         match answer {

@@ -104,6 +104,7 @@ impl Planner {
         seed: u64,
         extenders: &mut dyn Extenders,
     ) -> Decision {
+        cluster.devices().begin_plan();
         if cluster.nodes().is_empty() {
             let refusal = Refusal { clear_nomination: true, ..refusal(message::NO_NODES.into()) };
             return Decision::Unschedulable(refusal);

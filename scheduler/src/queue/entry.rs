@@ -110,7 +110,7 @@ impl Entry {
         }
     }
 
-    /// Takes back that an attempt began; the next one begins at `until` at the earliest.
+    /// Takes back the beginning of an attempt: the pod is not to be planned before `until`.
     pub(super) fn set_aside(&mut self, until: Duration) {
         self.attempts = self.attempts.saturating_sub(1);
         self.backoff_until = Some(until);

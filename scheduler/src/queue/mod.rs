@@ -247,7 +247,8 @@ impl Queue {
         })
     }
 
-    /// Brings a popped pod back that is not planned before `until`, whatever happens. That was no attempt, and no failure.
+    /// Brings a popped pod back that is not planned before `until`, whatever happens. It counts neither as an attempt nor as
+    /// a failure.
     pub fn set_aside(&mut self, at: At<'_>, uid: &Uid, until: Duration) -> Option<QueueName> {
         self.bring_back(at, uid, |entry, _| entry.set_aside(until))
     }

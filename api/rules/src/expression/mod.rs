@@ -25,7 +25,9 @@ use cel::{Context, Env, ExecutionError, IdedExpr, Value};
 pub use self::allowance::{Allowance, Charge, Exhausted};
 pub use self::cost::{DeviceBounds, device_selector_steps};
 pub use self::parse::parse;
-pub use self::pattern::{CelPattern, Pattern, PatternError, Patterns, extension as pattern_extension};
+pub use self::pattern::{
+    CelPattern, Pattern, PatternError, PatternLimits, Patterns, extension as pattern_extension,
+};
 pub use self::selector::{
     DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, OBJECT_COMPILE_STEPS_MAX,
     check_device_selector,
@@ -134,7 +136,8 @@ pub enum EvaluationError {
 }
 
 impl Expression {
-    /// Compiles `source` for a place with the variables of `scope`.
+    /// Compiles `source`, an expression of the operator's configuration, for a place with the variables of `scope`. Its
+    /// patterns have [`PatternLimits::CONFIGURED`].
     ///
     /// # Errors
     /// It does not parse, names something unknown, or has another type than `wanted`.
@@ -150,9 +153,10 @@ impl Expression {
             return Err(CompileError("must evaluate to bool".to_owned()));
         }
         let mut expression = written.clone();
-        let patterns = Patterns::compile_all(&mut expression, &mut allowance).map_err(too_costly)?;
+        let compiled = Patterns::compile_all(&mut expression, PatternLimits::CONFIGURED, &mut allowance);
+        let patterns = compiled.map_err(too_costly)?;
         if let Some(fault) = patterns.fault() {
-            return Err(CompileError::failed(&format!("invalid matches argument: {fault}")));
+            return Err(CompileError::of_pattern(fault));
         }
         Ok(Expression { source: source.to_owned(), written, expression, patterns, cost: checked.cost })
     }
@@ -248,6 +252,11 @@ impl VariableResolver for PatternVariables<'_> {
 impl CompileError {
     fn failed(reason: &str) -> CompileError {
         CompileError(format!("compilation failed: {reason}"))
+    }
+
+    /// The reference says the first part, which names the function.
+    fn of_pattern(fault: &PatternError) -> CompileError {
+        CompileError::failed(&format!("invalid matches argument: {fault}"))
     }
 }
 

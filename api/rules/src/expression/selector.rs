@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::allowance::{Allowance, Charge, Exhausted};
 use super::cost::{DeviceBounds, device_selector_steps};
-use super::pattern::Patterns;
+use super::pattern::{PatternLimits, Patterns};
 use super::shape::{Functions, Scope, Shape, check_foreign};
 use super::{CompileError, ENVIRONMENT, parse};
 
@@ -56,8 +56,8 @@ static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
 /// caller bounds the length.
 ///
 /// # Errors
-/// The outer one: the steps are not left. The inner one: it does not parse, names something unknown, or applies an
-/// operator to values that it does not take.
+/// The outer one: the steps are not left. The inner one: it does not parse, names something unknown, applies an operator
+/// to values that it does not take, or a pattern in it cannot be used.
 pub fn check_device_selector(
     source: &str,
     scope: &Scope,
@@ -94,7 +94,10 @@ fn check(
         Ok(shape) => shape,
         Err(reason) => return Ok(Err(CompileError::failed(&reason))),
     };
-    let patterns = Patterns::compile_all(&mut expression, charge)?;
+    let patterns = Patterns::compile_all(&mut expression, PatternLimits::STANDING, charge)?;
+    if let Some(fault) = patterns.fault() {
+        return Ok(Err(CompileError::of_pattern(fault)));
+    }
     let of_byte = |name: &str| patterns.steps_of_byte(name);
     let steps = device_selector_steps(&expression, DeviceBounds::API, &of_byte);
     Ok(Ok(DeviceSelector { shape, steps }))
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_expression_of_many_patterns_is_refused_before_they_are_compiled() {
-        let pattern = |number: usize| format!("device.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+        let pattern = |number: usize| format!("device.matches('(?i)[x\\\\W]{{{number}}}')");
         let all: Vec<String> = (1..300).map(pattern).collect();
         let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
         assert_eq!(checked(&all.join("||"), &mut allowance), Err(Exhausted));

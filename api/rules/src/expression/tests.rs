@@ -24,7 +24,7 @@ fn faults_are_found_when_an_expression_is_compiled() {
         ("unknown(request.user)", "undeclared reference to 'unknown'"),
         ("[1].exists(x, y == 1)", "undeclared reference to 'y'"),
         ("claims.a.matches(claims.b)", "must be a literal"),
-        ("claims.a.matches('(')", "invalid matches argument"),
+        ("claims.a.matches('a(')", "invalid matches argument: error parsing regexp: missing closing ): `a(`"),
         ("claims.a.replace('a', claims.b) == ''", "arguments of replace must be literals"),
         ("claims.a.join(claims.b) == ''", "arguments of join must be literals"),
         ("lists.range(claims.n) == []", "undeclared reference to 'range'"),
@@ -67,6 +67,21 @@ fn conditions_hold_or_not() {
         let compiled = compile(source, Wanted::Bool).unwrap_or_else(|error| panic!("{source}: {error}"));
         assert_eq!(compiled.holds(&[&request, &claims]), expected, "{source}");
     }
+}
+
+/// The bounds of patterns that clients send do not hold for the operator's.
+#[test]
+fn patterns_of_configurations_may_be_larger_than_those_of_clients() {
+    let names: Vec<String> = (0..300).map(|number| format!("team-{number}-admins")).collect();
+    let source = format!("claims.team.matches('^(?:{})$')", names.join("|"));
+    assert!(source.len() > 4000, "{}", source.len());
+    let compiled = compile(&source, Wanted::Bool).unwrap();
+    let team = |name: &str| Variable::new("claims", &json!({"team": name}));
+    assert_eq!(compiled.holds(&[&team("team-299-admins")]), Ok(true));
+    assert_eq!(compiled.holds(&[&team("team-300-admins")]), Ok(false));
+    let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
+    let scope = &[("claims", Shape::Any)];
+    assert!(check_device_selector(&source, scope, &[], &mut allowance).unwrap().is_err());
 }
 
 #[test]
@@ -146,6 +161,8 @@ fn expressions_of_other_programs_are_only_checked() {
         ("device.driver == 1", "no matching overload for '_==_' applied to '(string, int)'"),
         ("device.driver || true", "no matching overload"),
         ("unknown(device)", "undeclared reference"),
+        ("device.driver.matches('a(')", "invalid matches argument: error parsing regexp: missing closing )"),
+        ("device.driver.matches('(\\\\pL{60}){15}')", "the regular expression is too large"),
     ] {
         let refused = checked(source).unwrap_err();
         assert!(refused.contains(told), "{source}: {refused}");

@@ -5,7 +5,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::service::validate_protocol;
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::address::{Family, ip_warning, parse_loose, validate_ip, validate_ordinary_ip};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, is_unchanged, items_mut, set_default, set_default_text, unset};
@@ -54,13 +54,13 @@ impl Strategy for EndpointSlice {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_slice(new));
+        errors.extend(validate_slice(&Value::Null, new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(validate_slice(new));
+        let mut errors = object_meta::whole(context, new, true, NameRule::Dns1123Subdomain);
+        errors.extend(validate_slice(old, new));
         errors.extend(immutable(new.at("addressType"), old.at("addressType"), Path::new("addressType")));
         errors
     }
@@ -104,7 +104,8 @@ fn drop_topology(slice: &mut Value) {
     }
 }
 
-fn validate_slice(slice: &Value) -> FieldErrors {
+/// Rules for a slice. `old` is null for a new one: endpoints that a slice has may have a form that is refused by now.
+fn validate_slice(old: &Value, slice: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let address_type = slice.text("addressType");
     if address_type.is_empty() {
@@ -113,9 +114,10 @@ fn validate_slice(slice: &Value) -> FieldErrors {
         errors.push(FieldError::not_supported(Path::new("addressType"), address_type, &ADDRESS_TYPES));
     }
     let (endpoints, path) = (slice.items("endpoints"), Path::new("endpoints"));
-    if endpoints.len() > ENDPOINTS_MAX {
+    let are_kept = !old.is_null() && is_unchanged(old.at("endpoints"), slice.at("endpoints"));
+    if !are_kept && endpoints.len() > ENDPOINTS_MAX {
         errors.push(FieldError::too_many(path, endpoints.len(), ENDPOINTS_MAX));
-    } else {
+    } else if !are_kept {
         for (at, endpoint) in endpoints.iter().numbered() {
             errors.extend(validate_endpoint(endpoint, address_type, &path.index(at)));
         }
@@ -147,6 +149,9 @@ fn validate_endpoint(endpoint: &Value, address_type: &str, path: &Path) -> Field
     }
     let (hints, path) = (endpoint.at("hints"), path.child("hints"));
     errors.extend(validate_hint(hints.items("forZones"), names::label_value, &path.child("forZones")));
+    if hints.items("forZones").len() > HINTS_MAX {
+        return errors;
+    }
     errors.extend(validate_hint(hints.items("forNodes"), names::dns1123_subdomain, &path.child("forNodes")));
     errors
 }
@@ -283,6 +288,18 @@ mod tests {
             slice("IPv4", json!(["10.0.0.1"])),
             slice("FQDN", json!(["a.b"])),
             &["addressType: Invalid value: \"FQDN\": field is immutable"],
+        );
+        let stored = slice("IPv4", json!(["010.0.0.1"]));
+        check_update(&EndpointSlice, stored.clone(), stored, &[]);
+        let hints =
+            |count: usize| Value::Array((0..count).map(|at| json!({"name": format!("z{at}")})).collect());
+        let hinted = json!({"addressType": "IPv4", "endpoints": [
+            {"addresses": ["10.0.0.1"], "hints": {"forZones": hints(9), "forNodes": hints(9)}}
+        ]});
+        check_create(
+            &EndpointSlice,
+            hinted,
+            &["endpoints[0].hints.forZones: Too many: 9: must have at most 8 items"],
         );
         check_hostile(&EndpointSlice);
     }

@@ -12,7 +12,7 @@ use crate::kinds::pod::resources::{
 };
 use crate::kinds::{Context, NameRule, Strategy, object_meta};
 use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, child_mut, items_mut, set_default};
+use crate::validate::tree::{Tree, child_mut, items_mut, set, set_default};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const POD: &str = "Pod";
@@ -32,6 +32,15 @@ impl Strategy for LimitRange {
                 fill(limit, "default", "defaultRequest");
                 fill(limit, "min", "defaultRequest");
             }
+        }
+    }
+
+    // As in the reference, a range needs no name. Its own would be a second identifier, which it does not need.
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        let metadata = child_mut(new, "metadata");
+        if metadata.text("name").is_empty() {
+            let name = metadata.text("uid").to_owned();
+            set(metadata, "name", name);
         }
     }
 
@@ -211,7 +220,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
-    use crate::kinds::testing::{check_create, check_hostile, defaulted};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, defaulted};
 
     fn check(limits: Value, expected: &[&str]) {
         check_create(&LimitRange, json!({"spec": {"limits": limits}}), expected);
@@ -235,6 +244,15 @@ mod tests {
             assert_eq!(defaulted(&LimitRange, range(given)), range(expected));
         }
         check_hostile(&LimitRange);
+    }
+
+    #[test]
+    fn a_range_without_a_name_gets_one() {
+        for (given, expected) in [("", "u"), ("own", "own")] {
+            let mut range = json!({"metadata": {"name": given, "uid": "u"}});
+            LimitRange.prepare_for_create(&CONTEXT, &mut range);
+            assert_eq!(range["metadata"]["name"], expected);
+        }
     }
 
     #[test]

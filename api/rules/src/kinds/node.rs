@@ -11,7 +11,7 @@ use crate::kinds::pod::scheduling::validate_effect;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::address::validate_cidr;
 use crate::validate::metadata::validate_label_name;
-use crate::validate::tree::{Tree, existing_mut, set, shown};
+use crate::validate::tree::{Tree, existing_mut, set, shown, unset};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 /// The rules of nodes.
@@ -31,8 +31,13 @@ impl Strategy for Node {
         }
     }
 
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        drop_configuration(&Value::Null, new);
+    }
+
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
+        drop_configuration(old, new);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -54,6 +59,18 @@ impl Strategy for Node {
         errors
     }
 
+    fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        let spec = new.at("spec");
+        let mut warnings = Vec::new();
+        if context.action == Action::Object && spec.has("configSource") {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
+        }
+        if context.action == Action::Object && !spec.text("externalID").is_empty() {
+            warnings.push("spec.externalID: this field is deprecated, and is unused by Orch".to_owned());
+        }
+        warnings
+    }
+
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("spec").flag("unschedulable").to_string()]
     }
@@ -73,6 +90,17 @@ impl Strategy for Node {
             or(&kernel(info), "<unknown>"),
             or(info.text("containerRuntimeVersion"), "<unknown>"),
         ])
+    }
+}
+
+/// Drops the configuration of a node and its state, a removed feature, where `old` has none. `old` is null for a new node.
+fn drop_configuration(old: &Value, new: &mut Value) {
+    for (part, field) in [("spec", "configSource"), ("status", "config")] {
+        if !old.at(part).has(field)
+            && let Some(part) = existing_mut(new, part).filter(|part| part.get(field).is_some())
+        {
+            unset(part, field);
+        }
     }
 }
 
@@ -231,139 +259,4 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created, updated};
-
-    #[test]
-    fn a_new_node_has_its_ranges_and_what_can_be_allocated() {
-        let node =
-            created(&Node, json!({"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "4"}}}));
-        assert_eq!(node["status"]["allocatable"], json!({"cpu": "4"}));
-        assert_eq!(node["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
-    }
-
-    #[test]
-    fn taints_and_amounts() {
-        for (node, expected) in [
-            (json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}), &[][..]),
-            (
-                json!({"spec": {"taints": [{"key": "k", "effect": "Nope"}]}}),
-                &[
-                    "metadata.taints[0].effect: Unsupported value: \"Nope\": supported values: \"NoSchedule\", \
-                   \"PreferNoSchedule\", \"NoExecute\"",
-                ],
-            ),
-            (
-                json!({"spec": {"taints": [{"key": "k"}, {"key": "k", "effect": "NoExecute"}, {"key": "k", "effect": "NoExecute"}]}}),
-                &[
-                    "metadata.taints[0].effect: Required value",
-                    "metadata.taints[2]: Duplicate value: {\"key\":\"k\",\"effect\":\"NoExecute\"}: taints must be \
-                     unique by key and effect pair",
-                ],
-            ),
-            (
-                json!({"status": {"capacity": {"pods": "1500m"}, "allocatable": {"pods": "1"}}}),
-                &["status.capacity.pods: Invalid value: \"1500m\": must be an integer"],
-            ),
-            (
-                json!({"spec": {"podCIDRs": ["10.0.0.0/33"]}}),
-                &[
-                    "spec.podCIDRs[0]: Invalid value: \"10.0.0.0/33\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or \
-                   2001:db8::/64)",
-                ],
-            ),
-            (
-                json!({"spec": {"podCIDRs": ["10.0.0.1/24"]}}),
-                &[
-                    "spec.podCIDRs[0]: Invalid value: \"10.0.0.1/24\": must not have bits set beyond the prefix length",
-                ],
-            ),
-        ] {
-            check_create(&Node, node, expected);
-        }
-        check_hostile(&Node);
-        let stored = json!({"metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"podCIDRs": ["010.0.0.0/24"]}});
-        assert!(Node.validate_update(&CONTEXT, &stored, &stored).is_empty());
-    }
-
-    #[test]
-    fn the_single_range_wins_over_the_list() {
-        let ranges = |spec: Value| {
-            let node = created(&Node, json!({"spec": spec}));
-            (node["spec"]["podCIDR"].clone(), node["spec"]["podCIDRs"].clone())
-        };
-        let one = json!("10.0.0.0/24");
-        assert_eq!(
-            ranges(json!({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]})),
-            (one.clone(), json!(["10.0.0.0/24", "fd00::/64"]))
-        );
-        let moved = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]});
-        assert_eq!(ranges(moved), (one, json!(["10.0.0.0/24"])));
-        assert_eq!(ranges(json!({})), (Value::Null, Value::Null));
-    }
-
-    #[test]
-    fn a_range_does_not_change_through_either_field() {
-        let old = json!({"metadata": {"name": "n", "resourceVersion": "5"},
-            "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}});
-        let mut new = old.clone();
-        new["spec"]["podCIDR"] = json!("10.9.0.0/24");
-        Node.default(&CONTEXT, &mut new);
-        let texts: Vec<String> =
-            Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts,
-            ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]
-        );
-    }
-
-    #[test]
-    fn ranges_and_provider_stay() {
-        let old = json!({"metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"podCIDRs": ["10.0.0.0/24"], "providerID": "a"}});
-        let new = json!({"metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"providerID": "b"}});
-        let texts: Vec<String> =
-            Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts,
-            [
-                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
-                "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid",
-            ]
-        );
-    }
-
-    #[test]
-    fn status_and_spec_are_written_apart() {
-        let old = created(&Node, json!({"spec": {"unschedulable": true}, "status": {"phase": "A"}}));
-        let new = json!({"spec": {"unschedulable": false}, "status": {"phase": "B"}});
-        let main = updated(&Node, Action::Object, &old, new.clone());
-        assert_eq!((&main["spec"], &main["status"]), (&json!({"unschedulable": false}), &old["status"]));
-        let status = updated(&Node, Action::Status, &old, new);
-        assert_eq!((&status["spec"], &status["status"]), (&old["spec"], &json!({"phase": "B"})));
-    }
-
-    #[test]
-    fn a_row_shows_readiness_roles_and_addresses() {
-        let node = json!({
-            "metadata": {"name": "n", "labels": {"node-role.orch.io/control": "", "orch.io/role": "worker"}},
-            "spec": {"unschedulable": true},
-            "status": {"conditions": [{"type": "Ready", "status": "False"}], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
-        });
-        assert_eq!(
-            json!(Node.table_row(&node, CONTEXT.now)),
-            json!([
-                "n",
-                "NotReady,SchedulingDisabled",
-                "control,worker",
-                "<unknown>",
-                "",
-                "10.0.0.1",
-                "<none>",
-                "<unknown>",
-                "<unknown>",
-                "<unknown>"
-            ])
-        );
-    }
-}
+mod tests;

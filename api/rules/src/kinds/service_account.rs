@@ -30,6 +30,17 @@ impl Strategy for ServiceAccount {
         errors
     }
 
+    // The reference warns of the annotation that names the secrets pods may mount, unless it was there before.
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let key = context.brand.label("enforce-mountable-secrets");
+        let has = |account: &Value| account.at("metadata").at("annotations").has(&key);
+        if !has(new) || old.is_some_and(has) {
+            return Vec::new();
+        }
+        let instead = "prefer separate namespaces to isolate access to mounted secrets";
+        vec![format!("metadata.annotations[{key}]: deprecated in v1.32+; {instead}")]
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![object.at("metadata").at("name").clone(), json!(age::age(object, now))])
     }
@@ -44,7 +55,7 @@ fn keep_names_of_secrets(account: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{check_create, check_hostile, check_update, created};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 
     #[test]
     fn secrets_are_referred_to_by_name() {
@@ -54,5 +65,22 @@ mod tests {
         check_create(&ServiceAccount, json!({}), &[]);
         check_update(&ServiceAccount, json!({}), json!({}), &[]);
         check_hostile(&ServiceAccount);
+    }
+
+    #[test]
+    fn the_list_of_secrets_that_pods_may_mount_is_warned_of_once() {
+        let plain = json!({"metadata": {"name": "a"}});
+        let held = json!({"metadata": {"annotations": {"orch.io/enforce-mountable-secrets": "false"}}});
+        let expected = "metadata.annotations[orch.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer \
+                        separate namespaces to isolate access to mounted secrets";
+        for (old, new, warned) in [
+            (None, &held, true),
+            (Some(&plain), &held, true),
+            (Some(&held), &held, false),
+            (None, &plain, false),
+        ] {
+            let warnings = ServiceAccount.warnings(&CONTEXT, old, new);
+            assert_eq!(warnings, vec![expected; usize::from(warned)], "{old:?}");
+        }
     }
 }

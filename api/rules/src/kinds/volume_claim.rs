@@ -1,12 +1,15 @@
 //! core/v1 PersistentVolumeClaim: access modes, size, classes and sources; a spec that is immutable but for a few fields.
 
+mod class;
 mod source;
 mod status;
 
+use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
+use self::class::{class_annotation, shown_class, validate_attributes_class, validate_class};
 use self::source::prepare_sources;
 use self::status::validate_status;
 use crate::Action;
@@ -61,7 +64,7 @@ impl Strategy for PersistentVolumeClaim {
         }
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors.extend(validate_claim_spec(context, new.at("spec"), &Path::new("spec")));
-        errors.extend(validate_kept(old, new));
+        errors.extend(validate_kept(context.brand, old, new));
         errors
     }
 
@@ -73,7 +76,7 @@ impl Strategy for PersistentVolumeClaim {
         if context.action == Action::Status {
             return Vec::new();
         }
-        let annotation = format!("volume.beta.{}", context.brand.label("storage-class"));
+        let annotation = class_annotation(context.brand);
         let mut warnings = Vec::new();
         if new.at("metadata").at("annotations").has(&annotation) {
             warnings.push(format!(
@@ -95,7 +98,7 @@ impl Strategy for PersistentVolumeClaim {
             json!(spec.text("volumeName")),
             json!(if bound { status.at("capacity").text("storage") } else { "" }),
             json!(if bound { access_modes(status) } else { String::new() }),
-            json!(spec.text("storageClassName")),
+            json!(shown_class(object)),
             or_unset("volumeAttributesClassName"),
             json!(age::age(object, now)),
             or_unset("volumeMode"),
@@ -195,20 +198,24 @@ fn validate_source(source: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
+fn validate_kept(brand: &Brand, old: &Value, new: &Value) -> FieldErrors {
     let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
-    let mut errors = FieldErrors::new();
     let mut allowed = after.clone();
     if before.text("volumeName").is_empty() {
         carry(before, &mut allowed, "volumeName");
     }
-    if !before.has("storageClassName") {
-        carry(before, &mut allowed, "storageClassName");
+    let mut errors: FieldErrors = validate_class(brand, old, new, &mut allowed).into_iter().collect();
+    if new.at("status").text("phase") == "Bound" {
+        if after.at("resources").has("requests") {
+            carry_entries(
+                before.at("resources"),
+                child_mut(&mut allowed, "resources"),
+                "requests",
+                &["storage"],
+            );
+        }
+        carry(before, &mut allowed, "volumeAttributesClassName");
     }
-    if new.at("status").text("phase") == "Bound" && after.at("resources").has("requests") {
-        carry_entries(before.at("resources"), child_mut(&mut allowed, "resources"), "requests", &["storage"]);
-    }
-    carry(before, &mut allowed, "volumeAttributesClassName");
     if !is_unchanged(before, &allowed) {
         let diff = claim_diff(before, &allowed);
         errors.push(FieldError::forbidden(path.clone(), &format!("{UNCHANGED}\n{diff}")));
@@ -221,6 +228,7 @@ fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
         errors.push(FieldError::forbidden(path, "field can not be less than status.capacity"));
     }
     errors.extend(immutable(after.at("volumeMode"), before.at("volumeMode"), Path::new("volumeMode")));
+    errors.extend(validate_attributes_class(old, new));
     errors
 }
 

@@ -125,6 +125,7 @@ const RESTRICTED: [Check; 7] = [
 impl Check {
     /// The revision in a policy of this minor version; `None`: the check is newer.
     fn revision(&self, minor: u64) -> Option<&Revision> {
+        // few: of constants.
         self.revisions.iter().rev().find(|revision| revision.since <= minor)
     }
 }

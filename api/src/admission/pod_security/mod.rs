@@ -24,7 +24,7 @@ use orch_rules::pod_security::{LevelVersion, Mode, Policy, Violation, details, e
 use orch_rules::validate::FieldErrors;
 use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::excerpt::quoted;
-use orch_schema::value::Value;
+use orch_schema::value::{Map, Value};
 
 use self::audit::{Decision, count, exempt, note};
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
@@ -95,7 +95,7 @@ impl PodSecurity {
             note(attributes, "enforce-policy", || LevelVersion::default().to_string());
             return Ok(());
         }
-        if attributes.old.is_some_and(|old| is_unchanged(old.at("spec"), pod.at("spec"))) {
+        if attributes.old.is_some_and(|old| !concerns_a_standard(old.at("spec"), pod.at("spec"))) {
             return Ok(());
         }
         let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
@@ -151,6 +151,7 @@ impl PodSecurity {
         let reason = if self.settings.exempt_namespaces.contains(attributes.namespace) {
             "namespace"
         } else if self.settings.exempt_users.contains(&attributes.user.name) {
+            // set: the operator's.
             "user"
         } else {
             return false;
@@ -169,6 +170,24 @@ impl PodSecurity {
         let labels = view.labels_of(attributes.namespace)?;
         Some(Policy::of(attributes.brand, |key| labels.value(key), self.settings.defaults))
     }
+}
+
+/// Members of a pod's spec that no standard reads: a change of these alone is judged by none, so that the gates of a pod that
+/// is older than its namespace's policy can be lifted.
+const UNJUDGED: [&str; 6] = [
+    "activeDeadlineSeconds",
+    "affinity",
+    "nodeSelector",
+    "schedulingGates",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+];
+
+/// Whether an update changes a member of a pod's spec that a standard may read.
+fn concerns_a_standard(old: &Value, new: &Value) -> bool {
+    let members = [old, new].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+    let mut judged = members.filter(|member| !UNJUDGED.contains(&member.as_str()));
+    judged.any(|member| !is_unchanged(old.at(member), new.at(member)))
 }
 
 /// The violations of one policy.

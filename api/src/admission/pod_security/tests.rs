@@ -140,6 +140,13 @@ fn a_pod_is_looked_at_again_when_its_spec_changes() {
     assert!(!changed(&|pod| pod["metadata"]["labels"] = json!({"a": "b"})));
     assert!(changed(&|pod| pod["spec"]["containers"][0]["image"] = json!("j")));
     assert!(changed(&|pod| pod["spec"]["ephemeralContainers"] = json!([{"name": "e"}])));
+    for (field, value) in [
+        ("schedulingGates", json!([])),
+        ("tolerations", json!([{"operator": "Exists"}])),
+        ("activeDeadlineSeconds", json!(5)),
+    ] {
+        assert!(!changed(&|pod| pod["spec"][field] = value.clone()), "no standard reads {field}");
+    }
     for (field, value) in
         [("hostUsers", json!(false)), ("activeDeadlineSeconds", json!(0)), ("hostPID", json!(null))]
     {

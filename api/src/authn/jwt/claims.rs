@@ -51,7 +51,7 @@ pub enum Mapping {
         prefix: String,
     },
     /// The value of an expression.
-    Expression(Expression),
+    Expression(Box<Expression>),
 }
 
 /// Rules that claims must satisfy.
@@ -67,7 +67,7 @@ pub enum ClaimRule {
     /// A condition holds.
     Condition {
         /// The condition.
-        condition: Expression,
+        condition: Box<Expression>,
         /// Told where it does not hold; may be empty.
         message: String,
     },

@@ -13,8 +13,10 @@ use super::token::{JwtFault, Parts, check};
 use crate::ambient::Timestamp;
 use crate::egress::ExpiringMap;
 
-/// Verified tokens of one issuer that are remembered: about 1 KiB each.
+/// Verified tokens of one issuer that are remembered.
 const VERIFIED_MAX: usize = 4 << 10;
+/// Bytes of their users together. Most have less than 1 KiB; a token may hold 8 KiB, which expressions can multiply.
+const VERIFIED_BYTES_MAX: usize = 16 << 20;
 /// How long a verified token is remembered, as in the reference; never past its end.
 const VERIFIED_SPAN: Duration = Duration::from_secs(10);
 
@@ -43,7 +45,11 @@ impl fmt::Debug for Issuer {
 impl Issuer {
     /// The issuer whose keys `source` fetches.
     pub fn new(settings: IssuerSettings, source: KeySource) -> Self {
-        Issuer { settings, source: Arc::new(source), verified: ExpiringMap::new(VERIFIED_MAX) }
+        Issuer {
+            settings,
+            source: Arc::new(source),
+            verified: ExpiringMap::new(VERIFIED_MAX, VERIFIED_BYTES_MAX),
+        }
     }
 
     pub(super) fn url(&self) -> &str {
@@ -73,7 +79,7 @@ impl Issuer {
         let end = check(&claims, self.url(), &self.settings.audiences, seconds)?;
         let user = Arc::new(self.settings.rules.user(claims)?);
         let span = VERIFIED_SPAN.min(Duration::from_secs(end.saturating_sub(seconds)));
-        self.verified.put(id, user.clone(), now, span);
+        self.verified.put(id, user.clone(), user.weight(), now, span);
         Ok(user)
     }
 

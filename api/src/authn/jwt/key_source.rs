@@ -176,7 +176,8 @@ impl KeySource {
     }
 }
 
-/// Whether `span` has passed at `now` since `at`.
+/// Whether `span` has passed at `now` since `at`, or may have: after the clock was set back, a key that the issuer withdrew must
+/// not go on counting, nor a new one be unknown, until the old time is reached again.
 fn has_passed(span: Duration, at: Timestamp, now: Timestamp) -> bool {
-    Duration::from_micros(now.0.saturating_sub(at.0)) >= span
+    Duration::from_micros(now.0.saturating_sub(at.0)) >= span || at.is_before_set_back(now)
 }

@@ -295,6 +295,73 @@ fn keys_are_fetched_when_a_token_needs_them_and_not_too_often() {
     assert!(found(&issuers, &token, NOW + 60).contains("expired"), "a remembered token ends, too");
 }
 
+#[test]
+fn a_clock_that_is_set_back_holds_up_no_new_key_and_keeps_no_old_one() {
+    let old = json!({"keys": [ec_jwk("old", "P-256", &STRANGER)]});
+    let server = Arc::new(Scripted::new([answer(&discovery()), answer(&old)]));
+    let issuers = issuers_with(&server, plain_rules());
+    assert!(found(&issuers, &good(), NOW + 3600).contains(SIGNATURE));
+    server.answer([answer(&discovery()), answer(&key_set())]);
+    assert_eq!(found(&issuers, &good(), NOW), ANN, "a new key");
+    assert_eq!(server.asked(), 4);
+    server.answer([answer(&discovery()), answer(&old)]);
+    let source = source(server.clone());
+    source.refresh_if_due(Timestamp((NOW + 3600) * 1_000_000)).now_or_never().unwrap();
+    assert_eq!(server.asked(), 6);
+    server.answer([answer(&discovery()), answer(&old)]);
+    source.refresh_if_due(Timestamp(NOW * 1_000_000)).now_or_never().unwrap();
+    assert_eq!(server.asked(), 8, "keys of an unknown age are fetched anew");
+}
+
+#[test]
+fn a_key_set_of_thousands_gives_few_keys_and_odd_ones_none() {
+    let mut keys: Vec<Value> = (0..5000).map(|id| ec_jwk(&id.to_string(), "P-256", &P256)).collect();
+    keys.extend([json!(5), json!([]), json!({"kty": 5}), json!({"kty": "RSA", "n": 5, "e": []})]);
+    let server = Arc::new(Scripted::new([answer(&discovery()), answer(&json!({"keys": keys}))]));
+    let issuers = issuers_with(&server, plain_rules());
+    found(&issuers, &good(), NOW);
+    assert_eq!(issuers.current()[0].source().current().keys.len(), 64);
+}
+
+#[test]
+fn claims_that_are_given_twice_or_nest_without_end_are_one_or_none() {
+    let token = |payload: &str| {
+        let message = format!("{}.{}", encoded(r#"{"alg":"ES256","kid":"p256"}"#), encoded(payload));
+        let signature = P256.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
+        format!("{message}.{}", encoded(signature.as_ref()))
+    };
+    let with = |more: &str| {
+        let members = claims().to_string();
+        token(&format!("{}{more}}}", members.strip_suffix('}').unwrap()))
+    };
+    // The last one counts for all checks, as RFC 7519 asks: not one for the issuer and another for the user.
+    let last = r#","sub":"bob","iss":"https://other.example""#;
+    assert_eq!(found(&issuers(), &with(last), NOW), "none", "the issuer that counts is another one");
+    assert!(found(&issuers(), &with(r#","sub":"bob""#), NOW).starts_with("oidc:bob "));
+    for more in [
+        format!(r#","deep":{}1{}"#, "[".repeat(2000), "]".repeat(2000)),
+        r#","exp":1e400"#.to_owned(),
+        r#","exp":{"$serde_json::private::Number":"1e9999"}"#.to_owned(),
+        r#","exp":"9999999999""#.to_owned(),
+        r#","exp":-1"#.to_owned(),
+        r#","nbf":1e300"#.to_owned(),
+        r#","nbf":[]"#.to_owned(),
+        r#","sub":["ann"]"#.to_owned(),
+        r#","sub":{"a":"ann"}"#.to_owned(),
+        r#","groups":{"a":"system:masters"}"#.to_owned(),
+        r#","groups":["devs",["system:masters"]]"#.to_owned(),
+        r#","aud":{"orch":true}"#.to_owned(),
+        r#","aud":["elsewhere"]"#.to_owned(),
+        r#","aud":null"#.to_owned(),
+    ] {
+        let found = found(&issuers(), &with(&more), NOW);
+        assert!(!found.starts_with("oidc:"), "{more}: {found}");
+    }
+    for (more, expected) in [(r#","exp":1e300"#, ANN), (r#","nbf":-1e300"#, ANN), (r#","nbf":-0.5"#, ANN)] {
+        assert_eq!(found(&issuers(), &with(more), NOW), expected, "{more}");
+    }
+}
+
 /// A server that never answers.
 #[derive(Debug, Default)]
 struct Silent {
@@ -374,12 +441,12 @@ fn replaced_issuers_keep_the_keys_of_the_same_source_and_others_are_forgotten() 
 }
 
 fn expression(source: &str) -> Mapping {
-    Mapping::Expression(compile_claims(source, Wanted::Any).unwrap())
+    Mapping::Expression(Box::new(compile_claims(source, Wanted::Any).unwrap()))
 }
 
 fn condition(source: &str) -> ClaimRule {
     ClaimRule::Condition {
-        condition: compile_claims(source, Wanted::Bool).unwrap(),
+        condition: Box::new(compile_claims(source, Wanted::Bool).unwrap()),
         message: "told".to_owned(),
     }
 }

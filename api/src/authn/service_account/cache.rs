@@ -91,7 +91,7 @@ mod tests {
 
     fn verified(expires_at: u64) -> Arc<Verified> {
         let claims = Claims { expires_at, ..Claims::default() };
-        Arc::new(Verified { claims, user: Arc::new(User::anonymous()), seen: Seen::default() })
+        Arc::new(Verified { claims, user: Arc::new(User::anonymous()), seen: Seen::default(), kept: None })
     }
 
     fn id(at: usize) -> TokenDigest {

@@ -14,7 +14,7 @@ use super::token::{Claims, ObjectRef, TokenFault};
 use crate::follow::Applied;
 
 /// Storage resource of service accounts.
-const ACCOUNTS: &str = "serviceaccounts";
+pub(super) const ACCOUNTS: &str = "serviceaccounts";
 
 /// Seconds that tokens stay valid after the deletion time of an object, so that programs that shut down may still ask.
 /// The reference's leeway.
@@ -68,6 +68,11 @@ impl Seen {
         if now < seen.ends_at { Ok(seen) } else { Err(TokenFault::Invalidated) }
     }
 
+    /// Objects of which each change ends what was seen.
+    pub(super) fn versions(objects: Vec<(Key, Revision)>) -> Seen {
+        Seen { objects, ends_at: u64::MAX }
+    }
+
     /// Whether the objects are the same versions, none of which has ended the token.
     pub(super) fn is_current(&self, applied: &Applied, now: u64) -> bool {
         let is_same = |(key, revision): &(Key, Revision)| {
@@ -78,7 +83,7 @@ impl Seen {
 }
 
 /// The fault of a token whose object does not exist.
-fn absent(resource: &str, name: &str) -> TokenFault {
+pub(super) fn absent(resource: &str, name: &str) -> TokenFault {
     match resource {
         ACCOUNTS => TokenFault::Object(format!("{resource} {} not found", quoted(name))),
         _ => TokenFault::Unbound,
@@ -86,7 +91,7 @@ fn absent(resource: &str, name: &str) -> TokenFault {
 }
 
 /// The fault of a token whose object was replaced by another of the same name.
-fn another(resource: &str, found: &str, claimed: &str) -> TokenFault {
+pub(super) fn another(resource: &str, found: &str, claimed: &str) -> TokenFault {
     TokenFault::Object(match resource.strip_suffix('s') {
         Some(kind) if resource != ACCOUNTS => {
             format!("{kind} UID ({found}) does not match service account {kind} ref claim ({claimed})")

@@ -1,13 +1,17 @@
 //! Service account tokens: made on request, verified, and held against the objects that they are bound to.
 //!
-//! Owns the issuer, its keys and the cache of verified tokens. Invariant: a token whose account or bound object is gone
-//! is refused as soon as this node has applied the removal, whether cached or not; one whose key was taken away, as soon
-//! as the keys are replaced.
+//! Owns the issuer, its keys and the cache of verified tokens. Two kinds of tokens are accepted: those that were requested,
+//! and those that secrets keep (`secret_token`), whose uses are recorded (`last_uses`).
+//!
+//! Invariant: a token whose account, secret or bound object is gone is refused as soon as this node has applied the removal,
+//! whether cached or not; one whose key was taken away, as soon as the keys are replaced.
 
 mod cache;
 mod keys;
+mod last_uses;
 mod lookup;
 mod object;
+mod secret_token;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -24,8 +28,13 @@ use serde_json::json;
 
 use self::cache::Cache;
 pub use self::keys::{Curve, Keys, PublicKey, Signer, SigningFailed, VerifyingKey};
+pub(crate) use self::last_uses::{LastUse, LastUses, SecretKey};
 use self::lookup::Seen;
+pub use self::secret_token::SecretClaims;
+use self::secret_token::SecretToken;
+pub(crate) use self::secret_token::{DAY_S, INVALID_SINCE, LAST_USED, day_of, day_text};
 pub use self::token::{Claims, ObjectRef, TokenFault};
+use super::authenticator::Moment;
 use super::service_account_name::ServiceAccountName;
 use super::user::User;
 use crate::follow::Applied;
@@ -35,7 +44,8 @@ pub struct ServiceAccounts {
     settings: Settings,
     keys: RwLock<Arc<Keys>>,
     cache: Cache,
-    domain: &'static str,
+    last_uses: LastUses,
+    brand: &'static Brand,
 }
 
 /// Settings of the issuer.
@@ -59,6 +69,8 @@ struct Verified {
     claims: Claims,
     user: Arc<User>,
     seen: Seen,
+    /// Of a token that a secret keeps.
+    kept: Option<SecretToken>,
 }
 
 impl Verified {
@@ -80,7 +92,7 @@ impl ServiceAccounts {
     /// The tokens of the cluster under `brand`.
     pub fn new(brand: &'static Brand, settings: Settings, keys: Keys) -> Self {
         let (keys, cache) = (RwLock::new(Arc::new(keys)), Cache::default());
-        ServiceAccounts { settings, keys, cache, domain: brand.label_domain }
+        ServiceAccounts { settings, keys, cache, last_uses: LastUses::default(), brand }
     }
 
     /// The settings.
@@ -104,8 +116,13 @@ impl ServiceAccounts {
         self.settings.issuers.first().map_or("", String::as_str)
     }
 
-    /// The holder of `token` and the audiences it is meant for, at `now` in seconds since 1970. `None`: the token says
-    /// that somebody else made it, or is no JSON Web Token.
+    /// The uses of kept tokens that are still to be recorded.
+    pub(crate) fn last_uses(&self) -> &LastUses {
+        &self.last_uses
+    }
+
+    /// The holder of `token` and the audiences it is meant for. `None`: the token says that somebody else made it, or is no
+    /// JSON Web Token. The use of a token that a secret keeps is recorded.
     ///
     /// # Errors
     /// The token is not valid, is for none of the audiences `wanted`, or an object that it is bound to is gone.
@@ -113,10 +130,9 @@ impl ServiceAccounts {
         &self,
         token: &[u8],
         wanted: &[String],
-        applied: &Applied,
-        now: u64,
+        at: Moment<'_>,
     ) -> Result<Option<UserAndAudiences>, TokenFault> {
-        let found = self.verified(token, wanted, applied, now)?;
+        let found = self.admitted(token, wanted, at)?;
         Ok(found.map(|found| (found.user.clone(), found.claims.audiences.clone())))
     }
 
@@ -124,12 +140,27 @@ impl ServiceAccounts {
     ///
     /// # Errors
     /// As of [`Self::holder`].
-    pub fn user(&self, token: &[u8], applied: &Applied, now: u64) -> Result<Option<Arc<User>>, TokenFault> {
-        let Some(found) = self.verified(token, &self.settings.audiences, applied, now)? else {
+    pub fn user(&self, token: &[u8], at: Moment<'_>) -> Result<Option<Arc<User>>, TokenFault> {
+        let Some(found) = self.admitted(token, &self.settings.audiences, at)? else {
             return Ok(None);
         };
-        uses::count(&found.claims, now);
+        uses::count(&found.claims, at.seconds());
         Ok(Some(found.user.clone()))
+    }
+
+    fn admitted(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        at: Moment<'_>,
+    ) -> Result<Option<Arc<Verified>>, TokenFault> {
+        let found = self.verified(token, wanted, at.applied, at.seconds())?;
+        if let Some(kept) = found.as_ref().and_then(|found| found.kept.as_ref()) {
+            uses::count_kept(kept);
+            self.last_uses.note(kept, at.seconds());
+            kept.admit(at.exchange, self.brand)?;
+        }
+        Ok(found)
     }
 
     fn verified(
@@ -149,29 +180,60 @@ impl ServiceAccounts {
             return known.claims.check_audience(wanted).map(|()| Some(known));
         }
         self.cache.forget(&id);
-        if !Claims::is_by(token, &self.settings.issuers) {
-            return Ok(None);
-        }
         // Read before the signature is checked: a token of keys that are replaced meanwhile is not kept.
         let epoch = self.cache.epoch();
-        let verified = Arc::new(self.verify_anew(token, wanted, applied, now)?);
+        let verified = match token::unverified_issuer(token) {
+            Some(issuer) if issuer == self.brand.secret_token_issuer => {
+                self.verify_kept(token, wanted, applied)?
+            }
+            // few: the issuers of one server.
+            Some(issuer) if self.settings.issuers.contains(&issuer) => {
+                self.verify_requested(token, wanted, applied, now)?
+            }
+            _ => return Ok(None),
+        };
+        let verified = Arc::new(verified);
         self.cache.keep(id, verified.clone(), epoch, now);
         Ok(Some(verified))
     }
 
-    fn verify_anew(
+    fn verify_requested(
         &self,
         token: &[u8],
         wanted: &[String],
         applied: &Applied,
         now: u64,
     ) -> Result<Verified, TokenFault> {
-        let keys = self.keys();
-        let claims =
-            Claims::verify(token, &self.settings.issuers, self.domain, keys.verifying(), wanted, now)?;
+        let (keys, issuers) = (self.keys(), &self.settings.issuers);
+        let domain = self.brand.label_domain;
+        let claims = Claims::verify(token, issuers, domain, keys.verifying(), wanted, now)?;
         let seen = Seen::of(&claims, applied, now)?;
         let user = Arc::new(self.user_of(&claims));
-        Ok(Verified { claims, user, seen })
+        Ok(Verified { claims, user, seen, kept: None })
+    }
+
+    fn verify_kept(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        applied: &Applied,
+    ) -> Result<Verified, TokenFault> {
+        let payload = token::verified(token, self.keys().verifying())?;
+        if payload.get("iss").and_then(serde_json::Value::as_str) != Some(self.brand.secret_token_issuer) {
+            return Err(TokenFault::Claim("iss"));
+        }
+        let kept = SecretClaims::read(&payload, self.brand)?;
+        let claims = Claims {
+            audiences: self.settings.audiences.clone(),
+            expires_at: u64::MAX,
+            namespace: kept.namespace.clone(),
+            account: kept.account.clone(),
+            ..Claims::default()
+        };
+        claims.check_audience(wanted)?;
+        let (seen, kept) = kept.look_up(token, self.brand, applied)?;
+        let user = Arc::new(self.user_of(&claims));
+        Ok(Verified { claims, user, seen, kept: Some(kept) })
     }
 
     fn user_of(&self, claims: &Claims) -> User {
@@ -179,7 +241,7 @@ impl ServiceAccounts {
         let mut extra = BTreeMap::new();
         let mut add = |key: &str, value: String| {
             if !value.is_empty() {
-                extra.insert(format!("authentication.{}/{key}", self.domain), vec![value]);
+                extra.insert(format!("authentication.{}/{key}", self.brand.label_domain), vec![value]);
             }
         };
         if !claims.id.is_empty() {
@@ -202,7 +264,17 @@ impl ServiceAccounts {
     pub fn issue(&self, claims: &Claims) -> Result<String, SigningFailed> {
         let keys = self.keys();
         let signer = keys.signer().ok_or(SigningFailed)?;
-        claims.sign(self.issuer(), self.domain, &**signer)
+        claims.sign(self.issuer(), self.brand.label_domain, &**signer)
+    }
+
+    /// The token for a secret that is to keep it.
+    ///
+    /// # Errors
+    /// This node signs no tokens, or the key cannot be used.
+    pub fn issue_kept(&self, claims: &SecretClaims) -> Result<String, SigningFailed> {
+        let keys = self.keys();
+        let signer = keys.signer().ok_or(SigningFailed)?;
+        claims.sign(self.brand, &**signer)
     }
 
     /// The keys as a JSON Web Key Set (RFC 7517).

@@ -1,6 +1,6 @@
 //! Tokens that are forged, confused, expired or whose objects are gone.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::testing::{ISSUER, accounts, elliptic, rsa, view};
 use super::*;
 use crate::admission::View;
+use crate::ambient::Timestamp;
+use crate::exchange::Exchange;
 
 /// The time of the tests, in seconds since 1970.
 const NOW: u64 = 1_767_322_145;
@@ -25,6 +27,12 @@ fn claims() -> Claims {
         account: ObjectRef { name: "robot".to_owned(), uid: "u".to_owned() },
         ..Claims::default()
     }
+}
+
+/// `now` in seconds since 1970, for a request of no client.
+fn at(applied: &Applied, now: u64) -> Moment<'_> {
+    static INTERNAL: LazyLock<Exchange> = LazyLock::new(Exchange::internal);
+    Moment { applied, now: Timestamp(now * 1_000_000), exchange: &INTERNAL }
 }
 
 fn object(uid: &str) -> Object {
@@ -58,7 +66,7 @@ fn parts(signer: &dyn Signer) -> (Value, Value) {
 }
 
 fn found(accounts: &ServiceAccounts, token: &str) -> String {
-    match accounts.user(token.as_bytes(), state(None).applied(), NOW + 1) {
+    match accounts.user(token.as_bytes(), at(state(None).applied(), NOW + 1)) {
         Ok(Some(user)) => user.name.clone(),
         Ok(None) => "not ours".to_owned(),
         Err(fault) => fault.to_string(),
@@ -223,7 +231,8 @@ fn a_holder_is_the_account_and_says_what_its_token_is_bound_to() {
     let token = accounts.issue(&bound).unwrap();
     let wanted = ["other".to_owned(), ISSUER.to_owned(), "third".to_owned()];
     let bound_to = state(Some(object("v")));
-    let holder = |wanted: &[String], now| accounts.holder(token.as_bytes(), wanted, bound_to.applied(), now);
+    let holder =
+        |wanted: &[String], now| accounts.holder(token.as_bytes(), wanted, at(bound_to.applied(), now));
     let (user, audiences) = holder(&wanted, NOW).unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), (ROBOT, "u"));
     assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"]);
@@ -244,7 +253,7 @@ fn a_holder_is_the_account_and_says_what_its_token_is_bound_to() {
     let told = format!(r#"token audiences ["{ISSUER}"] is invalid for the target audiences ["other"]"#);
     let gone = state(None);
     for (applied, now) in [(&bound_to, NOW), (&bound_to, NOW + 1_000_000), (&gone, NOW)] {
-        let found = accounts.holder(token.as_bytes(), &wanted[..1], applied.applied(), now);
+        let found = accounts.holder(token.as_bytes(), &wanted[..1], at(applied.applied(), now));
         assert_eq!(found.unwrap_err().to_string(), told);
     }
 }
@@ -254,7 +263,7 @@ fn a_token_ends_with_the_objects_that_it_is_bound_to_though_it_is_cached() {
     let accounts = accounts(elliptic());
     let pod = Some(ObjectRef { name: "p".to_owned(), uid: "v".to_owned() });
     let token = accounts.issue(&Claims { pod, ..claims() }).unwrap();
-    let user = |state: &View, now: u64| accounts.user(token.as_bytes(), state.applied(), now);
+    let user = |state: &View, now: u64| accounts.user(token.as_bytes(), at(state.applied(), now));
     let deleted = orch_schema::json!({"metadata": {"uid": "v", "deletionTimestamp": "2026-01-02T02:49:05Z"}});
     // One more object before the pod: it has another revision than there.
     let changed = |pod: Object| {
@@ -279,7 +288,7 @@ fn a_cached_token_expires() {
     let accounts = accounts(elliptic());
     let token = accounts.issue(&claims()).unwrap();
     let state = state(None);
-    let user = |now: u64| accounts.user(token.as_bytes(), state.applied(), now);
+    let user = |now: u64| accounts.user(token.as_bytes(), at(state.applied(), now));
     let first = user(NOW).unwrap().unwrap();
     assert!(Arc::ptr_eq(&first, &user(NOW + 3599).unwrap().unwrap()), "it is cached");
     assert_eq!(user(NOW + 3600), Err(TokenFault::Expired));

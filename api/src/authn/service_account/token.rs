@@ -94,6 +94,19 @@ pub enum TokenFault {
     /// An object has been deleted for a while, or cannot be read.
     #[error("service account token has been invalidated")]
     Invalidated,
+    /// The secret that keeps the token is marked as unused for long.
+    #[error(
+        "the token in secret {secret} of service account {account} has been marked invalid; tokens come from token requests, \
+         or from secrets made by hand, and the token is good again for a while once the secret's label {label} is removed"
+    )]
+    MarkedInvalid {
+        /// Namespace and name of the secret.
+        secret: String,
+        /// Namespace and name of the account.
+        account: String,
+        /// The label that is the mark.
+        label: String,
+    },
 }
 
 impl TokenFault {
@@ -108,7 +121,8 @@ impl TokenFault {
             | TokenFault::Expired
             | TokenFault::NotYet
             | TokenFault::Audience { .. }
-            | TokenFault::Invalidated => false,
+            | TokenFault::Invalidated
+            | TokenFault::MarkedInvalid { .. } => false,
         }
     }
 
@@ -142,14 +156,7 @@ impl Claims {
     /// # Errors
     /// The key cannot be used.
     pub fn sign(&self, issuer: &str, domain: &str, signer: &dyn Signer) -> Result<String, SigningFailed> {
-        let header = json!({"alg": signer.key().algorithm(), "kid": signer.key().id()});
-        let mut token = BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
-        token.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(self.payload(issuer, domain).to_string(), &mut token);
-        let signature = signer.sign(token.as_bytes())?;
-        token.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(token)
+        signed(&self.payload(issuer, domain), signer)
     }
 
     fn payload(&self, issuer: &str, domain: &str) -> Value {
@@ -172,12 +179,6 @@ impl Claims {
         });
         payload[domain] = Value::Object(objects);
         payload
-    }
-
-    /// Whether `token` says that one of `issuers` made it. Nothing is verified: other tokens are left to others.
-    pub fn is_by(token: &[u8], issuers: &[String]) -> bool {
-        let payload = token.split(|&byte| byte == b'.').nth(1).and_then(decode);
-        payload.is_some_and(|payload| is_issued(&payload, issuers))
     }
 
     /// The claims of `token`, verified at `now` in seconds since 1970. As in the reference, its audiences are checked before its
@@ -260,6 +261,24 @@ impl Claims {
     }
 }
 
+/// The token with this payload, signed by `signer`.
+pub(super) fn signed(payload: &Value, signer: &dyn Signer) -> Result<String, SigningFailed> {
+    let header = json!({"alg": signer.key().algorithm(), "kid": signer.key().id()});
+    let mut token = BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
+    token.push('.');
+    BASE64_URL_SAFE_NO_PAD.encode_string(payload.to_string(), &mut token);
+    let signature = signer.sign(token.as_bytes())?;
+    token.push('.');
+    BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
+}
+
+/// The issuer that `token` names. Nothing is verified: tokens of other issuers are left to others.
+pub(super) fn unverified_issuer(token: &[u8]) -> Option<String> {
+    let payload = token.split(|&byte| byte == b'.').nth(1).and_then(decode)?;
+    payload.get("iss").and_then(Value::as_str).map(str::to_owned)
+}
+
 fn is_issued(payload: &Map<String, Value>, issuers: &[String]) -> bool {
     let issuer = payload.get("iss").and_then(Value::as_str);
     // few: the issuers of one server.
@@ -267,7 +286,7 @@ fn is_issued(payload: &Map<String, Value>, issuers: &[String]) -> bool {
 }
 
 /// The payload of `token`, once one of `keys` verifies its signature.
-fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenFault> {
+pub(super) fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenFault> {
     let malformed = || TokenFault::Malformed;
     let mut parts = token.split(|&byte| byte == b'.');
     let mut part = || parts.next().ok_or_else(malformed);

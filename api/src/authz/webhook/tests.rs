@@ -85,7 +85,15 @@ fn answers_are_decisions() {
             "Deny r webhook subject access review returned both allow and deny response".to_owned(),
         ),
         (review(&json!({})), "none ".to_owned()),
-        (review(&json!({"allowed": "true"})), "none ".to_owned()),
+        (review(&json!({"allowed": true, "denied": null, "reason": null})), "allow ".to_owned()),
+        (review(&json!({"allowed": "true"})), format!("NoOpinion  {lost}")),
+        (review(&json!({"allowed": true, "denied": "true"})), format!("NoOpinion  {lost}")),
+        (review(&json!({"allowed": true, "denied": 1})), format!("NoOpinion  {lost}")),
+        (review(&json!({"allowed": true, "reason": ["r"]})), format!("NoOpinion  {lost}")),
+        (
+            Ok((200, r#"{"status": {"allowed": true}, "status": {"denied": true}}"#.to_owned())),
+            format!("NoOpinion  {lost}"),
+        ),
         (Ok((200, "canary".to_owned())), format!("NoOpinion  {lost}")),
         (Ok((302, "canary".to_owned())), format!("NoOpinion  {lost}")),
         (Err(EgressError::Timeout { host: "h".to_owned() }), format!("NoOpinion  {lost}")),
@@ -175,6 +183,34 @@ fn conditions_keep_questions_back() {
         let asked = asked(only(source), review(&json!({"allowed": true})));
         assert_eq!(decide(&asked.webhook, path("/x")), expected, "{source}");
         assert_eq!(asked.server.asked(), requests, "{source}");
+    }
+}
+
+#[test]
+fn no_request_grows_out_of_the_conditions() {
+    // A condition over a selector costs too much where the selector is long enough.
+    let over_selector =
+        "request.resourceAttributes.labelSelector.requirements.exists(r, r.key.matches('^never-[a-z]+$'))";
+    let selector = |keys: u32| (0..keys).map(|number| format!("key-{number}")).collect::<Vec<_>>().join(",");
+    for (keys, sources, requests) in [
+        (3, vec![over_selector], 0),
+        (4000, vec![over_selector], 1),
+        (4000, vec![over_selector, "request.user != 'ann'"], 0),
+    ] {
+        let selector = selector(keys);
+        let resource = ResourceAttributes {
+            verb: "list",
+            version: "v1",
+            resource: "secrets",
+            label_selector: &selector,
+            ..ResourceAttributes::default()
+        };
+        let compiled = sources.iter().map(|source| Conditions::compile(source).unwrap()).collect();
+        let conditions = Conditions::new(compiled);
+        let asked = asked(Settings { conditions, ..settings() }, review(&json!({"denied": true})));
+        let decided = decide(&asked.webhook, Attributes::Resource(resource));
+        assert_eq!(asked.server.asked(), requests, "{keys} {sources:?}: {decided}");
+        assert_eq!(decided, if requests == 1 { "deny " } else { "none " });
     }
 }
 

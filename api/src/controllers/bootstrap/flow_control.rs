@@ -16,9 +16,9 @@ use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::WAIT;
-use crate::controllers::client::{Client, Place, any_changed, is_overtaken};
+use crate::controllers::client::{Client, Place, is_overtaken};
 use crate::controllers::meaning::means_same;
+use crate::controllers::turns::{Pace, any_changed};
 use crate::error::ApiError;
 
 /// The objects, with placeholders for the words of the brand.
@@ -43,6 +43,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let store = client.store();
     let mut changed = [FLOW_SCHEMAS, PRIORITY_LEVELS].map(|storage| store.subscribe(&Arc::from(storage)));
     let wanted = wanted(client.registry().brand)?;
+    let mut pace = Pace::new();
     loop {
         let state = client.most_recent().await?;
         for wanted in &wanted {
@@ -50,7 +51,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         }
         report_dangling(client).await?;
         any_changed(&mut changed).await;
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
     }
 }
 

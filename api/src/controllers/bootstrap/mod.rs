@@ -8,7 +8,6 @@ mod roles;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_raft::{State, Store};
@@ -16,11 +15,9 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 pub(crate) use self::roles::{are_there as has_roles, default_rules};
-use super::client::{Client, any_changed, is_overtaken};
+use super::client::{Client, is_overtaken};
+use super::turns::{Pace, any_changed};
 use crate::error::ApiError;
-
-/// Wait between two checks: a client that keeps removing an object costs one write a second.
-const WAIT: Duration = Duration::from_secs(1);
 
 const NAMESPACES: &str = "namespaces";
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling";
@@ -54,6 +51,7 @@ async fn keep_objects<S: Store>(
     let wanted = wanted(client.registry().brand);
     let mut state = client.most_recent().await?;
     let mut are_roles_reconciled = false;
+    let mut pace = Pace::new();
     loop {
         for object in wanted.iter().filter(|wanted| is_absent(&state, wanted)) {
             create(client, object).await?;
@@ -63,7 +61,7 @@ async fn keep_objects<S: Store>(
             are_roles_reconciled = true;
         }
         any_changed(&mut changed).await;
-        store.sleep(WAIT).await;
+        pace.turn(store).await;
         state = store.state();
     }
 }

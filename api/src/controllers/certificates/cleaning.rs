@@ -20,7 +20,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::REQUESTS;
-use crate::controllers::client::{Client, Place, Propagation, any_changed, is_overtaken};
+use crate::controllers::client::{Client, Place, Propagation, is_overtaken};
+use crate::controllers::turns::any_changed;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 

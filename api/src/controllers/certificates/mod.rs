@@ -30,16 +30,14 @@ pub(super) use self::approving::run as approve;
 pub(super) use self::cleaning::run as clean;
 pub(super) use self::signing::run as sign;
 use super::FAILED;
-use super::client::{Client, Place, any_changed, for_each, is_overtaken};
+use super::client::{Client, Place, is_overtaken};
 use super::queue::Queue;
+use super::turns::Turns;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 
 /// Storage resource of requests for certificates.
 const REQUESTS: &str = "certificatesigningrequests.certificates";
-
-/// Length of a tick of the queue: the wait after a change, and the unit of the back-off.
-const TICK: Duration = Duration::from_millis(250);
 
 /// Requests that are worked on at once: signing takes a thread for a millisecond with the slowest keys.
 const REQUESTS_AT_ONCE: usize = 8;
@@ -64,8 +62,8 @@ impl Open {
     fn look(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
         let parsed = object.and_then(|object| serde_json::from_slice(&object.json).ok());
         match parsed {
-            Some(request) if (self.is_open)(self.brand, &request) => self.queue.add(path, 0),
-            _ => self.queue.done(path),
+            Some(request) if (self.is_open)(self.brand, &request) => self.queue.add(path, Duration::ZERO),
+            _ => self.queue.forget_failures(path),
         }
     }
 }
@@ -88,52 +86,56 @@ impl Derived for Open {
 }
 
 /// Calls `act` for each request for which `is_open` holds, again and again while it waits. Completes only with an error.
-async fn work<S, F>(
-    client: &Client<S>,
+async fn work<'a, S, F>(
+    client: &'a Client<S>,
     is_open: fn(&Brand, &Value) -> bool,
     act: impl Fn(Stored, Applied) -> F,
 ) -> Result<Infallible, ApiError>
 where
     S: Store,
-    F: Future<Output = Result<Progress, ApiError>>,
+    F: Future<Output = Result<Progress, ApiError>> + Send + 'a,
 {
     let (store, brand) = (client.store(), client.registry().brand);
-    let mut changed = [store.subscribe(&Arc::from(REQUESTS))];
+    let mut turns = Turns::new(store, vec![store.subscribe(&Arc::from(REQUESTS))]);
     let open = Open { brand, is_open, queue: Queue::default() };
     let mut follower = Follower::new(open, &client.newest().await?);
     loop {
-        if follower.value().queue.is_empty() {
-            any_changed(&mut changed).await;
-        }
-        store.sleep(TICK).await;
-        follower.value_mut().queue.tick();
-        let applied = Applied::of(store);
-        let due = follower.advance(&applied).queue.take_due(REQUESTS_AT_ONCE);
-        let passes = for_each(due, REQUESTS_AT_ONCE, |path| {
-            let pass = Stored::of(&applied.state, &path)
-                .filter(|stored| is_open(brand, &stored.object))
-                .map(|stored| act(stored, applied.clone()));
-            async move {
-                match pass {
-                    Some(pass) => (path, Box::pin(pass).await),
-                    None => (path, Ok(Progress::Settled)),
-                }
-            }
-        });
         let queue = &mut follower.value_mut().queue;
-        for (path, result) in passes.await {
-            match result {
-                Ok(Progress::Settled) => queue.done(&path),
-                Ok(Progress::Waiting) => queue.failed(&path),
-                // Its change makes it due again.
-                Err(error) if is_overtaken(&error) => queue.done(&path),
-                Err(error) => {
-                    if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                        tracing::warn!(%error, request = %path, left_out, "a certificate request cannot be handled yet");
-                    }
-                    queue.failed(&path);
-                }
+        queue.advance(store.elapsed());
+        let due = if queue.taken() < REQUESTS_AT_ONCE { queue.wait() } else { None };
+        for (path, result) in turns.next(due).await {
+            end(client, queue, &path, result);
+        }
+        queue.advance(store.elapsed());
+        let applied = Applied::of(store);
+        let queue = &mut follower.advance(&applied).queue;
+        for path in queue.take_due(REQUESTS_AT_ONCE.saturating_sub(queue.taken())) {
+            let stored = Stored::of(&applied.state, &path).filter(|stored| is_open(brand, &stored.object));
+            match stored.map(|stored| act(stored, applied.clone())) {
+                Some(pass) => turns.start(async move { (path, pass.await) }),
+                None => queue.done(&path),
             }
+        }
+    }
+}
+
+/// Takes in the result of a pass over the request at `path`.
+fn end<S: Store>(
+    client: &Client<S>,
+    queue: &mut Queue<Arc<str>>,
+    path: &Arc<str>,
+    result: Result<Progress, ApiError>,
+) {
+    match result {
+        Ok(Progress::Settled) => queue.done(path),
+        Ok(Progress::Waiting) => queue.failed(path),
+        // Its change makes it due again.
+        Err(error) if is_overtaken(&error) => queue.done(path),
+        Err(error) => {
+            if let Some(left_out) = FAILED.pass_at(client.moment()) {
+                tracing::warn!(%error, request = %path, left_out, "a certificate request cannot be handled yet");
+            }
+            queue.failed(path);
         }
     }
 }
@@ -196,5 +198,6 @@ impl Stored {
 /// Whether a request has a condition of this type.
 fn has_condition(request: &Value, kind: &str) -> bool {
     let mut conditions = request.at("status").items("conditions").iter().take_while(|_| count_step());
+    // once: one pass for each request.
     conditions.any(|condition| condition.text("type") == kind)
 }

@@ -14,7 +14,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
 use orch_rules::Action;
@@ -27,8 +26,9 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::FAILED;
-use super::client::{Client, Place, any_changed, for_each, is_overtaken, let_others_run};
+use super::client::{Client, Place, for_each, is_overtaken, let_others_run};
 use super::meaning::means_same;
+use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
@@ -225,20 +225,11 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         }
         if is_idle {
             let wait = rechecks.values().min().map(|time| time.saturating_sub(now).max(1).unsigned_abs());
-            wait_for_change(store, &mut changed, wait).await;
+            changed_within(store, &mut changed, wait.map(Duration::from_secs)).await;
         }
         store.sleep(WAIT).await;
         applied = client.newest().await?;
         follower.advance(&applied);
-    }
-}
-
-/// Waits for a change, or for `seconds` if given.
-async fn wait_for_change<S: Store>(store: &S, changed: &mut [orch_raft::Subscription], seconds: Option<u64>) {
-    let Some(seconds) = seconds else { return any_changed(changed).await };
-    let sleep = Box::pin(store.sleep(Duration::from_secs(seconds)));
-    match select(Box::pin(any_changed(changed)), sleep).await {
-        Either::Left(_) | Either::Right(_) => {}
     }
 }
 

@@ -262,6 +262,11 @@ impl View<'_> {
 }
 
 impl Action {
+    /// Whether the object stays until the collector has dealt with its dependents.
+    pub(super) fn leads_on(&self) -> bool {
+        matches!(self.write, Write::Delete(Propagation::Foreground | Propagation::Orphan, _))
+    }
+
     fn on(object: &ObjectRef, stored: &SharedObject, write: Write) -> Self {
         Action { object: object.clone(), uid: stored.index.uid.clone(), revision: stored.revision, write }
     }

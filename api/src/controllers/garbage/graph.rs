@@ -8,16 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Index, State};
 
 use crate::controllers::queue::Queue;
+use crate::controllers::turns::SETTLE;
 use crate::follow::Derived;
 
-/// Ticks between a change and the decision on its objects: about a second, in which a client can still change the
-/// propagation policy of its delete, and sees the effect of its write.
-pub(super) const DELAY_TICKS: u64 = 4;
+/// How long the look at a terminating owner waits for each of its dependents: the look may go over all of them, so an
+/// owner of ten thousand is looked at ten times a second at most, and takes the same share of a core as one of ten.
+const DELAY_PER_DEPENDENT: Duration = Duration::from_micros(10);
 
 /// Resource and path of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +58,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// An empty graph of the objects stored in `storages`.
-    pub(super) fn new(storages: Vec<Arc<str>>) -> Self {
-        Watched { storages, ..Watched::default() }
+    /// An empty graph of the objects stored in `storages`, at the time `now`.
+    pub(super) fn new(storages: Vec<Arc<str>>, now: Duration) -> Self {
+        let mut watched = Watched { storages, ..Watched::default() };
+        watched.queue.advance(now);
+        watched
     }
 }
 
@@ -94,6 +98,12 @@ impl Graph {
         self.dependents.get(uid).into_iter().flatten()
     }
 
+    /// The wait for the next look at the terminating owner with this uid.
+    fn delay_of(&self, uid: &str) -> Duration {
+        let count = self.dependents.get(uid).map_or(0, BTreeSet::len);
+        DELAY_PER_DEPENDENT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// Whether a change can affect ownership.
     fn is_relevant(&self, change: &Change) -> bool {
         let touches = |index: &Index| {
@@ -116,19 +126,21 @@ impl Graph {
         if before != after {
             self.reconnect(&object, before, after);
             if !after.is_empty() {
-                queue.add(&object, DELAY_TICKS);
+                queue.add(&object, SETTLE);
             }
         }
         // A terminating owner is looked at after each change of its dependents.
-        for owner in before.iter().chain(after).filter_map(|uid| self.terminating.get(uid)) {
-            queue.add(owner, 1);
+        for uid in before.iter().chain(after) {
+            if let Some(owner) = self.terminating.get(uid) {
+                queue.add(owner, self.delay_of(uid));
+            }
         }
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
             self.terminating.remove(&old.uid);
-            self.dependents(&old.uid).for_each(|dependent| queue.add(dependent, DELAY_TICKS));
+            self.dependents(&old.uid).for_each(|dependent| queue.add(dependent, Duration::ZERO));
         }
         if let Some(new) = new.filter(|new| new.terminating) {
-            queue.add(&object, DELAY_TICKS);
+            queue.add(&object, SETTLE);
             self.terminating.insert(new.uid.clone(), object);
         }
     }
@@ -170,12 +182,13 @@ mod tests {
 
     use orch_schema::json;
 
-    fn due(follower: &mut Follower<Watched>, ticks: u64) -> Vec<String> {
+    /// The objects that are due after `time`, which are done with.
+    fn due(follower: &mut Follower<Watched>, time: Duration) -> Vec<String> {
         let queue = &mut follower.value_mut().queue;
-        for _ in 0..ticks {
-            queue.tick();
-        }
-        queue.take_due(100).into_iter().map(|object| format!("{}:{}", object.storage, object.path)).collect()
+        queue.pass(time);
+        let due = queue.take_due(100);
+        due.iter().for_each(|object| queue.done(object));
+        due.into_iter().map(|object| format!("{}:{}", object.storage, object.path)).collect()
     }
 
     fn named(follower: &Follower<Watched>, uid: &str) -> Vec<String> {
@@ -186,7 +199,7 @@ mod tests {
         let fixture = Fixture::new();
         fixture.namespace("n").await;
         let storages = vec!["configmaps".into(), "secrets".into()];
-        let follower = Follower::new(Watched::new(storages), &fixture.applied());
+        let follower = Follower::new(Watched::new(storages, Duration::ZERO), &fixture.applied());
         (fixture, follower)
     }
 
@@ -230,15 +243,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dependent_is_looked_at_a_second_after_its_references_change() {
+    async fn a_dependent_is_looked_at_when_the_write_of_its_references_has_settled() {
         let (fixture, mut follower) = with_graph().await;
         fixture.create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1")])).await;
         follower.advance(&fixture.applied());
-        assert!(due(&mut follower, 3).is_empty());
-        assert_eq!(due(&mut follower, 1), ["configmaps:n/a"]);
+        assert!(due(&mut follower, SETTLE / 2).is_empty());
+        assert_eq!(due(&mut follower, SETTLE / 2), ["configmaps:n/a"]);
         fixture.merge("configmaps", "n/a", json!({"data": {"k": "v"}})).await;
         follower.advance(&fixture.applied());
-        assert!(follower.value().queue.is_empty(), "its content does not matter");
+        assert!(follower.value().queue.wait().is_none(), "its content does not matter");
     }
 
     #[tokio::test]
@@ -250,7 +263,7 @@ mod tests {
         fixture.delete("configmaps", "n/b", json!({})).await;
         follower.advance(&fixture.applied());
         let Watched { graph, queue, .. } = follower.value();
-        assert!(queue.is_empty() && graph.dependents.is_empty() && graph.terminating.is_empty());
+        assert!(queue.wait().is_none() && graph.dependents.is_empty() && graph.terminating.is_empty());
     }
 
     #[tokio::test]
@@ -259,10 +272,14 @@ mod tests {
         let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
         fixture.create("secrets", "n", owned("d", &[("ConfigMap", "o", &uid)])).await;
         follower.advance(&fixture.applied());
-        assert_eq!(due(&mut follower, 4), ["secrets:n/d"]);
+        assert_eq!(due(&mut follower, SETTLE), ["secrets:n/d"]);
         fixture.delete("configmaps", "n/o", json!({})).await;
         follower.advance(&fixture.applied());
-        assert_eq!(due(&mut follower, 4), ["secrets:n/d"]);
+        assert_eq!(
+            due(&mut follower, Duration::ZERO),
+            ["secrets:n/d"],
+            "a level of owners waits for nothing"
+        );
     }
 
     #[tokio::test]
@@ -272,13 +289,13 @@ mod tests {
         fixture.create("secrets", "n", owned("d", &[("ConfigMap", "o", &uid)])).await;
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
         follower.advance(&fixture.applied());
-        assert_eq!(due(&mut follower, 4), ["configmaps:n/o", "secrets:n/d"]);
+        assert_eq!(due(&mut follower, SETTLE), ["configmaps:n/o", "secrets:n/d"]);
         fixture.merge("secrets", "n/d", json!({"data": {"k": "dg=="}})).await;
         follower.advance(&fixture.applied());
-        assert_eq!(due(&mut follower, 1), ["configmaps:n/o"]);
+        assert_eq!(due(&mut follower, DELAY_PER_DEPENDENT), ["configmaps:n/o"]);
         fixture.delete("secrets", "n/d", json!({})).await;
         follower.advance(&fixture.applied());
-        assert_eq!(due(&mut follower, 1), ["configmaps:n/o"]);
+        assert_eq!(due(&mut follower, DELAY_PER_DEPENDENT), ["configmaps:n/o"]);
     }
 
     #[tokio::test]
@@ -291,7 +308,7 @@ mod tests {
         fixture.forget_history();
         follower.advance(&fixture.applied());
         assert_eq!((named(&follower, "u-1"), named(&follower, "u-9").len()), (vec!["n/a".to_owned()], 0));
-        assert!(due(&mut follower, 4).contains(&"configmaps:n/a".to_owned()));
+        assert!(due(&mut follower, SETTLE).contains(&"configmaps:n/a".to_owned()));
         fixture.create("configmaps", "n", owned("b", &[("ConfigMap", "o", "u-1")])).await;
         follower.advance(&fixture.applied());
         assert_eq!(named(&follower, "u-1").len(), 2, "it goes on from there");

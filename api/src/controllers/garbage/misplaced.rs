@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::decide::View;
 use super::graph::ObjectRef;
-use crate::controllers::client::{Client, Moment, for_each, is_overtaken};
+use crate::controllers::client::{Client, Moment, is_overtaken};
 use crate::registry::Resource;
 
 /// Limits warnings of references that could not be reported: clients write them.
@@ -27,9 +27,6 @@ const NAMESPACES_MAX: usize = 1024;
 
 /// References of one object that are searched for; further ones mostly have the same cause.
 const REFERENCES_MAX: usize = 4;
-
-/// Events written concurrently: a bug in a controller causes many, and they matter less than other writes.
-const CONCURRENT_WRITES_MAX: usize = 4;
 
 /// Source component of the events, as in the reference.
 const REPORTER: &str = "garbage-collector-controller";
@@ -78,24 +75,16 @@ impl View<'_> {
     }
 }
 
-/// Writes an event for each. Failures are logged: the namespace may be terminating.
-pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<CrossNamespaceOwner>) {
+/// Writes an event. Failures are logged: the namespace may be terminating.
+pub(super) async fn report<S: Store>(client: &Client<S>, misplaced: &CrossNamespaceOwner) {
     let Some(events) = client.stored_resource("events") else { return };
-    let results = for_each(found, CONCURRENT_WRITES_MAX, |misplaced| {
-        let events = &events;
-        async move {
-            let Some(resource) = client.stored_resource(&misplaced.dependent.storage) else { return Ok(()) };
-            let (namespace, event) = event(&misplaced, &resource, &client.now_text());
-            client.create(events, namespace, &event).await
-        }
-    });
-    for result in results.await {
-        if let Err(error) = result
-            && !is_overtaken(&error)
-            && let Some(left_out) = UNREPORTED.pass_at(client.moment())
-        {
-            tracing::warn!(%error, left_out, "an owner reference into another namespace could not be reported");
-        }
+    let Some(resource) = client.stored_resource(&misplaced.dependent.storage) else { return };
+    let (namespace, event) = event(misplaced, &resource, &client.now_text());
+    if let Err(error) = client.create(&events, namespace, &event).await
+        && !is_overtaken(&error)
+        && let Some(left_out) = UNREPORTED.pass_at(client.moment())
+    {
+        tracing::warn!(%error, left_out, "an owner reference into another namespace could not be reported");
     }
 }
 

@@ -1,10 +1,13 @@
 //! The garbage collector: deletes objects none of whose owners exist any more.
 //!
-//! Owns the loop around the graph and the rules. Objects that may have to be collected wait in a queue for about a
-//! second. Then one read barrier serves a whole batch: each object is decided on in that state, and the writes are
-//! conditional on the object's version. An object that changed meanwhile is decided on again.
+//! Owns the loop around the graph and the rules. Objects that may have to be collected wait in a queue: those that a client
+//! has just written for a few hundredths of a second (`turns::SETTLE`), those that the end of another object sets free for
+//! no longer than the next turn. One read barrier serves a whole batch: each object is decided on in that state, and the
+//! writes are conditional on the object's version. An object that changed meanwhile is decided on again.
 //!
 //!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
+//!
+//! Writes go on between turns: one that hangs holds up its own object alone.
 //!
 //! Events are left out, as owners and as dependents: they expire.
 
@@ -20,15 +23,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{State, Store, Subscription};
+use orch_raft::{State, Store};
 use orch_schema::json;
+use tokio::sync::Semaphore;
 
 use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef, Watched};
-use self::misplaced::{CrossNamespaceOwner, report_all};
+use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
-use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
+use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
+use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
@@ -38,22 +43,23 @@ static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();
 /// Limits warnings of objects that cannot be removed yet: a client may store any number of them.
 static UNCOLLECTED: WarningLimit<Moment> = WarningLimit::new();
 
-/// The loop's period while it is not idle: changes are looked at in batches.
-const TICK: Duration = Duration::from_millis(250);
-
 /// Objects decided on after one barrier.
 const BATCH_MAX: usize = 256;
 
-/// Batches of one tick: a new leader, which looks at every dependent, leaves time for requests between them.
-const BATCHES_PER_TICK: usize = 8;
+/// Batches of one turn, so that a whole level of owners and the next are looked at in it; a new leader, which looks at
+/// every dependent, leaves time for requests between turns.
+const BATCHES_PER_TURN: usize = 4;
 
-/// Writes of one batch; the objects of further ones wait for the next.
+/// Objects whose writes are under way.
+const UNDER_WAY_MAX: usize = 512;
+
+/// Writes that are under way or wait for a place; objects that need further ones wait in the queue.
 const WRITES_MAX: usize = 512;
 
 /// Concurrent writes: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
 
-/// Tries to delete an object that keeps changing in ways that do not matter here; then it waits for a tick.
+/// Tries to delete an object that keeps changing in ways that do not matter here; then it is decided on again.
 const TRIES_MAX: usize = 4;
 
 /// Storage resources that the collector leaves out.
@@ -63,26 +69,36 @@ const IGNORED: [&str; 1] = ["events"];
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     let storages = storages(client);
-    let mut changed: Vec<Subscription> = storages.iter().map(|storage| store.subscribe(storage)).collect();
-    let mut follower = Follower::new(Watched::new(storages), &client.newest().await?);
+    let places = Semaphore::new(CONCURRENT_WRITES_MAX);
+    let mut turns: Turns<'_, S, Ended> =
+        Turns::new(store, storages.iter().map(|storage| store.subscribe(storage)).collect());
+    let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
+    let mut writes_under_way = 0;
     loop {
-        if follower.value().queue.is_empty() {
-            any_changed(&mut changed).await;
+        let queue = &mut follower.value_mut().queue;
+        queue.advance(store.elapsed());
+        let due = if is_full(queue, writes_under_way) { None } else { queue.wait() };
+        let ended = turns.next(due).await;
+        queue.advance(store.elapsed());
+        for work in ended {
+            writes_under_way -= work.writes;
+            end(client, queue, work);
         }
-        store.sleep(TICK).await;
-        follower.value_mut().queue.tick();
         follower.advance(&Applied::of(store));
-        for _ in 0..BATCHES_PER_TICK {
-            let due = follower.value_mut().queue.take_due(BATCH_MAX);
+        for _ in 0..BATCHES_PER_TURN {
+            let queue = &mut follower.value_mut().queue;
+            let most = if is_full(queue, writes_under_way) { 0 } else { BATCH_MAX };
+            let due = queue.take_due(most);
             if due.is_empty() {
                 break;
             }
             // An object absent in this state is gone for good.
             let applied = client.newest().await?;
             let Watched { graph, queue, .. } = follower.advance(&applied);
-            let (writes, misplaced) = decide_all(client, &applied.state, graph, due, queue);
-            report_all(client, misplaced).await;
-            write_all(client, writes, queue).await;
+            for decided in decide_all(client, &applied.state, graph, due, queue) {
+                writes_under_way += decided.actions.len();
+                turns.start(carry_out(client, &places, decided));
+            }
         }
     }
 }
@@ -93,67 +109,104 @@ fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
         client.registry().resources().map(|resource| resource.storage.clone()).collect();
     storages.sort();
     storages.dedup();
+    // few: the product's resources.
     storages.retain(|storage| !IGNORED.contains(&&**storage));
     storages
 }
 
-/// The actions for `due`, each with the object that is its cause, and the misplaced references to report. Objects
-/// beyond [`WRITES_MAX`] go back to the queue.
+/// Whether further objects wait until some of the writes have ended.
+fn is_full(queue: &Queue<ObjectRef>, writes_under_way: usize) -> bool {
+    queue.taken() >= UNDER_WAY_MAX || writes_under_way >= WRITES_MAX
+}
+
+/// The writes that the decision on one object asks for.
+struct Decided {
+    cause: ObjectRef,
+    actions: Vec<Action>,
+    misplaced: Option<CrossNamespaceOwner>,
+}
+
+/// Ended work for one object.
+struct Ended {
+    cause: ObjectRef,
+    writes: usize,
+    /// An object whose deletion the collector itself began, and goes on with at once.
+    next: Option<ObjectRef>,
+    result: Result<(), ApiError>,
+}
+
+/// The decisions on `due` that ask for writes. Objects beyond [`WRITES_MAX`] go back to the queue.
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
     graph: &Graph,
     due: Vec<ObjectRef>,
     queue: &mut Queue<ObjectRef>,
-) -> (Vec<(ObjectRef, Action)>, Vec<CrossNamespaceOwner>) {
+) -> Vec<Decided> {
     let view = View { state, graph, registry: client.registry() };
-    let mut writes: Vec<(ObjectRef, Action)> = Vec::new();
-    let mut told = Vec::new();
-    for object in due {
-        if writes.len() >= WRITES_MAX {
-            queue.add(&object, 1);
+    let (mut all, mut writes) = (Vec::new(), 0);
+    for cause in due {
+        if writes >= WRITES_MAX {
+            queue.put_back(&cause, Duration::ZERO);
             continue;
         }
-        match view.decide(&object) {
+        match view.decide(&cause) {
             Ok(Decision { actions, look, misplaced }) => {
-                told.extend(misplaced);
-                look.iter().for_each(|next| queue.add(next, 0));
-                if actions.is_empty() {
-                    queue.done(&object);
+                look.iter().for_each(|next| queue.add(next, Duration::ZERO));
+                if actions.is_empty() && misplaced.is_none() {
+                    queue.done(&cause);
+                    continue;
                 }
-                writes.extend(actions.into_iter().map(|action| (object.clone(), action)));
+                writes += actions.len();
+                all.push(Decided { cause, actions, misplaced });
             }
             Err(error) => {
-                let ObjectRef { storage, path } = &object;
+                let ObjectRef { storage, path } = &cause;
                 if let Some(left_out) = UNREADABLE.pass_at(client.moment()) {
                     tracing::error!(%error, %storage, %path, left_out, "a stored object cannot be read");
                 }
+                queue.done(&cause);
             }
         }
     }
-    (writes, told)
+    all
 }
 
-async fn write_all<S: Store>(
-    client: &Client<S>,
-    writes: Vec<(ObjectRef, Action)>,
-    queue: &mut Queue<ObjectRef>,
-) {
-    let results = for_each(writes, CONCURRENT_WRITES_MAX, |(cause, action)| async move {
-        let result = write(client, &action).await;
-        (cause, result)
+/// Reports and writes for one object; each write waits for a place.
+async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: Decided) -> Ended {
+    let Decided { cause, actions, misplaced } = decided;
+    let writes = actions.len();
+    if let Some(misplaced) = misplaced {
+        report(client, &misplaced).await;
+    }
+    let next = actions.iter().find(|action| action.leads_on()).map(|action| action.object.clone());
+    let written = for_each(actions, CONCURRENT_WRITES_MAX, |action| async move {
+        // An error means that the semaphore was closed, which it never is.
+        let _place = places.acquire().await;
+        write(client, &action).await
     });
-    for (cause, result) in results.await {
-        match result {
-            Ok(()) => queue.done(&cause),
-            Err(error) if is_overtaken(&error) => queue.add(&cause, 1),
-            Err(error) => {
-                let ObjectRef { storage, path } = &cause;
-                if let Some(left_out) = UNCOLLECTED.pass_at(client.moment()) {
-                    tracing::warn!(%error, %storage, %path, left_out, "garbage cannot be collected yet");
-                }
-                queue.failed(&cause);
+    // A failure counts for more than a write that was overtaken.
+    let errors = written.await.into_iter().filter_map(Result::err);
+    let result = errors.min_by_key(is_overtaken).map_or(Ok(()), Err);
+    Ended { cause, writes, next, result }
+}
+
+/// Takes in the result of the work for one object.
+fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended) {
+    let Ended { cause, next, result, .. } = ended;
+    match result {
+        Ok(()) => {
+            queue.done(&cause);
+            next.iter().for_each(|next| queue.add(next, Duration::ZERO));
+        }
+        // A client is about to change it, or a webhook answers with a conflict.
+        Err(error) if is_overtaken(&error) => queue.put_back(&cause, SETTLE),
+        Err(error) => {
+            let ObjectRef { storage, path } = &cause;
+            if let Some(left_out) = UNCOLLECTED.pass_at(client.moment()) {
+                tracing::warn!(%error, %storage, %path, left_out, "garbage cannot be collected yet");
             }
+            queue.failed(&cause);
         }
     }
 }

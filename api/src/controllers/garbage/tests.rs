@@ -1,5 +1,7 @@
 //! The collector, through the pipeline on one state machine in memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -8,6 +10,7 @@ use super::*;
 use crate::controllers::testing::{Fixture, event, owned, pod};
 use crate::pipeline::Answer;
 use crate::request::Verb;
+use crate::testing::{ProposalOutcome, ScriptedStore};
 
 /// An owner `n/o` with dependents `n/d-0`.. in another resource, and its uid.
 async fn family(size: usize) -> (Fixture, String) {
@@ -158,12 +161,12 @@ async fn events_know_no_propagation_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_policy_named_within_a_second_holds() {
+async fn the_last_policy_named_before_the_first_look_holds() {
     let (fixture, _) = family(1).await;
     let client = fixture.client();
     let steps = async {
         fixture.delete("configmaps", "n/o", policy("Foreground")).await;
-        fixture.store().sleep(Duration::from_millis(700)).await;
+        fixture.store().sleep(SETTLE).await;
         assert!(fixture.exists("configmaps", "n/o"));
         fixture.delete("configmaps", "n/o", policy("Orphan")).await;
         fixture.store().sleep(Duration::from_secs(3)).await;
@@ -171,6 +174,76 @@ async fn the_last_policy_named_within_a_second_holds() {
     fixture.beside(run(&client), steps).await;
     assert!(!fixture.exists("configmaps", "n/o"));
     assert!(fixture.exists("secrets", "n/d-0"));
+}
+
+/// The time until everything below `n/o` and itself is gone, for an owner with `levels` of dependents under one another, each
+/// of which has `width` objects.
+async fn time_of(policy_name: &str, levels: usize, width: usize) -> Duration {
+    let (fixture, uid) = family(0).await;
+    let mut owner = ("ConfigMap", "o".to_owned(), uid);
+    for level in 0..levels {
+        let references = [(owner.0, owner.1.as_str(), owner.2.as_str())];
+        let mut first = String::new();
+        for at in 0..width {
+            let uid = fixture.create("secrets", "n", owned(&format!("{level}-{at}"), &references)).await;
+            first = if at == 0 { uid } else { first };
+        }
+        owner = ("Secret", format!("{level}-0"), first);
+    }
+    let (client, store) = (fixture.client(), fixture.store());
+    let mut took = Duration::ZERO;
+    let steps = async {
+        // The collector has looked at everything and is idle.
+        store.sleep(Duration::from_secs(5)).await;
+        let began = store.elapsed();
+        fixture.delete("configmaps", "n/o", policy(policy_name)).await;
+        while fixture.exists("configmaps", "n/o") || !fixture.state().collection("secrets").is_empty() {
+            store.sleep(Duration::from_millis(1)).await;
+        }
+        took = store.elapsed() - began;
+    };
+    fixture.beside(run(&client), steps).await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_of_owners_takes_fifty_milliseconds_at_most() {
+    for levels in 1..6_u32 {
+        for name in ["Background", "Foreground"] {
+            let took = time_of(name, levels as usize, 3).await;
+            assert!(took <= levels * Duration::from_millis(50), "{name} {levels}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_deletions_are_looked_at_in_batches() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    for at in 0..1000 {
+        let (owner, dependent) = (format!("o-{at}"), format!("d-{at}"));
+        let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": owner}})).await;
+        fixture.create("secrets", "n", owned(&dependent, &[("ConfigMap", &owner, &uid)])).await;
+    }
+    let (below, leads, fate) =
+        (fixture.store().clone(), Arc::new(AtomicBool::new(true)), ProposalOutcome::Applied);
+    let scripted = ScriptedStore { below, leads, fate, lag: Arc::default() };
+    let client = Client::new(fixture.pipeline_over(scripted.clone()), "test");
+    let steps = async {
+        fixture.store().sleep(Duration::from_secs(5)).await;
+        scripted.lag.barriers.store(0, Ordering::Relaxed);
+        for at in 0..1000 {
+            fixture.delete("configmaps", &format!("n/o-{at}"), json!({})).await;
+            if at % 100 == 0 {
+                fixture.store().sleep(Duration::from_millis(1)).await;
+            }
+        }
+        fixture.store().sleep(Duration::from_secs(1)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert!(fixture.state().collection("secrets").is_empty());
+    let barriers = scripted.lag.barriers.load(Ordering::Relaxed);
+    assert!(barriers < 20, "{barriers} read barriers, and as many batches, for 1000 owners");
 }
 
 #[tokio::test(start_paused = true)]

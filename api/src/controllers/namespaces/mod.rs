@@ -6,12 +6,14 @@
 //! removes the namespace. Nothing can be created in it meanwhile: the store refuses (`Condition::NamespaceActive`), so
 //! content that a pass has seen gone stays gone.
 //!
-//! A namespace that cannot be emptied delays no other: each is retried by itself.
+//! A namespace that cannot be emptied delays no other: each has passes of its own, and is retried by itself. The first pass
+//! comes a few hundredths of a second after the deletion (`turns::SETTLE`), in which clients see the namespace as the
+//! deletion left it.
 
 mod conditions;
 mod content;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +27,9 @@ use orch_schema::value::Value;
 
 use self::conditions::Findings;
 use self::content::ObjectToDelete;
-use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
+use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
+use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 use crate::registry::Resource;
@@ -37,11 +40,9 @@ const NAMESPACES: &str = "namespaces";
 /// Limits warnings of namespaces that cannot be emptied yet: a client may have filled any number of them.
 static UNEMPTIED: WarningLimit<Moment> = WarningLimit::new();
 
-/// The loop's period while it is not idle: changes are looked at in batches.
-const TICK: Duration = Duration::from_millis(250);
-
-/// Ticks between a namespace's deletion and the first pass: a second, in which a client sees the effect of its delete.
-const DELAY_TICKS: u64 = 4;
+/// How long the next pass waits for each object that the last one left: a pass goes over all that is left, so it takes about
+/// the same share of a core whatever the size of the namespace.
+const DELAY_PER_OBJECT: Duration = Duration::from_micros(20);
 
 /// Objects deleted in one pass; the rest follows in the next, so that many namespaces terminate side by side.
 const BATCH_MAX: usize = 500;
@@ -49,23 +50,26 @@ const BATCH_MAX: usize = 500;
 /// Concurrent deletions: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 16;
 
-/// Namespaces with a pass in one tick.
-const NAMESPACES_AT_ONCE: usize = 8;
+/// Passes under way: those whose deletions hang leave room for others.
+const NAMESPACES_AT_ONCE: usize = 16;
 
 /// The terminating namespaces, and the queue of passes.
 #[derive(Debug)]
 struct Work {
     /// Storage resources: `namespaces` first, then those of their content.
     sources: Vec<Arc<str>>,
-    terminating: BTreeSet<Arc<str>>,
+    /// The number of objects that the last pass over each left.
+    terminating: BTreeMap<Arc<str>, usize>,
     queue: Queue<Arc<str>>,
 }
 
 impl Work {
-    /// No namespace yet. `content`: storage resources of namespaced objects.
-    fn new(content: impl Iterator<Item = Arc<str>>) -> Self {
+    /// No namespace yet, at the time `now`. `content`: storage resources of namespaced objects.
+    fn new(content: impl Iterator<Item = Arc<str>>, now: Duration) -> Self {
         let sources = std::iter::once(NAMESPACES.into()).chain(content).collect();
-        Work { sources, terminating: BTreeSet::new(), queue: Queue::default() }
+        let mut queue = Queue::default();
+        queue.advance(now);
+        Work { sources, terminating: BTreeMap::new(), queue }
     }
 }
 
@@ -80,13 +84,13 @@ impl Derived for Work {
         let Work { terminating, queue, .. } = self;
         if **source == *NAMESPACES {
             if change.new.as_ref().is_some_and(|namespace| namespace.index.terminating) {
-                terminating.insert(change.path.clone());
-                queue.add(&change.path, DELAY_TICKS);
+                terminating.entry(change.path.clone()).or_default();
+                queue.add(&change.path, SETTLE);
             } else {
                 terminating.remove(&change.path);
             }
-        } else if let Some(namespace) = namespace_of(&change.path, terminating) {
-            queue.add(namespace, 1);
+        } else if let Some((namespace, left)) = namespace_of(&change.path, terminating) {
+            queue.add(namespace, delay(*left));
         }
     }
 
@@ -94,23 +98,31 @@ impl Derived for Work {
         self.terminating.clear();
         let namespaces = state.collection(NAMESPACES);
         for (name, _) in namespaces.range_from("").filter(|(_, namespace)| namespace.index.terminating) {
-            self.terminating.insert(name.clone());
-            self.queue.add(name, DELAY_TICKS);
+            self.terminating.insert(name.clone(), 0);
+            self.queue.add(name, SETTLE);
         }
     }
 }
 
 /// The terminating namespace that the object at `path` is in.
-fn namespace_of<'a>(path: &str, terminating: &'a BTreeSet<Arc<str>>) -> Option<&'a Arc<str>> {
+fn namespace_of<'a>(
+    path: &str,
+    terminating: &'a BTreeMap<Arc<str>, usize>,
+) -> Option<(&'a Arc<str>, &'a usize)> {
     let (namespace, _) = path.split_once('/')?;
-    terminating.get(namespace)
+    terminating.get_key_value(namespace)
+}
+
+/// The wait for the next pass over a namespace in which `left` objects are left.
+fn delay(left: usize) -> Duration {
+    DELAY_PER_OBJECT.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX))
 }
 
 /// Result of a pass.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
-    /// Done, or waiting for others (finalizers), whose change makes the namespace due again.
-    Settled,
+    /// Done, or waiting for others (finalizers) that hold this many objects, whose change makes the namespace due again.
+    Settled { left: usize },
     /// There are more objects to delete.
     Unfinished,
 }
@@ -124,41 +136,51 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let content = content::resources(client.registry());
     let ender = NamespaceFinalizer { client, namespaces, content };
     let storages = || ender.content.iter().map(|resource| resource.storage.clone());
-    let mut namespaces_changed = [store.subscribe(&NAMESPACES.into())];
-    let mut content_changed: Vec<Subscription> =
-        storages().map(|storage| store.subscribe(&storage)).collect();
-    let mut follower = Follower::new(Work::new(storages()), &client.newest().await?);
+    let of_content: Vec<Subscription> = storages().map(|storage| store.subscribe(&storage)).collect();
+    let namespaces = store.subscribe(&NAMESPACES.into());
+    let mut turns = Turns::new(store, std::iter::once(namespaces).chain(of_content).collect());
+    let mut follower = Follower::new(Work::new(storages(), store.elapsed()), &client.newest().await?);
     loop {
-        let work = follower.value_mut();
-        if work.terminating.is_empty() {
-            any_changed(&mut namespaces_changed).await;
-        } else if work.queue.is_empty() {
-            let either = futures::future::select(
-                Box::pin(any_changed(&mut namespaces_changed)),
-                Box::pin(any_changed(&mut content_changed)),
-            );
-            either.await;
+        let Work { queue, terminating, .. } = follower.value_mut();
+        queue.advance(store.elapsed());
+        let due = if queue.taken() < NAMESPACES_AT_ONCE { queue.wait() } else { None };
+        // Changes of content wake nothing while no namespace ends.
+        let heard = if terminating.is_empty() { 1 } else { usize::MAX };
+        for (name, result) in turns.next_of(heard, due).await {
+            end(client, queue, terminating, &name, result);
         }
-        store.sleep(TICK).await;
-        work.queue.tick();
-        let work = follower.advance(&Applied::of(store));
-        let due = work.queue.take_due(NAMESPACES_AT_ONCE);
-        let passes = for_each(due, NAMESPACES_AT_ONCE, |name| ender.try_pass(name)).await;
-        for (name, result) in passes {
-            match result {
-                Ok(progress) => {
-                    work.queue.done(&name);
-                    if progress == Progress::Unfinished {
-                        work.queue.add(&name, 0);
-                    }
-                }
-                Err(error) => {
-                    if let Some(left_out) = UNEMPTIED.pass_at(client.moment()) {
-                        tracing::warn!(%error, namespace = %name, left_out, "a namespace cannot be emptied yet");
-                    }
-                    work.queue.failed(&name);
-                }
+        queue.advance(store.elapsed());
+        let queue = &mut follower.advance(&Applied::of(store)).queue;
+        for name in queue.take_due(NAMESPACES_AT_ONCE.saturating_sub(queue.taken())) {
+            turns.start(ender.try_pass(name));
+        }
+    }
+}
+
+/// Takes in the result of a pass over the namespace `name`.
+fn end<S: Store>(
+    client: &Client<S>,
+    queue: &mut Queue<Arc<str>>,
+    terminating: &mut BTreeMap<Arc<str>, usize>,
+    name: &Arc<str>,
+    result: Result<Progress, ApiError>,
+) {
+    match result {
+        Ok(Progress::Settled { left }) => {
+            if let Some(known) = terminating.get_mut(name) {
+                *known = left;
             }
+            queue.done(name);
+        }
+        Ok(Progress::Unfinished) => {
+            queue.done(name);
+            queue.add(name, Duration::ZERO);
+        }
+        Err(error) => {
+            if let Some(left_out) = UNEMPTIED.pass_at(client.moment()) {
+                tracing::warn!(%error, namespace = %name, left_out, "a namespace cannot be emptied yet");
+            }
+            queue.failed(name);
         }
     }
 }
@@ -174,7 +196,7 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
     async fn try_pass(&self, name: Arc<str>) -> (Arc<str>, Result<Progress, ApiError>) {
         let result = match Box::pin(self.pass(&name)).await {
             // The namespace changed during the pass, and that change makes it due again.
-            Err(error) if is_overtaken(&error) => Ok(Progress::Settled),
+            Err(error) if is_overtaken(&error) => Ok(Progress::Settled { left: 0 }),
             result => result,
         };
         (name, result)
@@ -187,7 +209,7 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
             found.index.terminating && self.finalizers_without_ours(&found.json).is_some()
         });
         if !held {
-            return Ok(Progress::Settled);
+            return Ok(Progress::Settled { left: 0 });
         }
         let doomed = content::doomed(&state, &self.content, name, BATCH_MAX);
         let failures = self.delete_all(doomed).await;
@@ -198,13 +220,14 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
         findings.failures = failures;
         self.report(&state, name, &findings).await?;
         if findings.is_clear() {
-            return self.release(name).await.map(|()| Progress::Settled);
+            return self.release(name).await.map(|()| Progress::Settled { left: 0 });
         }
         if failed || !findings.unserved.is_empty() {
             return Err(ApiError::Unavailable(format!("{findings:?}")));
         }
+        let left = findings.remaining.values().sum();
         let more = content::doomed(&state, &self.content, name, 1);
-        Ok(if more.is_empty() { Progress::Settled } else { Progress::Unfinished })
+        Ok(if more.is_empty() { Progress::Settled { left } } else { Progress::Unfinished })
     }
 
     /// Deletes the objects; returns the messages of failures, one for each resource.
@@ -218,7 +241,7 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
             Err(error) if !is_overtaken(&error) => Some((plural, error.to_string())),
             _ => None,
         });
-        let by_resource: std::collections::BTreeMap<String, String> = failed.collect();
+        let by_resource: BTreeMap<String, String> = failed.collect();
         by_resource.into_values().collect()
     }
 

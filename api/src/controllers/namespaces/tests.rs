@@ -52,18 +52,43 @@ async fn a_live_namespace_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_second_shows_the_namespace_as_the_delete_left_it() {
+async fn a_deletion_is_seen_as_its_client_left_it_and_ends_well_within_half_a_second() {
     let fixture = filled().await;
     let client = fixture.client();
     let steps = async {
+        let sleep = |time: Duration| fixture.store().sleep(time);
+        sleep(Duration::from_secs(5)).await;
         fixture.delete(NAMESPACES, "n", json!({})).await;
-        fixture.store().sleep(Duration::from_millis(900)).await;
+        sleep(SETTLE).await;
         assert!(fixture.exists("configmaps", "n/c"));
         assert_eq!(fixture.read(NAMESPACES, "n")["status"], json!({"phase": "Terminating"}));
-        fixture.store().sleep(Duration::from_millis(1000)).await;
+        sleep(Duration::from_millis(50)).await;
         assert!(!fixture.exists(NAMESPACES, "n"));
     };
     fixture.beside(run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_namespaces_end_side_by_side() {
+    let fixture = Fixture::new();
+    let names: Vec<String> = (0..5 * NAMESPACES_AT_ONCE).map(|at| format!("n-{at}")).collect();
+    for name in &names {
+        fixture.namespace(name).await;
+    }
+    let client = fixture.client();
+    let steps = async {
+        for name in &names {
+            fixture.delete(NAMESPACES, name, json!({})).await;
+        }
+        fixture.store().sleep(Duration::from_millis(250)).await;
+        assert!(names.iter().all(|name| !fixture.exists(NAMESPACES, name)));
+    };
+    fixture.beside(run(&client), steps).await;
+}
+
+#[test]
+fn the_next_pass_waits_longer_the_more_is_left() {
+    assert_eq!([0, 10, 10_000].map(delay), [0, 200, 200_000].map(Duration::from_micros));
 }
 
 #[tokio::test]
@@ -172,7 +197,7 @@ async fn thousands_go_in_bounded_passes_under_leaders_that_change() {
     let mut left = objects;
     for _ in 0..objects {
         let client = fixture.client();
-        let lead = fixture.store().sleep(TICK * 6);
+        let lead = fixture.store().sleep(2 * SETTLE);
         fixture.beside(run(&client), lead).await;
         let now = fixture.state().collection("configmaps").len();
         assert!(now < left || now == 0, "each leader gets on");
@@ -222,14 +247,14 @@ async fn content_that_nothing_serves_is_reported_and_kept() {
 #[tokio::test]
 async fn a_namespace_is_found_again_when_history_is_lost() {
     let fixture = filled().await;
-    let mut follower = Follower::new(Work::new(std::iter::empty()), &fixture.applied());
+    let mut follower = Follower::new(Work::new(std::iter::empty(), Duration::ZERO), &fixture.applied());
     let work = follower.value();
     assert!(work.terminating.is_empty());
     fixture.delete(NAMESPACES, "n", json!({})).await;
     fixture.forget_history();
     let work = follower.advance(&fixture.applied());
     assert_eq!(work.terminating.len(), 1);
-    assert!(!work.queue.is_empty());
+    assert!(work.queue.wait().is_some());
     fixture.remove_by_force(NAMESPACES, "n").await;
     let work = follower.advance(&fixture.applied());
     assert!(work.terminating.is_empty());

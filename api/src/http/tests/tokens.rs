@@ -4,17 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use futures::FutureExt;
 use http::Method;
 use orch_proto::brand::ORCH;
 use orch_raft::Store;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use super::audits::{MemorySink, auditor};
 use super::{Answered, Server};
 use crate::audit::Auditor;
 use crate::authn::bootstrap_token::BootstrapTokens;
 use crate::authn::service_account::testing::{accounts, elliptic};
-use crate::authn::service_account::{Keys, ServiceAccounts, Settings};
+use crate::authn::service_account::{Keys, ObjectRef, SecretClaims, ServiceAccounts, Settings};
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::gate::Gate;
 use crate::http::Api;
@@ -306,4 +310,137 @@ async fn made_up_tokens_cost_no_read_barrier() {
         assert_eq!(laggard.holder(&format!("ab{round:04}.0123456789abcdef")).await, Err(401));
     }
     assert_eq!(barriers(), before + 1, "one in a tenth of a second");
+}
+
+const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+
+/// A server with the account `robot`, a secret `s` that keeps a token of it, and that token.
+struct Keeping {
+    server: Server,
+    tokens: Arc<ServiceAccounts>,
+    sink: Arc<MemorySink>,
+    token: String,
+}
+
+impl Keeping {
+    async fn new() -> Keeping {
+        let server = Server::new().await;
+        let tokens = Arc::new(accounts(elliptic()));
+        let sink = Arc::new(MemorySink::default());
+        let auditor = auditor("rules: [{level: RequestResponse}]", &sink, server.clock.clone());
+        let server = server.with_tokens_over(server.store.clone(), &tokens, Some(auditor));
+        let account = server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+        let uid = account["metadata"]["uid"].as_str().unwrap().to_owned();
+        let account = ObjectRef { name: "robot".to_owned(), uid };
+        let claims = SecretClaims { namespace: "ns".to_owned(), secret: "s".to_owned(), account };
+        let token = tokens.issue_kept(&claims).unwrap();
+        let keeping = Keeping { server, tokens, sink, token };
+        keeping.server.create(SECRETS, keeping.secret()).await;
+        keeping
+    }
+
+    fn secret(&self) -> Value {
+        let metadata = json!({"name": "s", "annotations": {"orch.io/service-account.name": "robot"}});
+        let data = json!({"token": BASE64_STANDARD.encode(&self.token)});
+        json!({"metadata": metadata, "type": "orch.io/service-account-token", "data": data})
+    }
+
+    async fn holder(&self) -> Result<String, u16> {
+        self.server.holder(&self.token).await
+    }
+
+    async fn change(&self, path: &str, patch: Value) {
+        let answered = self.server.merge(path, patch).await;
+        assert_eq!(answered.code, 200, "{}", answered.text);
+    }
+
+    /// The annotations of the last audited request that tell of a kept token, and the warning in its answer.
+    async fn told(&self) -> (String, String) {
+        let authorization = format!("Bearer {}", self.token);
+        let headers = [("authorization", authorization.as_str())];
+        let answered = self.server.send(Method::GET, super::MAPS, &headers, Body::empty()).await;
+        let events = std::mem::take(&mut *self.sink.events.lock().unwrap());
+        let event: Value = serde_json::from_slice(events.last().unwrap()).unwrap();
+        assert!(!event.to_string().contains(&self.token), "{event}");
+        let annotations = event["annotations"].as_object().cloned().unwrap_or_default();
+        let told = annotations.iter().filter_map(|(name, value)| {
+            Some(format!("{}={}", name.strip_prefix("authentication.orch.io/legacy-token")?, value.as_str()?))
+        });
+        let warning = answered.headers.get("warning").map(|value| value.to_str().unwrap().to_owned());
+        (told.collect::<Vec<_>>().join(" "), warning.unwrap_or_default())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_token_is_good_while_its_secret_keeps_it() {
+    let keeping = Keeping::new().await;
+    let (path, robot) = (format!("{SECRETS}/s"), Ok("system:serviceaccount:ns:robot".to_owned()));
+    let mark = "orch.io/legacy-token-invalid-since";
+    let kept = keeping.secret()["data"]["token"].clone();
+    for (name, patch, back) in [
+        ("another token", json!({"data": {"token": "eA=="}}), json!({"data": {"token": kept.clone()}})),
+        ("no token", json!({"data": {"token": null}}), json!({"data": {"token": kept}})),
+        (
+            "marked as unused",
+            json!({"metadata": {"labels": {mark: "2026-01-02"}}}),
+            json!({"metadata": {"labels": {mark: null}}}),
+        ),
+    ] {
+        assert_eq!(keeping.holder().await, robot, "before: {name}");
+        keeping.change(&path, patch).await;
+        assert_eq!(keeping.holder().await, Err(401), "{name}");
+        keeping.change(&path, back).await;
+    }
+    assert_eq!(keeping.holder().await, robot);
+    keeping.change(&path, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    assert_eq!(keeping.holder().await, robot);
+    keeping.server.delete(&path).await;
+    assert_eq!(keeping.holder().await, Err(401), "its deletion has begun");
+    keeping.change(&path, json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(keeping.holder().await, Err(401), "it is gone");
+    keeping.server.create(SECRETS, keeping.secret()).await;
+    assert_eq!(keeping.holder().await, robot, "as in the reference, a secret that keeps it again admits it");
+    keeping.server.delete(&format!("{ACCOUNTS}/robot")).await;
+    assert_eq!(keeping.holder().await, Err(401));
+    keeping.server.create(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    assert_eq!(keeping.holder().await, Err(401), "another account of the same name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn uses_of_a_kept_token_are_audited_and_noted_once_a_day() {
+    let keeping = Keeping::new().await;
+    let subject = "=system:serviceaccount:ns:robot";
+    assert_eq!(keeping.told().await, (format!("{subject} -manual-secret=s"), String::new()));
+    let noted = keeping.tokens.last_uses().take().now_or_never().unwrap();
+    let [(key, last_use)] = &noted.into_iter().collect::<Vec<_>>()[..] else { panic!("one secret") };
+    assert_eq!(key, &("ns".to_owned(), "s".to_owned()));
+    let label = |day: &str| json!({"metadata": {"labels": {"orch.io/legacy-token-last-used": day}}});
+    keeping.change(&format!("{SECRETS}/s"), label(&last_use.day)).await;
+    keeping.holder().await.unwrap();
+    assert!(keeping.tokens.last_uses().take().now_or_never().is_none(), "its label says so already");
+    keeping.change(&format!("{ACCOUNTS}/robot"), json!({"secrets": [{"name": "s"}]})).await;
+    let (told, warning) = keeping.told().await;
+    assert_eq!(told, format!("{subject} -autogenerated-secret=s"));
+    assert!(warning.contains("Use tokens from the TokenRequest API"), "{warning}");
+    let marked =
+        json!({"metadata": {"labels": {"orch.io/legacy-token-invalid-since": last_use.day.as_str()}}});
+    keeping.change(&format!("{SECRETS}/s"), marked).await;
+    keeping.change(&format!("{SECRETS}/s"), label("2001-01-01")).await;
+    assert_eq!(keeping.told().await.0, format!("{subject} -invalidated=s/ns"));
+    assert!(keeping.tokens.last_uses().take().now_or_never().is_some(), "a refused use is one, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_token_is_for_this_server_alone() {
+    let keeping = Keeping::new().await;
+    let review = |audiences: Value| {
+        let spec = json!({"token": keeping.token.as_str(), "audiences": audiences});
+        json!({"apiVersion": "authentication.orch.io/v1", "kind": "TokenReview", "spec": spec})
+    };
+    let reviews = "/apis/authentication.orch.io/v1/tokenreviews";
+    let own = keeping.server.create(reviews, review(json!([]))).await;
+    assert_eq!(own["status"]["user"]["username"], "system:serviceaccount:ns:robot");
+    assert!(own["status"]["user"].get("extra").is_none(), "it has no id");
+    let other = keeping.server.create(reviews, review(json!(["other"]))).await;
+    assert!(!other["status"]["authenticated"].as_bool().unwrap_or_default());
 }

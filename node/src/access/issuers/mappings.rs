@@ -39,9 +39,10 @@ pub(super) fn claim_rules(rules: Vec<FileClaimRule>, field: &str, faults: &mut F
                     continue;
                 }
                 let condition = over_claims(&rule.expression, Wanted::Bool, &field, faults);
-                kept.extend(
-                    condition.map(|condition| ClaimRule::Condition { condition, message: rule.message }),
-                );
+                kept.extend(condition.map(|condition| ClaimRule::Condition {
+                    condition: Box::new(condition),
+                    message: rule.message,
+                }));
             }
         }
     }
@@ -110,7 +111,8 @@ fn mapping(mapping: FileMapping, field: &str, faults: &mut Faults) -> Asked {
             }
             let compiled =
                 over_claims(&mapping.expression, Wanted::Any, &format!("{field}.expression"), faults);
-            compiled.map_or(Asked::Faulty, |expression| Asked::Valid(Mapping::Expression(expression)))
+            compiled
+                .map_or(Asked::Faulty, |expression| Asked::Valid(Mapping::Expression(Box::new(expression))))
         }
         (false, true) => match mapping.prefix {
             Some(prefix) => Asked::Valid(Mapping::Claim { name: mapping.claim, prefix }),
@@ -136,7 +138,8 @@ fn uid(mapping: FileMapping, field: &str, faults: &mut Faults) -> Option<Mapping
         (false, true) => Some(Mapping::Claim { name: mapping.claim, prefix: String::new() }),
         (true, false) => {
             let field = format!("{field}.expression");
-            over_claims(&mapping.expression, Wanted::Any, &field, faults).map(Mapping::Expression)
+            over_claims(&mapping.expression, Wanted::Any, &field, faults)
+                .map(|expression| Mapping::Expression(Box::new(expression)))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::server::load::Room;
 /// Bytes of the server's room.
 const ROOM: usize = 16 << 20;
 
-/// What one user holds at most: a quarter of the room, and on each connection 64 KiB and a frame.
+/// Bytes that one user holds at most: a quarter of the room, and on each connection 64 KiB and an item.
 const USER_BYTES_MAX: usize = ROOM / 4 + CONNECTIONS * ((64 << 10) + PIECE_BYTES);
 
 /// Connections of the greedy user, and streams of each. All their responses together are four times the room.
@@ -94,7 +94,7 @@ async fn requests_that_wait_for_their_bodies_have_a_bound_for_each_user() {
         }
         senders.push(sender);
     }
-    // As many as have no room are refused; the others wait for the test.
+    // As many as have no room are refused; the others wait for the test. A request weighs 16 KiB.
     let refused = CONNECTIONS * STREAMS - USER_BYTES_MAX / (16 << 10);
     for _ in 0..refused {
         let status =

@@ -51,7 +51,7 @@ use self::claim::{Claim, Class};
 use self::expression::Selectors;
 use self::extended::Offers;
 use self::pool::Pools;
-use self::search::Selection;
+use self::search::{Progress, Selection};
 use self::slice::Slice;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
@@ -100,6 +100,8 @@ pub struct Devices {
     matches: RefCell<Selection>,
     /// Steps that the claims of the pod took in the last plan.
     claim_steps: Cell<u64>,
+    /// Plans in which the steps for [`Devices::counts`] did not suffice.
+    cut_plans: Cell<u64>,
 }
 
 /// A result that is being written.
@@ -148,6 +150,7 @@ impl Devices {
             version: 0,
             matches: RefCell::default(),
             claim_steps: Cell::default(),
+            cut_plans: Cell::default(),
         }
     }
 
@@ -258,9 +261,18 @@ impl Devices {
         *self.matches.get_mut() = Selection::default();
     }
 
-    /// Changes whenever [`Devices::counts`] may say something else.
+    /// Changes whenever [`Devices::counts`] may say something else: with the devices, and in a plan after one whose steps
+    /// did not suffice for all devices. Both parts only grow.
     pub fn version(&self) -> u64 {
-        self.version
+        self.version.saturating_add(self.cut_plans.get())
+    }
+
+    /// Begins a plan, which has steps of its own for [`Devices::counts`]. Called before anything else is asked.
+    pub fn begin_plan(&self) {
+        self.claim_steps.set(0);
+        if self.matches.borrow_mut().begin() == Progress::Cut {
+            self.cut_plans.set(self.cut_plans.get() + 1);
+        }
     }
 
     /// Steps that the claims of the pod took in the last plan.
@@ -280,12 +292,12 @@ impl Devices {
         let (mut all, mut used) = (0, 0);
         for device in devices.filter(|device| device.access.includes(node)) {
             match class.selects(device, &mut matches) {
-                Ok(true) => {
+                Some(true) => {
                     all += 1;
                     used += i64::from(self.allocated.is_used(&device.id));
                 }
-                Ok(false) => {}
-                Err(_) => return (0, 0),
+                Some(false) => {}
+                None => return (0, 0),
             }
         }
         (all, used)

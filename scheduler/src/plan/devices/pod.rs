@@ -101,10 +101,8 @@ impl Devices {
         self.claims_of(pod).map(drop)
     }
 
-    /// Begins to plan a pod.
+    /// The claims of a pod that is being planned.
     pub fn pre_filter<'a>(&'a self, pod: Option<&'a PodClaims>, limits: DeviceLimits) -> PreFilter<'a> {
-        self.matches.borrow_mut().begin();
-        self.claim_steps.set(0);
         let Some(pod) = pod else { return PreFilter::Skip };
         let claims = match self.claims_of(pod) {
             Ok(claims) => claims,

@@ -140,6 +140,7 @@ impl<'a> Walk<'a> {
     fn variable(&self, name: &str) -> Size {
         // A leading dot skips the local variables.
         let global = name.strip_prefix('.');
+        // few: loops around a node, which nest as far as expressions may.
         let local = self.locals.iter().rev().find(|(local, _)| global.is_none() && *local == name);
         match local {
             Some((_, size)) => size.clone(),
@@ -150,6 +151,7 @@ impl<'a> Walk<'a> {
 
     fn select(&mut self, select: &'a SelectExpr) -> Size {
         if let Expr::Ident(name) = &select.operand.expr {
+            // few: as above.
             let is_local = self.locals.iter().any(|(local, _)| local == name);
             if name.as_str() == "device" && !is_local {
                 self.count(1);

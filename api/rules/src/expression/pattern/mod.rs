@@ -1,19 +1,21 @@
 //! Regular expressions of clients: the one place where they are compiled.
 //!
-//! Owns what compiling ([`price`]) and matching cost, and the bounds of both. A pattern becomes an automaton without
+//! Owns what compiling ([`price`]) and matching cost, and the bounds of both ([`PatternLimits`]); [`syntax`] is that of RE2. A pattern becomes an automaton without
 //! captures, literal search or cached states, which would cost more to make than selectors gain: matching takes time for
 //! each byte of the text and, at worst, for each state. [`value`] makes patterns values of expressions.
 //! Invariant: a pattern's steps are charged before each stage of compiling it, and a pattern that would take more than
-//! [`Limits::steps`] is not compiled.
+//! [`PatternLimits::steps`] is not compiled.
 
 mod price;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod value;
 
+use std::sync::Arc;
+
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::nfa::thompson::{self, WhichCaptures};
-use regex_syntax::ast::parse::Parser;
 use regex_syntax::hir::translate::Translator;
 
 pub use self::value::{CelPattern, Patterns, extension};
@@ -27,9 +29,9 @@ const BEGIN_STEPS: u64 = 10;
 /// Bytes of a pattern beside its automaton.
 const OWN_BYTES: usize = 1024;
 
-/// Bounds of a pattern.
+/// Bounds of a pattern, by where it comes from.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+pub struct PatternLimits {
     /// Bytes of its text.
     text_bytes: usize,
     /// Bytes of its automaton.
@@ -38,13 +40,19 @@ struct Limits {
     steps: u64,
 }
 
-impl Limits {
-    /// For patterns that stand in an expression. The reference has no bound of its own for the text; a class of characters
-    /// takes a few bytes to write. The steps, a fiftieth of a second, are those of the largest automaton and of one class
-    /// that is folded over all characters.
-    const STANDING: Limits = Limits { text_bytes: 1024, automaton_bytes: 256 << 10, steps: 200_000 };
+impl PatternLimits {
+    /// For patterns that stand in an expression of a client. The reference has no bound of its own for the text; a class of
+    /// characters takes a few bytes to write. The steps, a fiftieth of a second, are those of the largest automaton and of
+    /// one class that is folded over all characters.
+    pub const STANDING: PatternLimits =
+        PatternLimits { text_bytes: 1024, automaton_bytes: 256 << 10, steps: 200_000 };
+    /// For patterns that stand in the operator's configuration, compiled when it is read: eight to ten times as much. The
+    /// text may be as long as an expression of a configuration. The steps are a fifth of a second.
+    pub const CONFIGURED: PatternLimits =
+        PatternLimits { text_bytes: 8 << 10, automaton_bytes: 2 << 20, steps: 2_000_000 };
     /// For patterns that are known in an evaluation only, and compiled in each.
-    const UNKNOWN: Limits = Limits { text_bytes: 128, automaton_bytes: 32 << 10, steps: 10_000 };
+    const UNKNOWN: PatternLimits =
+        PatternLimits { text_bytes: 128, automaton_bytes: 32 << 10, steps: 10_000 };
 }
 
 /// A compiled pattern.
@@ -54,26 +62,27 @@ pub struct Pattern {
 }
 
 /// The reason why a pattern cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// It is longer or larger than patterns may be, or takes longer to compile.
     #[error("the regular expression is too large")]
     TooLarge,
-    /// It is no pattern.
-    #[error("error parsing regexp")]
-    Invalid,
+    /// It is no pattern, for this reason, which repeats a part of it.
+    #[error("error parsing regexp: {0}")]
+    Invalid(Arc<str>),
 }
 
 impl Pattern {
-    /// Compiles a pattern that stands in an expression, and charges for it.
+    /// Compiles a pattern that stands in an expression within `limits`, and charges for it.
     ///
     /// # Errors
     /// The outer one: the steps are not left. The inner one: it is no pattern, or too large.
     pub fn compile(
         pattern: &str,
+        limits: PatternLimits,
         charge: &mut dyn Charge,
     ) -> Result<Result<Pattern, PatternError>, Exhausted> {
-        compile(pattern, Limits::STANDING, charge)
+        compile(pattern, limits, charge)
     }
 
     /// Compiles a pattern in an evaluation, whose cost has [`steps_of_unknown`] for it.
@@ -83,7 +92,7 @@ impl Pattern {
     fn compile_unknown(pattern: &str) -> Result<Pattern, PatternError> {
         // The price of reading the text comes on top of that of the automaton.
         let mut allowance = Allowance::of(UNKNOWN_COMPILE_STEPS);
-        compile(pattern, Limits::UNKNOWN, &mut allowance).unwrap_or(Err(PatternError::TooLarge))
+        compile(pattern, PatternLimits::UNKNOWN, &mut allowance).unwrap_or(Err(PatternError::TooLarge))
     }
 
     /// Whether the pattern matches a part of `text`.
@@ -104,7 +113,7 @@ impl Pattern {
 
 /// Steps of compiling a pattern in an evaluation.
 const UNKNOWN_COMPILE_STEPS: u64 =
-    Limits::UNKNOWN.steps + Limits::UNKNOWN.text_bytes as u64 * price::STEPS_OF_TEXT_BYTE;
+    PatternLimits::UNKNOWN.steps + PatternLimits::UNKNOWN.text_bytes as u64 * price::STEPS_OF_TEXT_BYTE;
 
 /// Steps of matching a text of `bytes` bytes.
 pub(super) fn steps(of_byte: u64, bytes: u64) -> u64 {
@@ -113,7 +122,7 @@ pub(super) fn steps(of_byte: u64, bytes: u64) -> u64 {
 
 /// Steps of compiling and matching a pattern that is not known yet.
 pub(super) fn steps_of_unknown(bytes: u64) -> u64 {
-    UNKNOWN_COMPILE_STEPS.saturating_add(steps(steps_of_byte(Limits::UNKNOWN.automaton_bytes), bytes))
+    UNKNOWN_COMPILE_STEPS.saturating_add(steps(steps_of_byte(PatternLimits::UNKNOWN.automaton_bytes), bytes))
 }
 
 fn steps_of_byte(automaton_bytes: usize) -> u64 {
@@ -122,21 +131,29 @@ fn steps_of_byte(automaton_bytes: usize) -> u64 {
 
 fn compile(
     pattern: &str,
-    limits: Limits,
+    limits: PatternLimits,
     charge: &mut dyn Charge,
 ) -> Result<Result<Pattern, PatternError>, Exhausted> {
     if pattern.len() > limits.text_bytes {
         return Ok(Err(PatternError::TooLarge));
     }
     charge.charge(price::of_text(pattern))?;
-    let Ok(syntax) = Parser::new().parse(pattern) else { return Ok(Err(PatternError::Invalid)) };
+    let syntax = match syntax::parse(pattern) {
+        Ok(syntax) => syntax,
+        Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
+    };
     let steps = price::of_syntax(&syntax, limits.automaton_bytes);
     if steps > limits.steps {
         return Ok(Err(PatternError::TooLarge));
     }
     charge.charge(steps)?;
-    let Ok(hir) = Translator::new().translate(pattern, &syntax) else {
-        return Ok(Err(PatternError::Invalid));
+    let hir = match Translator::new().translate(pattern, &syntax) {
+        Ok(hir) => hir,
+        // The syntax is valid: a class has an unknown name.
+        Err(error) => {
+            let place = syntax::part(pattern, error.span());
+            return Ok(Err(PatternError::Invalid(syntax::fault("invalid character class range", place))));
+        }
     };
     let config = thompson::Config::new()
         .nfa_size_limit(Some(limits.automaton_bytes))

@@ -22,7 +22,13 @@ const NAMED_ITEM_STEPS: u64 = 300;
 const CASED_CHARS: u64 = 16 << 10;
 /// Characters of the classes of letters, numbers, marks, punctuation, separators and symbols, or fewer; most are of
 /// scripts without cases, which are passed over.
-const NAMED_CHARS: u64 = 8 << 10;
+pub(super) const NAMED_CHARS: u64 = 8 << 10;
+/// Names of other classes that have no more of them: general categories, and scripts that patterns name.
+pub(super) const SMALL: [&str; 38] = [
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf",
+    "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Arabic", "Armenian", "Cyrillic", "Georgian",
+    "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin",
+];
 /// All characters.
 const ALL_CHARS: u64 = 0x11_0000;
 /// Characters that are folded in ten steps, of the first ones.
@@ -37,7 +43,7 @@ const AUTOMATON_BYTES_PER_TEN_STEPS: u64 = 100;
 const STATE_BYTES: u64 = 32;
 /// Bytes of a class.
 const CLASS_BYTES: u64 = 280;
-/// Bytes of an item of a class that is one character, or a range in one block.
+/// Bytes of an item of a class that is one character, or a range within ASCII.
 const ITEM_BYTES: u64 = 16;
 /// Bytes of an item that is a range: it is up to four sequences of bytes.
 const RANGE_BYTES: u64 = 200;
@@ -80,19 +86,18 @@ impl Walk {
             Ast::Literal(_) if self.folds => self.class(4 * STATE_BYTES),
             Ast::Literal(_) => 4 * STATE_BYTES,
             Ast::Dot(_) => self.class(CLASS_BYTES),
-            // Named classes know their other cases.
-            Ast::ClassPerl(_) => {
-                self.count(NAMED_STEPS);
-                self.class(NAMED_BYTES)
-            }
+            // The syntax has none: they are replaced by their characters.
+            Ast::ClassPerl(_) => self.class(CLASS_BYTES),
             Ast::ClassUnicode(class) => {
-                self.count(NAMED_STEPS);
-                self.fold(chars_of(class));
-                self.class(NAMED_BYTES)
+                let items = self.unicode(class, NAMED_STEPS);
+                self.class(items.bytes)
             }
             Ast::ClassBracketed(class) => {
                 let items = self.bracketed(class);
-                self.class(CLASS_BYTES.saturating_add(items.bytes))
+                // Of characters of one byte each it is one state.
+                let is_state = items.is_ascii && !self.folds;
+                let bytes = if is_state { STATE_BYTES } else { CLASS_BYTES };
+                self.class(bytes.saturating_add(items.bytes))
             }
             Ast::Repetition(repetition) => {
                 let bytes = self.node(&repetition.ast).saturating_add(STATE_BYTES);
@@ -115,20 +120,21 @@ impl Walk {
         bytes
     }
 
-    /// Counts finding the other cases of `chars` characters.
-    fn fold(&mut self, chars: u64) {
-        if self.folds {
-            let (cased, others) = (chars.min(CASED_CHARS), chars.saturating_sub(CASED_CHARS).min(ALL_CHARS));
+    /// Counts finding the other cases of all characters in `items`, unless they are in it already.
+    fn fold(&mut self, items: Items) -> Items {
+        if self.folds && !items.is_folded {
+            let (cased, others) =
+                (items.chars.min(CASED_CHARS), items.chars.saturating_sub(CASED_CHARS).min(ALL_CHARS));
             self.count(cased * 10 / CASED_CHARS_PER_TEN_STEPS);
             self.count(others * 10 / OTHER_CHARS_PER_TEN_STEPS);
         }
+        Items { is_folded: true, ..items }
     }
 
     fn bracketed(&mut self, class: &ClassBracketed) -> Items {
         let items = self.set(&class.kind);
-        self.fold(items.chars);
-        // A class that is turned around knows its other cases, but those of a class around it are looked for again.
-        if class.negated { Items { chars: ALL_CHARS, ..items } } else { items }
+        let items = self.fold(items);
+        if class.negated { items.negated() } else { items }
     }
 
     fn set(&mut self, set: &ClassSet) -> Items {
@@ -136,8 +142,7 @@ impl Walk {
             ClassSet::Item(item) => self.item(item),
             ClassSet::BinaryOp(operation) => {
                 let (one, other) = (self.set(&operation.lhs), self.set(&operation.rhs));
-                self.fold(one.chars);
-                self.fold(other.chars);
+                let (one, other) = (self.fold(one), self.fold(other));
                 self.count(NAMED_ITEM_STEPS);
                 one.with(other)
             }
@@ -148,16 +153,14 @@ impl Walk {
         self.count(NODE_STEPS);
         match item {
             ClassSetItem::Empty(_) => Items::default(),
-            ClassSetItem::Literal(_) => Items { chars: 1, bytes: ITEM_BYTES, named: 0 },
-            ClassSetItem::Range(range) => {
-                let chars = u64::from(u32::from(range.end.c)).saturating_sub(u32::from(range.start.c).into());
-                Items { chars: chars.saturating_add(1), bytes: RANGE_BYTES, named: 0 }
-            }
+            ClassSetItem::Literal(one) => Items::of_range(one.c, one.c),
+            ClassSetItem::Range(range) => Items::of_range(range.start.c, range.end.c),
             ClassSetItem::Ascii(class) => {
-                Items { chars: if class.negated { ALL_CHARS } else { 128 }, bytes: RANGE_BYTES * 2, named: 0 }
+                let items = self.fold(Items::of_named_ascii());
+                if class.negated { items.negated() } else { items }
             }
-            ClassSetItem::Perl(_) => self.named(NAMED_CHARS),
-            ClassSetItem::Unicode(class) => self.named(chars_of(class)),
+            ClassSetItem::Perl(_) => Items::of_named_ascii(),
+            ClassSetItem::Unicode(class) => self.unicode(class, NAMED_ITEM_STEPS),
             ClassSetItem::Bracketed(class) => self.bracketed(class),
             ClassSetItem::Union(union) => union.items.iter().fold(Items::default(), |all, item| {
                 let item = self.item(item);
@@ -166,14 +169,18 @@ impl Walk {
         }
     }
 
-    fn named(&mut self, chars: u64) -> Items {
-        self.count(NAMED_ITEM_STEPS);
-        Items { chars, bytes: NAMED_BYTES, named: 1 }
+    /// A class with a name. Its other cases are looked for before it is turned around.
+    fn unicode(&mut self, class: &ClassUnicode, steps: u64) -> Items {
+        self.count(steps);
+        let items =
+            Items { chars: chars_of(class), bytes: NAMED_BYTES, named: 1, is_folded: false, is_ascii: false };
+        let items = self.fold(items);
+        if class.is_negated() { items.negated() } else { items }
     }
 }
 
 /// The content of a class.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Items {
     /// Characters whose other cases are looked for.
     chars: u64,
@@ -181,23 +188,53 @@ struct Items {
     bytes: u64,
     /// Classes with names.
     named: u64,
+    /// Whether the other cases of all characters are in it. The library then looks for none.
+    is_folded: bool,
+    /// Whether it has no characters outside of ASCII.
+    is_ascii: bool,
+}
+
+/// Nothing.
+impl Default for Items {
+    fn default() -> Items {
+        Items { chars: 0, bytes: 0, named: 0, is_folded: true, is_ascii: true }
+    }
 }
 
 impl Items {
+    fn of_range(start: char, end: char) -> Items {
+        let chars = u64::from(u32::from(end)).saturating_sub(u32::from(start).into()).saturating_add(1);
+        let is_ascii = end.is_ascii();
+        let bytes = if is_ascii || chars == 1 { ITEM_BYTES } else { RANGE_BYTES };
+        Items { chars, bytes, named: 0, is_folded: false, is_ascii }
+    }
+
+    /// A class with a name in `[[: :]]`: four ranges at most.
+    fn of_named_ascii() -> Items {
+        Items { chars: 128, bytes: ITEM_BYTES * 4, named: 0, is_folded: false, is_ascii: true }
+    }
+
     fn with(self, other: Items) -> Items {
         let named = self.named.saturating_add(other.named);
         // Two classes together, one of which may be what the other is not, close the gaps that are passed over.
         let chars = if named > 1 { ALL_CHARS } else { self.chars.saturating_add(other.chars) };
         // Together they are no larger than the ranges that all characters fall into.
         let bytes = self.bytes.saturating_add(other.bytes).min(NAMED_BYTES * 2);
-        Items { chars, bytes, named }
+        let is_folded = self.is_folded && other.is_folded;
+        Items { chars, bytes, named, is_folded, is_ascii: self.is_ascii && other.is_ascii }
+    }
+
+    fn negated(self) -> Items {
+        Items { chars: ALL_CHARS, is_ascii: false, ..self }
     }
 }
 
-/// Characters of a class with a name whose other cases are looked for.
+/// Characters of a class with a name whose other cases are looked for, before it is turned around.
 fn chars_of(class: &ClassUnicode) -> u64 {
     match &class.kind {
         ClassUnicodeKind::OneLetter('L' | 'M' | 'N' | 'P' | 'S' | 'Z') => NAMED_CHARS,
+        // few: of constants.
+        ClassUnicodeKind::Named(name) if SMALL.contains(&name.as_str()) => NAMED_CHARS,
         ClassUnicodeKind::OneLetter(_) | ClassUnicodeKind::Named(_) | ClassUnicodeKind::NamedValue { .. } => {
             ALL_CHARS
         }

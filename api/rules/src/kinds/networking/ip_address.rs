@@ -3,7 +3,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::address::validate_canonical_ip;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::Tree;
@@ -15,18 +15,16 @@ pub struct IpAddress;
 
 impl Strategy for IpAddress {
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
-        let name = new.at("metadata").text("name");
-        let mut errors = FieldErrors::new();
-        if !name.is_empty() {
-            errors.extend(validate_canonical_ip(&Path::new("metadata").child("name"), name));
-        }
-        errors.extend(object_meta::on_create(context, new));
-        errors.extend(validate_parent(new.at("spec").at("parentRef"), &Path::new("spec").child("parentRef")));
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_address(new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
+        // The reference checks the whole object and then the change.
+        let mut errors = object_meta::whole(context, new, false, NameRule::PathSegment);
+        errors.extend(validate_address(new));
+        errors.extend(object_meta::on_update(context, old, new));
         let path = Path::new("spec").child("parentRef");
         errors.extend(immutable(new.at("spec").at("parentRef"), old.at("spec").at("parentRef"), path));
         errors
@@ -40,6 +38,18 @@ impl Strategy for IpAddress {
             json!(age::age(object, now)),
         ])
     }
+}
+
+/// Rules for the name, which is the address, and for the object that has taken it.
+fn validate_address(address: &Value) -> FieldErrors {
+    let name = address.at("metadata").text("name");
+    let mut errors = FieldErrors::new();
+    if !name.is_empty() {
+        errors.extend(validate_canonical_ip(&Path::new("metadata").child("name"), name));
+    }
+    let path = Path::new("spec").child("parentRef");
+    errors.extend(validate_parent(address.at("spec").at("parentRef"), &path));
+    errors
 }
 
 fn validate_parent(parent: &Value, path: &Path) -> FieldErrors {
@@ -80,8 +90,7 @@ mod tests {
 
     #[test]
     fn the_name_is_an_address_and_the_parent_stays() {
-        let address =
-            |name: &str, parent: Value| json!({"metadata": {"name": name}, "spec": {"parentRef": parent}});
+        let address = |name: &str, parent: Value| json!({"metadata": {"name": name, "namespace": ""}, "spec": {"parentRef": parent}});
         let parent = json!({"resource": "services", "namespace": "ns", "name": "a"});
         check_create(&IpAddress, address("10.0.0.1", parent.clone()), &[]);
         check_create(
@@ -110,6 +119,12 @@ mod tests {
             &[
                 "spec.parentRef: Invalid value: {\"resource\":\"services\",\"name\":\"b\"}: field is immutable",
             ],
+        );
+        check_update(
+            &IpAddress,
+            address("10.0.0.1", parent.clone()),
+            address("10.0.0.1", Value::Null),
+            &["spec.parentRef: Required value", "spec.parentRef: Invalid value: null: field is immutable"],
         );
         let row = IpAddress.table_row(&address("10.0.0.1", parent), CONTEXT.now).unwrap();
         assert_eq!(json!(row), json!(["10.0.0.1", "services/ns/a", "<unknown>"]));

@@ -27,6 +27,9 @@ impl Strategy for ServiceCidr {
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
+        if context.action == Action::Status {
+            object_meta::keep_client_metadata(old, new);
+        }
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -99,7 +102,7 @@ fn validate_change(old: &Value, new: &Value) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{check_create, check_hostile, check_update};
+    use crate::kinds::testing::{check_create, check_hostile, check_update, created, updated};
 
     #[test]
     fn one_range_of_each_family() {
@@ -137,6 +140,11 @@ mod tests {
             object(json!([])),
             &["spec.cidrs: Invalid value: []: field is immutable"],
         );
+        let stored = created(&ServiceCidr, old());
+        let mut new = stored.clone();
+        new["metadata"]["labels"] = json!({"a": "b"});
+        let status = updated(&ServiceCidr, Action::Status, &stored, new);
+        assert_eq!(status["metadata"], stored["metadata"]);
         check_hostile(&ServiceCidr);
     }
 }

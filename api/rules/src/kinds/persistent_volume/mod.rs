@@ -1,22 +1,22 @@
 //! core/v1 PersistentVolume: capacity, access modes and class; one source, which never changes.
 
+mod kept;
 mod source;
 
-use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
-use self::source::{SOURCES, source_of, validate_sources};
+use self::kept::validate_kept;
+use self::source::{source_of, validate_sources};
 use crate::Action;
-use crate::kinds::pod::defaults::default_host_path;
+use crate::kinds::pod::defaults::{default_host_path, with_host_path_type};
 use crate::kinds::pod::scheduling::validate_node_selector;
 use crate::kinds::volume_claim::access_modes;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
-use crate::validate::metadata::{immutable, invalid_each};
+use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, is_unchanged, items_mut, set, set_default_text, shown,
-    sorted_entries, unset,
+    Tree, carry, child_mut, is_unchanged, set, set_default_text, shown, sorted_entries,
 };
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -24,9 +24,6 @@ const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const INLINE: &str = "may not be specified in the context of inline volumes";
-
-/// The source as the reference names it in the error of a change.
-const SOURCE_SHOWN: &str = "persistentvolumesource";
 
 /// Sources that no longer work, and since when.
 const DEPRECATED: [(&str, &str, &str); 6] = [
@@ -92,7 +89,8 @@ impl Strategy for PersistentVolume {
         }
         let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
         errors.extend(validate_object(context, old, new));
-        errors.extend(validate_kept(context.brand, old.at("spec"), new.at("spec")));
+        let before = with_host_path_type(old.at("spec"));
+        errors.extend(validate_kept(context.brand, &before, new.at("spec")));
         errors
     }
 
@@ -347,57 +345,6 @@ fn validate_classes(place: Place<'_>, spec: &Value, path: &Path) -> FieldErrors 
         }
     }
     errors
-}
-
-/// The source, the mode and an affinity that was set stay; a CSI source may get the secret for its growth once.
-fn validate_kept(brand: &Brand, old: &Value, new: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let mut allowed = new.clone();
-    let secret = "controllerExpandSecretRef";
-    if old.has("csi") && !old.at("csi").has(secret) && new.at("csi").has(secret) {
-        unset(child_mut(&mut allowed, "csi"), secret);
-    }
-    let changed: Vec<&str> = SOURCES
-        .iter()
-        .map(|source| source.field)
-        .filter(|field| !is_unchanged(old.at(field), allowed.at(field)))
-        .collect();
-    if !changed.is_empty() {
-        let detail =
-            format!("spec.persistentvolumesource is immutable after creation\n{}", changed.join(", "));
-        errors.push(FieldError::forbidden(Path::new("spec").child(SOURCE_SHOWN), &detail));
-    }
-    errors.extend(immutable(new.at("volumeMode"), old.at("volumeMode"), Path::new("volumeMode")));
-    if old.has("nodeAffinity") {
-        let (before, after) = (old.at("nodeAffinity"), new.at("nodeAffinity"));
-        let moved = with_stable_labels(brand, before, after);
-        errors.extend(immutable(after, &moved, Path::new("nodeAffinity")));
-    }
-    let class = "volumeAttributesClassName";
-    if old.has(class) && !new.has(class) {
-        let detail = "update from non-nil value to nil is forbidden";
-        errors.push(FieldError::forbidden(Path::new("spec").child(class), detail));
-    }
-    errors
-}
-
-/// The old affinity, with the stable names of those labels that the new one has under them: the only change that an
-/// affinity may see.
-fn with_stable_labels(brand: &Brand, old: &Value, new: &Value) -> Value {
-    let after = new.at("required").items("nodeSelectorTerms");
-    let mut moved = old.clone();
-    let Some(required) = existing_mut(&mut moved, "required") else { return moved };
-    for (term, after) in items_mut(required, "nodeSelectorTerms").iter_mut().zip(after) {
-        let requirements = items_mut(term, "matchExpressions").iter_mut();
-        for (requirement, after) in requirements.zip(after.items("matchExpressions")) {
-            if node_label::stable(brand, requirement.text("key"))
-                .is_some_and(|name| name == after.text("key"))
-            {
-                carry(after, requirement, "key");
-            }
-        }
-    }
-    moved
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::*;
 use crate::kinds::testing::{
     CONTEXT, check_create, check_hostile, check_update, check_update_in, created, updated,
 };
+use crate::validate::tree::unset;
 
 /// A volume whose spec has these members beside capacity and access modes.
 fn volume(members: Value) -> Value {
@@ -331,4 +332,19 @@ fn an_affinity_moves_from_beta_labels_to_stable_ones_alone() {
 fn a_host_path_has_a_type() {
     let object = created(&PersistentVolume, volume(json!({"hostPath": {"path": "/x"}})));
     assert_eq!(object["spec"]["hostPath"], json!({"path": "/x", "type": ""}));
+}
+
+#[test]
+fn a_volume_that_was_stored_without_the_type_can_still_be_changed() {
+    let mut old = created(&PersistentVolume, volume(json!({"hostPath": {"path": "/x"}})));
+    unset(child_mut(child_mut(&mut old, "spec"), "hostPath"), "type");
+    let mut new = old.clone();
+    PersistentVolume.default(&CONTEXT, &mut new);
+    let is_refused = |old: &Value| {
+        let errors = PersistentVolume.validate_update(&CONTEXT, old, &new);
+        errors.iter().any(|error| error.to_string().contains("immutable"))
+    };
+    assert!(!is_refused(&old));
+    set(child_mut(child_mut(&mut old, "spec"), "hostPath"), "type", json!("File"));
+    assert!(is_refused(&old));
 }

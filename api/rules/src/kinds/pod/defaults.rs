@@ -3,6 +3,8 @@
 //! A template gets only the defaults that the reference gives it, so that stored templates do not change;
 //! [`default_pod`] sets those that only a pod gets.
 
+use std::borrow::Cow;
+
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -172,6 +174,16 @@ pub(crate) fn default_host_path(volume: &mut Value) {
     if let Some(source) = existing_mut(volume, "hostPath") {
         set_default(source, "type", "");
     }
+}
+
+/// The stored spec of a persistent volume as it would be stored today: earlier programs stored host paths without a type.
+pub(crate) fn with_host_path_type(volume: &Value) -> Cow<'_, Value> {
+    if !volume.has("hostPath") || volume.at("hostPath").has("type") {
+        return Cow::Borrowed(volume);
+    }
+    let mut volume = volume.clone();
+    default_host_path(&mut volume);
+    Cow::Owned(volume)
 }
 
 fn default_projection(source: &mut Value) {

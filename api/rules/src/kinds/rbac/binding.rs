@@ -128,10 +128,7 @@ fn validate_subject(group: &str, subject: &Value, namespaced: bool, path: &Path)
                 errors.push(FieldError::required(path.child("namespace"), ""));
             }
         }
-        kind @ ("User" | "Group") => {
-            if name.is_empty() && kind == "User" {
-                errors.push(FieldError::invalid_str(path.child("name"), name, "user name cannot be empty"));
-            }
+        "User" | "Group" => {
             if own_group != group {
                 errors.push(FieldError::not_supported(path.child("apiGroup"), own_group, &[group]));
             }
@@ -208,7 +205,8 @@ mod tests {
         check_create(
             &RoleBinding,
             json!({"roleRef": {"kind": "Role", "name": "a/b", "apiGroup": "x"}, "subjects": [
-                {"kind": "ServiceAccount", "name": "A", "apiGroup": "g"}, {"kind": "Group", "apiGroup": "g"}
+                {"kind": "ServiceAccount", "name": "A", "apiGroup": "g"}, {"kind": "Group", "apiGroup": "g"},
+                {"kind": "User"}
             ]}),
             &[
                 "roleRef.apiGroup: Unsupported value: \"x\": supported values: \"rbac.authorization.orch.io\"",
@@ -217,6 +215,7 @@ mod tests {
                 "subjects[0].apiGroup: Unsupported value: \"g\": supported values: \"\"",
                 "subjects[1].name: Required value",
                 "subjects[1].apiGroup: Unsupported value: \"g\": supported values: \"rbac.authorization.orch.io\"",
+                "subjects[2].name: Required value",
             ],
         );
     }

@@ -27,8 +27,6 @@ const TRAFFIC: [&str; 2] = ["Cluster", "Local"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 /// The longest a client stays with an endpoint: a day, as in the reference.
 const STICKY_SECONDS_MAX: i64 = 86_400;
-/// The port of kubelets, which a balancer must not open to the outside.
-const KUBELET_PORT: i64 = 10_250;
 const BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const NOT_EXTERNAL: &str = "may not be set for ExternalName services";
 
@@ -81,16 +79,6 @@ fn validate_type(spec: &Value, path: &Path) -> FieldErrors {
     let (kind, is_headless) = (spec.text("type"), is_headless(spec));
     if spec.items("ports").is_empty() && !is_headless && kind != EXTERNAL_NAME {
         errors.push(FieldError::required(path.child("ports"), ""));
-    }
-    if kind == LOAD_BALANCER {
-        for (at, port) in spec.items("ports").iter().numbered() {
-            if port.int("port") == Some(KUBELET_PORT) {
-                let detail =
-                    format!("may not expose port {KUBELET_PORT} externally since it is used by kubelet");
-                let path = path.child("ports").index(at);
-                errors.push(FieldError::invalid(path, &KUBELET_PORT.to_string(), &detail));
-            }
-        }
     }
     // few: types.
     if is_headless && [LOAD_BALANCER, NODE_PORT].contains(&kind) {
@@ -303,7 +291,7 @@ fn validate_sources(context: &Context<'_>, service: &Value) -> FieldErrors {
     errors
 }
 
-fn validate_class(spec: &Value, path: &Path) -> FieldErrors {
+pub(super) fn validate_class(spec: &Value, path: &Path) -> FieldErrors {
     match spec.at("loadBalancerClass").as_str() {
         None => FieldErrors::new(),
         Some(class) if spec.text("type") == LOAD_BALANCER => {

@@ -82,8 +82,6 @@ fn types_and_ports() {
         (
             service(json!({"type": "LoadBalancer", "clusterIP": "None", "clusterIPs": ["None"], "ports": [{"port": 10_250}]})),
             vec![
-                "spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally since it is used by kubelet"
-                    .to_owned(),
                 "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for LoadBalancer services".to_owned(),
             ],
         ),
@@ -137,6 +135,20 @@ fn values_of_other_fields() {
         &["metadata.annotations[service.orch.io/topology-mode]: Invalid value: \"Auto\": must match \
            annotations[service.orch.io/topology-aware-hints] when both are specified"],
     );
+}
+
+#[test]
+fn a_class_is_checked_with_a_change_and_with_the_whole_service() {
+    let with = |kind: &str, class: &str| {
+        service(json!({"type": kind, "ports": [{"port": 80}], "loadBalancerClass": class}))
+    };
+    let plain = || service(json!({"ports": [{"port": 80}]}));
+    let forbidden = "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'";
+    check_create(&Service, with("ClusterIP", "a/b"), &[forbidden]);
+    check_update(&Service, plain(), with("ClusterIP", "a/b"), &[forbidden, forbidden]);
+    let mut stored = with("LoadBalancer", "a/b");
+    stored["spec"]["ports"][0]["port"] = json!(10_250);
+    check_create(&Service, stored, &[]);
 }
 
 #[test]

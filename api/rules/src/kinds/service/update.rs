@@ -2,6 +2,7 @@
 
 use orch_schema::value::Value;
 
+use super::spec::validate_class;
 use super::{EXTERNAL_NAME, LOAD_BALANCER, is_headless, needs_health_check, node_ports, uses_node_ports};
 use crate::validate::tree::{Tree, child_mut, items_mut, set, shown, unset};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -71,6 +72,8 @@ pub(super) fn validate_change(old: &Value, new: &Value) -> FieldErrors {
         let path = path.child("loadBalancerClass");
         errors.push(FieldError::invalid(path, &shown(new.at("loadBalancerClass")), NO_CHANGE));
     }
+    // The reference checks the class with the change, and once more with the whole service.
+    errors.extend(validate_class(new, &path.child("loadBalancerClass")));
     if needs_health_check(old)
         && needs_health_check(new)
         && old.int("healthCheckNodePort") != new.int("healthCheckNodePort")

@@ -1,15 +1,17 @@
 //! storage/v1 VolumeAttachment: a volume that is to be attached to a node; its spec never changes.
 
+use std::borrow::Cow;
+
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::validate_driver_name;
 use crate::Action;
 use crate::kinds::persistent_volume::validate_inline_spec;
-use crate::kinds::pod::defaults::default_host_path;
+use crate::kinds::pod::defaults::{default_host_path, with_host_path_type};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
-use crate::validate::tree::{Tree, existing_mut, set};
+use crate::validate::tree::{Tree, child_mut, existing_mut, set};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Most bytes of what an attacher notes of an attachment.
@@ -62,7 +64,11 @@ impl Strategy for VolumeAttachment {
             errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Subdomain));
             errors.extend(validate(context, new));
         }
-        errors.extend(immutable(new.at("spec"), old.at("spec"), Path::new("spec")));
+        let mut before = Cow::Borrowed(old.at("spec"));
+        if let Cow::Owned(inline) = with_host_path_type(old.at("spec").at("source").at("inlineVolumeSpec")) {
+            set(child_mut(before.to_mut(), "source"), "inlineVolumeSpec", inline);
+        }
+        errors.extend(immutable(new.at("spec"), &before, Path::new("spec")));
         errors
     }
 
@@ -195,6 +201,19 @@ mod tests {
         let object = created(&VolumeAttachment, attachment(source));
         let volume = &object["spec"]["source"]["inlineVolumeSpec"];
         assert_eq!(volume["hostPath"], json!({"path": "/x", "type": ""}));
+    }
+
+    #[test]
+    fn an_attachment_that_was_stored_without_the_type_can_still_be_changed() {
+        let old = attachment(json!({"inlineVolumeSpec": {"hostPath": {"path": "/x"}}}));
+        let mut new = old.clone();
+        VolumeAttachment.default(&CONTEXT, &mut new);
+        let shown = "spec: Invalid value";
+        let errors = VolumeAttachment.validate_update(&CONTEXT, &old, &new);
+        assert!(!errors.iter().any(|error| error.to_string().starts_with(shown)), "{errors:?}");
+        set(child_mut(&mut new, "spec"), "nodeName", json!("other"));
+        let errors = VolumeAttachment.validate_update(&CONTEXT, &old, &new);
+        assert!(errors.iter().any(|error| error.to_string().starts_with(shown)), "{errors:?}");
     }
 
     #[test]

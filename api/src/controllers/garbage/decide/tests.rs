@@ -14,7 +14,8 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let mut storages: Vec<Arc<str>> = registry.resources().map(|resource| resource.storage.clone()).collect();
     storages.dedup();
     let state = fixture.state();
-    let watched = Follower::new(Watched::new(storages), &Applied::certain(state.clone()));
+    let watched =
+        Follower::new(Watched::new(storages, std::time::Duration::ZERO), &Applied::certain(state.clone()));
     let graph = &watched.value().graph;
     let view = View { state: &state, graph, registry: &registry };
     let object = ObjectRef { storage: storage.into(), path: path.into() };

@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 
 use cel::IdedExpr;
 use orch_rules::expression::{
-    Charge, DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, Exhausted, Patterns, device_selector_steps, parse,
+    Charge, DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, Exhausted, PatternLimits, Patterns,
+    device_selector_steps, parse,
 };
 use parking_lot::Mutex;
 
@@ -106,7 +107,7 @@ fn compile(source: &str, charge: &mut dyn Charge) -> Result<Result<Program, Stri
         Ok(expression) => expression,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let patterns = Patterns::compile_all(&mut expression, charge)?;
+    let patterns = Patterns::compile_all(&mut expression, PatternLimits::STANDING, charge)?;
     Ok(Ok(Program { expression, patterns }))
 }
 

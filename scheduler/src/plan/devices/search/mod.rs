@@ -17,7 +17,7 @@ use orch_rules::expression::Exhausted;
 use orch_schema::quantity::Quantity;
 
 use self::budget::{Budget, Weight};
-pub(super) use self::select::Selection;
+pub(super) use self::select::{Progress, Selection};
 use super::allocated::Allocated;
 use super::capacity::Consumed;
 use super::claim::{Claim, Class, RequestKind};

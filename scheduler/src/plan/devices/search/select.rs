@@ -1,5 +1,6 @@
 //! What claims want, and which devices their selectors select.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use orch_rules::expression::{Allowance, Charge, DEVICE_SELECTOR_STEPS_MAX, Exhausted};
@@ -11,7 +12,7 @@ use super::super::constraint::Constraint;
 use super::super::expression::Selector;
 use super::super::pool::PoolState;
 use super::super::slice::Device;
-use super::{DEPTH_MAX, Matches, RESULTS_MAX, Search, Step, Wanted, timed_out};
+use super::{DEPTH_MAX, RESULTS_MAX, Search, Step, Wanted, timed_out};
 
 /// Candidates for which it is written in one step that nothing is known of them.
 const CANDIDATES_PER_STEP: usize = 64;
@@ -179,54 +180,65 @@ impl Search<'_> {
 /// Which devices classes select, for the amounts that nodes have of extended resources.
 #[derive(Debug)]
 pub(in super::super) struct Selection {
-    matches: Matches,
+    /// By the addresses of selector and device; `None` where the evaluation fails, as it would again.
+    answers: HashMap<(usize, usize), Option<bool>>,
     allowance: Allowance,
+    progress: Progress,
+}
+
+/// Whether the steps of a plan sufficed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Progress {
+    /// All that was asked for is known.
+    Whole,
+    /// The steps were used up: answers were missing.
+    Cut,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Selection { matches: Matches::new(), allowance: Allowance::of(SELECTION_STEPS_MAX) }
+        let allowance = Allowance::of(SELECTION_STEPS_MAX);
+        Selection { answers: HashMap::new(), allowance, progress: Progress::Whole }
     }
 }
 
 impl Selection {
-    /// Begins another plan, which has steps of its own. What is known of classes and devices stays known.
-    pub(in super::super) fn begin(&mut self) {
+    /// Begins another plan, which has steps of its own, and returns how the last one ended. Answers stay known, so that
+    /// each plan comes further.
+    pub(in super::super) fn begin(&mut self) -> Progress {
         self.allowance = Allowance::of(SELECTION_STEPS_MAX);
+        std::mem::replace(&mut self.progress, Progress::Whole)
+    }
+
+    /// Whether the selector selects the device; `None` if it fails, or the steps are used up.
+    fn selects(&mut self, selector: &Arc<Selector>, device: &Arc<Device>) -> Option<bool> {
+        let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
+        if let Some(answer) = self.answers.get(&key) {
+            return *answer;
+        }
+        let charged = selector.compiled(&mut self.allowance).and_then(|compiled| {
+            let steps = compiled.steps(&device.object).min(DEVICE_SELECTOR_STEPS_MAX);
+            self.allowance.charge(steps).map(|()| compiled)
+        });
+        let Ok(compiled) = charged else {
+            self.progress = Progress::Cut;
+            return None;
+        };
+        let answer = compiled.matches(&device.object).ok();
+        self.answers.insert(key, answer);
+        answer
     }
 }
 
 impl Class {
-    /// Whether all selectors of the class select the device.
-    pub(in super::super) fn selects(
-        &self,
-        device: &Arc<Device>,
-        known: &mut Selection,
-    ) -> Result<bool, Failure> {
-        for (number, selector) in self.selectors.iter().enumerate() {
-            let place = || format!("class {}: selector #{number}", self.name);
-            let selector = selector.as_ref().ok_or_else(|| missing(&place()))?;
-            let key = (Arc::as_ptr(selector).addr(), Arc::as_ptr(device).addr());
-            let matches = match known.matches.get(&key) {
-                Some(matches) => *matches,
-                None => {
-                    let fault =
-                        |reason: &dyn std::fmt::Display| Failure::Fatal(format!("{}: {reason}", place()));
-                    let charge = &mut known.allowance;
-                    let too_costly = |Exhausted| fault(&"it takes too long to evaluate");
-                    let compiled = selector.compiled(charge).map_err(too_costly)?;
-                    let steps = compiled.steps(&device.object).min(DEVICE_SELECTOR_STEPS_MAX);
-                    charge.charge(steps).map_err(too_costly)?;
-                    let matches = compiled.matches(&device.object).map_err(|error| fault(&error))?;
-                    known.matches.insert(key, matches);
-                    matches
-                }
-            };
-            if !matches {
-                return Ok(false);
+    /// Whether all selectors of the class select the device; `None` if one of them has no answer.
+    pub(in super::super) fn selects(&self, device: &Arc<Device>, known: &mut Selection) -> Option<bool> {
+        for selector in &self.selectors {
+            if !known.selects(selector.as_ref()?, device)? {
+                return Some(false);
             }
         }
-        Ok(true)
+        Some(true)
     }
 }
 

@@ -85,7 +85,7 @@ fn costly_selectors_take_from_the_budget() {
 #[test]
 fn compiling_takes_from_the_budget_before_it_begins() {
     // Each pattern folds all characters when it is compiled, which takes a hundredth of a second.
-    let pattern = |number: usize| format!("device.driver.matches('(?i)[\\\\w\\\\W]{{{number}}}')");
+    let pattern = |number: usize| format!("device.driver.matches('(?i)[x\\\\W]{{{number}}}')");
     let costly = |number: usize| (1..200).map(|at| pattern(number * 200 + at)).collect::<Vec<_>>().join("||");
     let expressions: Vec<String> = (0..32).map(costly).collect();
     let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();

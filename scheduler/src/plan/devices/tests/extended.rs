@@ -295,3 +295,44 @@ fn more_devices_than_a_claim_may_have_are_an_error() {
         "claim ns/<extended-resources>: number of requested devices 33 exceeds the claim limit of 32";
     assert_eq!(told, Filter::Error(expected.to_owned()));
 }
+
+/// A class whose evaluation takes more than the steps of a plan is known after some plans.
+#[test]
+fn amounts_that_a_plan_could_not_count_are_counted_by_later_ones() {
+    let hundred = format!("[{}]", vec!["1"; 100].join(","));
+    let costly = |number: usize| format!("{hundred}.all(a, {hundred}.all(b, a + b < {number}))");
+    let expressions: Vec<String> = (10..30).map(costly).collect();
+    let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
+    let mut cluster = cluster(&["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"]);
+    let mut class = offering("c", Some(GPU), 0);
+    class.spec.as_mut().unwrap().selectors = selectors(&expressions);
+    cluster.devices.upsert_class(&class);
+    let counts = || cluster.devices.counts(GPU, NodeOf { name: "a", labels: &labels_of("a") });
+    let mut versions = Vec::new();
+    let plans = (0..20).take_while(|_| {
+        cluster.devices.begin_plan();
+        versions.push(cluster.devices.version());
+        counts() == (0, 0)
+    });
+    let plans = plans.count();
+    assert!((1..10).contains(&plans), "{plans}");
+    assert!(versions.is_sorted_by(|one, next| one < next), "each is judged anew: {versions:?}");
+    cluster.devices.begin_plan();
+    cluster.devices.begin_plan();
+    assert_eq!(Some(&cluster.devices.version()), versions.last(), "until nothing is missing");
+    assert_eq!(counts(), (8, 0));
+}
+
+#[test]
+fn a_class_that_fails_is_evaluated_once() {
+    let mut cluster = cluster(&["d0"]);
+    let mut class = offering("c", Some(GPU), 0);
+    class.spec.as_mut().unwrap().selectors = selectors(&["device.attributes['d.io'].none == 1"]);
+    cluster.devices.upsert_class(&class);
+    let version = cluster.devices.version();
+    for _ in 0..3 {
+        cluster.devices.begin_plan();
+        assert_eq!(cluster.devices.counts(GPU, NodeOf { name: "a", labels: &labels_of("a") }), (0, 0));
+        assert_eq!(cluster.devices.version(), version, "another plan would find the same");
+    }
+}

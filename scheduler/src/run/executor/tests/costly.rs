@@ -24,7 +24,11 @@ fn a_pod_waits_for_its_turn_behind_a_costly_one_of_its_namespace() {
         bench.upsert(&in_namespace(name, namespace));
     }
     bench.step_with(Some(10_000_000));
-    assert_eq!(&*bench.job().pod.name, "one", "a second of planning: the next ones wait for four");
+    assert_eq!(
+        &*bench.job().pod.name,
+        "one",
+        "a second of planning: the next ones wait for it, and for four more"
+    );
     bench.step_with(Some(0));
     bench.step_with(Some(0));
     assert!(bench.jobs().is_empty());
@@ -36,7 +40,7 @@ fn a_pod_waits_for_its_turn_behind_a_costly_one_of_its_namespace() {
     assert_eq!(&*bench.job().pod.name, "honest");
     bench.pass(3);
     assert!(!bench.step(), "no event and no idle time brings them back earlier");
-    bench.pass(2);
+    bench.pass(3);
     bench.step_with(Some(10_000_000));
     assert_eq!(bench.jobs().len(), 1);
     bench.step_with(Some(0));

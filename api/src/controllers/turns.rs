@@ -1,0 +1,234 @@
+//! When a loop takes its next turn: after a change, when something is due, or when work that it began has ended.
+//!
+//! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object (an
+//! admission webhook that does not answer) holds up nothing but what waits for it. No loop of this kind polls: without a
+//! change, a due time or work under way it sleeps.
+//!
+//!     wake (change, due time, end of work) -> gather -> turn
+//!
+//! Invariant: between two turns of one loop lies at least its wait for changes that come together, so that a burst of
+//! changes is looked at in batches, and the number of turns is bounded whatever clients write.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use orch_raft::{Store, Subscription};
+
+/// Wait for the changes that come together with the first one. Two hundred turns a second are few beside the writes that
+/// cause them, and a chain of owners takes a turn or two for each level.
+pub(super) const GATHER: Duration = Duration::from_millis(5);
+
+/// From a client's write to the first look of a loop that acts on it: the client's next requests still find the object as it
+/// left it, and may change the propagation policy of a deletion (vectors/delete, `options`). With [`GATHER`] before and
+/// after it, this stays below 50 ms.
+pub(super) const SETTLE: Duration = Duration::from_millis(30);
+
+/// Turns of [`Pace`] that follow one another without a wait.
+const BURST: u32 = 8;
+
+/// Wait for a further turn of [`Pace`] after a burst.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// The turns of one loop. `R`: results of its work.
+pub(super) struct Turns<'a, S, R> {
+    store: &'a S,
+    changed: Vec<Subscription>,
+    under_way: FuturesUnordered<BoxFuture<'a, R>>,
+}
+
+impl<'a, S: Store, R> Turns<'a, S, R> {
+    /// Turns after changes that `changed` announce.
+    pub(super) fn new(store: &'a S, changed: Vec<Subscription>) -> Self {
+        Turns { store, changed, under_way: FuturesUnordered::new() }
+    }
+
+    /// Begins work that goes on between turns. The caller bounds how much of it is under way.
+    pub(super) fn start(&mut self, work: impl Future<Output = R> + Send + 'a) {
+        self.under_way.push(Box::pin(work));
+    }
+
+    /// Waits for the next turn, for at most `due` where given; returns the results of the work that has ended.
+    pub(super) async fn next(&mut self, due: Option<Duration>) -> Vec<R> {
+        self.next_of(self.changed.len(), due).await
+    }
+
+    /// The same, where only the first `heard` subscriptions wake the loop.
+    pub(super) async fn next_of(&mut self, heard: usize, due: Option<Duration>) -> Vec<R> {
+        let heard = heard.min(self.changed.len());
+        let mut ended = Vec::new();
+        {
+            let mut sleep = pin!(sleep_for(self.store, due));
+            poll_fn(|context| {
+                drive(&mut self.under_way, &mut ended, context);
+                let is_changed = poll_changed(&mut self.changed[..heard], context).is_ready();
+                match is_changed || !ended.is_empty() {
+                    true => Poll::Ready(()),
+                    false => sleep.as_mut().poll(context),
+                }
+            })
+            .await;
+        }
+        let mut gather = pin!(self.store.sleep(GATHER));
+        poll_fn(|context| {
+            drive(&mut self.under_way, &mut ended, context);
+            gather.as_mut().poll(context)
+        })
+        .await;
+        ended
+    }
+}
+
+/// Takes the work on; adds the results of what has ended.
+fn drive<R>(
+    under_way: &mut FuturesUnordered<BoxFuture<'_, R>>,
+    ended: &mut Vec<R>,
+    context: &mut Context<'_>,
+) {
+    while let Poll::Ready(Some(result)) = under_way.poll_next_unpin(context) {
+        ended.push(result);
+    }
+}
+
+/// Ready when a change was announced. All that was announced counts as seen then: the loop reads the state after it.
+fn poll_changed(subscriptions: &mut [Subscription], context: &mut Context<'_>) -> Poll<()> {
+    let mut is_changed = false;
+    for subscription in subscriptions {
+        let changed = pin!(subscription.changed());
+        // Pending for ever once the store has ended.
+        is_changed |= matches!(changed.poll(context), Poll::Ready(Some(_)));
+    }
+    if is_changed { Poll::Ready(()) } else { Poll::Pending }
+}
+
+async fn sleep_for<S: Store>(store: &S, wait: Option<Duration>) {
+    match wait {
+        Some(wait) if wait.is_zero() => {}
+        Some(wait) => store.sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
+pub(crate) async fn any_changed(subscriptions: &mut [Subscription]) {
+    poll_fn(|context| poll_changed(subscriptions, context)).await;
+}
+
+/// Waits for a change on one of `subscriptions`, for at most `wait` where given.
+pub(super) async fn changed_within<S: Store>(
+    store: &S,
+    subscriptions: &mut [Subscription],
+    wait: Option<Duration>,
+) {
+    let mut sleep = pin!(sleep_for(store, wait));
+    poll_fn(|context| match poll_changed(subscriptions, context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => sleep.as_mut().poll(context),
+    })
+    .await;
+}
+
+/// The pace of a loop that makes good what clients change: at once when that is rare, once a second when a client (or
+/// another server) changes it back again and again.
+#[derive(Debug)]
+pub(super) struct Pace {
+    left: u32,
+    refilled: Duration,
+}
+
+impl Pace {
+    /// A pace with its whole burst before it.
+    pub(super) fn new() -> Self {
+        Pace { left: BURST, refilled: Duration::ZERO }
+    }
+
+    /// Waits until the next turn may begin.
+    pub(super) async fn turn<S: Store>(&mut self, store: &S) {
+        store.sleep(self.wait(store.elapsed())).await;
+    }
+
+    /// Time from `now` until the next turn may begin, which counts as taken.
+    fn wait(&mut self, now: Duration) -> Duration {
+        let passed = now.saturating_sub(self.refilled);
+        let refills = u32::try_from(passed.as_secs() / REFILL.as_secs()).unwrap_or(u32::MAX);
+        if self.left.saturating_add(refills) >= BURST {
+            (self.left, self.refilled) = (BURST, now);
+        } else {
+            self.left += refills;
+            self.refilled += REFILL * refills;
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                GATHER
+            }
+            None => {
+                // The next refill is this turn's.
+                self.refilled += REFILL;
+                self.refilled.saturating_sub(now).max(GATHER)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    #[test]
+    fn a_burst_passes_at_once_and_a_quarrel_once_a_second() {
+        let mut pace = Pace::new();
+        let mut now = Duration::from_secs(100);
+        for _ in 0..BURST {
+            let wait = pace.wait(now);
+            assert_eq!(wait, GATHER);
+            now += wait;
+        }
+        let began = now;
+        for _ in 0..10 {
+            now += pace.wait(now);
+        }
+        assert!(now - began >= 9 * REFILL && now - began <= 10 * REFILL, "{:?}", now - began);
+        now += 20 * REFILL;
+        assert_eq!([(); 9].map(|()| pace.wait(now) == GATHER), [[true; 8].as_slice(), &[false]].concat()[..]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_end_holds_up_no_turn() {
+        let fixture = Fixture::new();
+        let store = fixture.store();
+        let mut turns = Turns::new(store, vec![store.subscribe(&"namespaces".into())]);
+        turns.start(std::future::pending());
+        turns.start(async {
+            store.sleep(Duration::from_secs(1)).await;
+            "ended"
+        });
+        fixture.namespace("n").await;
+        assert_eq!(turns.next(None).await, [""; 0], "a change");
+        assert_eq!(store.elapsed(), GATHER);
+        assert_eq!(turns.next(Some(Duration::from_millis(7))).await, [""; 0], "a due time");
+        assert_eq!(turns.next(None).await, ["ended"]);
+        assert_eq!(store.elapsed(), Duration::from_secs(1) + GATHER);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_many_resources_are_one_turn() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let store = fixture.store();
+        let sources = ["namespaces", "configmaps", "secrets"];
+        let mut turns = Turns::new(store, Vec::from(sources.map(|source| store.subscribe(&source.into()))));
+        for source in ["configmaps", "secrets"] {
+            fixture.create(source, "n", json!({"metadata": {"name": "a"}})).await;
+        }
+        let _: Vec<()> = turns.next(None).await;
+        let mut next = pin!(turns.next(None));
+        assert!(futures::poll!(&mut next).is_pending());
+    }
+}
