@@ -8,7 +8,7 @@ use std::path::Path;
 use http::uri::Scheme;
 use orch_proto::Brand;
 
-use crate::client::{Config, ConfigError, ContentType, Endpoint, chain, in_cluster};
+use crate::client::{Config, ConfigError, ContentType, Endpoint, chain, in_cluster, user_agent};
 use crate::config::types::ClientConnection;
 
 /// The configuration of clients. `environment` looks a variable up; `root` is `/` but in tests.
@@ -26,7 +26,9 @@ pub(super) fn config(
     let config = source(connection, master, brand, root, environment).map_err(|error| chain(&error))?;
     let accepted = ContentType::first_of(&connection.accept_content_types)
         .map_err(|error| format!("clientConnection.acceptContentTypes: {error}"))?;
-    let config = config.with_limits(content_type, connection.qps, burst);
+    let mut config = config.with_limits(content_type, connection.qps, burst);
+    // The server names the manager of fields by it.
+    config.user_agent = user_agent(&format!("{}-scheduler", brand.component_prefix));
     Ok(config.accepting(accepted.unwrap_or(content_type)))
 }
 
@@ -78,6 +80,21 @@ mod tests {
         let config = config(&connection, master, &ORCH, Path::new("/nonexistent"), environment)?;
         assert_eq!((config.content_type, config.qps, config.burst), (ContentType::Json, 5.0, 7));
         Ok(config.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn the_server_names_the_manager_of_fields_after_the_component() {
+        for (brand, expected) in
+            [(&ORCH, "orch-scheduler"), (&orch_proto::brand::KUBERNETES, "kube-scheduler")]
+        {
+            let connection = ClientConnection {
+                content_type: "application/json".to_owned(),
+                ..ClientConnection::default()
+            };
+            let address = Some("http://127.0.0.1:2");
+            let config = config(&connection, address, brand, Path::new("/nonexistent"), |_| None).unwrap();
+            assert_eq!(config.user_agent.split('/').next(), Some(expected));
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::plan::{Change, Cluster, Extenders, Object, Planner, Profile};
 use crate::stopwatch::Stopwatch;
 use crate::wall_time::WallTime;
 
+use super::binding::Written;
 use super::extender::{Extender, Filtered};
 use super::planning::Planning;
 use super::stored::Stored;
@@ -155,8 +156,14 @@ impl Planning for ClusterPlanner {
         self.cluster.forget(uid);
     }
 
-    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
-        self.cluster.forget_claims(claims);
+    fn settle_claims(&mut self, uid: &str, written: &[Written]) {
+        for Written { claim, uid: claim_uid, version } in written {
+            self.cluster.settle_claim(uid, claim, claim_uid, version);
+        }
+    }
+
+    fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]) {
+        self.cluster.forget_claims(uid, claims);
     }
 
     fn nominate(&mut self, pod: &Arc<Compiled>, node: &str) {

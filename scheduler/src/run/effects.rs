@@ -1,29 +1,34 @@
 //! Carries out the executor's effects.
 //!
-//! Owns the tasks that talk to the API, how many run at once, and the order of writes to one pod's status. What ends
-//! comes back to the executor as an input. Nothing is evicted or written without leadership.
+//! Owns the tasks that talk to the API, and how many run at once; the order of the writes of one pod is that of `lanes`.
+//! What ends comes back to the executor as an input. Nothing is evicted or written without leadership.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::api::core::v1::Pod;
-use crate::client::{Client, Error, PatchType, Reason, chain};
+use crate::client::{Client, chain};
 use crate::election::Leadership;
+use crate::plan::decision::UnusableClaim;
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
 
-use super::binding::{Binder, PodRef};
+use super::binding::{BindOutcome, Binder, Job, PodRef};
 use super::evict::{Evicted, evict};
-use super::input::{Effect, Evicting, Eviction, Input, Levels, Observation};
+use super::input::{Effect, Evicting, Eviction, Input, Levels, Observation, Patching};
+use super::lanes::{Ended, Lanes, Start, Write};
 use super::recorder::Recorder;
+use super::status::patch_unbound;
 
 /// Writes of statuses under way: they share one connection with the bindings, which must not wait behind thousands.
 const PATCHES_MAX: usize = 64;
+
+/// How long after a failure a status is written again: the client has tried for some seconds by then.
+const PATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Evictions under way.
 const EVICTIONS_MAX: usize = 64;
@@ -46,8 +51,7 @@ pub(super) struct Effects {
     inputs: mpsc::Sender<Input>,
     patches: Arc<Semaphore>,
     evictions: Arc<Semaphore>,
-    // The newest patch that waits for each pod whose patch is under way.
-    waiting: Arc<Mutex<HashMap<Arc<str>, Option<Value>>>>,
+    lanes: Arc<Mutex<Lanes>>,
 }
 
 impl Effects {
@@ -70,45 +74,110 @@ impl Effects {
             inputs,
             patches: Arc::new(Semaphore::new(PATCHES_MAX)),
             evictions: Arc::new(Semaphore::new(EVICTIONS_MAX)),
-            waiting: Arc::default(),
+            lanes: Arc::default(),
         }
     }
 
     /// Starts `effect`; never waits.
     pub(super) fn carry_out(&self, effect: Effect) {
-        let this = self.clone();
         match effect {
             Effect::Record(report) => self.recorder.record(report),
             Effect::Observe(observation) => (self.observer)(observation),
             Effect::Cancel(job) => job.cancel(),
             Effect::Bind(job) => {
-                self.runtime.spawn(async move {
-                    let outcome = this.binder.run(&job).await;
-                    this.answer(Input::Finished(job, outcome)).await;
-                });
-            }
-            Effect::Evict(eviction) => {
-                self.runtime.spawn(async move { this.evict_all(eviction).await });
-            }
-            Effect::GiveUp { claim, pod } => {
-                self.runtime.spawn(async move {
-                    // Another leader may use the claim. This process finds it again if it leads once more.
-                    if this.leadership.while_held(this.binder.give_up(&claim, &pod)).await.is_none() {
-                        tracing::debug!(uid = %pod.uid, "the lease ended before a claim was given up");
-                    }
-                });
-            }
-            Effect::Patch(pod, patch) => {
-                let mut waiting = self.waiting.lock();
-                if let Some(next) = waiting.get_mut(&pod.uid) {
-                    *next = Some(merged(next.take(), patch));
+                #[cfg(test)]
+                if plant::is(Plant::PatchesBesideBinding) {
+                    let this = self.clone();
+                    self.runtime.spawn(async move {
+                        let (_, ended) = this.bind(job).await;
+                        this.answer(ended).await;
+                    });
                     return;
                 }
-                waiting.insert(pod.uid.clone(), None);
-                drop(waiting);
-                self.runtime.spawn(async move { this.patch_all(pod, patch).await });
+                self.write(Write::Bind(job));
+            }
+            Effect::Evict(eviction) => {
+                let this = self.clone();
+                self.runtime.spawn(async move { this.evict_all(eviction).await });
+            }
+            Effect::GiveUp { claim, pod } => self.write(Write::GiveUp(claim, pod)),
+            Effect::Patch(pod, patch) => self.write(Write::Patch(pod, patch)),
+        }
+    }
+
+    /// Has `write` wait for those of its pod before it.
+    fn write(&self, write: Write) {
+        let uid = write.uid().clone();
+        let start = self.lanes.lock().add(write);
+        if let Some(start) = start {
+            let this = self.clone();
+            self.runtime.spawn(async move { this.write_all(uid, start).await });
+        }
+    }
+
+    /// Carries out writes of one pod, one after the other, until none waits.
+    async fn write_all(&self, uid: Arc<str>, start: Start) {
+        let mut next = Some(start);
+        while let Some(start) = next {
+            let (write, permit) = match start {
+                Start::Now(write) => (write, None),
+                Start::InTurn(turn) => {
+                    let permit = self.patches.acquire().await.expect("the semaphore is never closed");
+                    // A binding that came meanwhile has dropped the patch, and a task of its own.
+                    let Some(write) = self.lanes.lock().begin(&uid, turn) else { return };
+                    (write, Some(permit))
+                }
+            };
+            // Most tasks are patches, and need not be as large as a job.
+            let (how, answer) = match write {
+                Write::Patch(pod, patch) => (Ended::Otherwise, Some(self.patch(&pod, patch).await)),
+                Write::Bind(job) => {
+                    let (how, answer) = Box::pin(self.bind(job)).await;
+                    (how, Some(answer))
+                }
+                Write::GiveUp(claim, pod) => {
+                    Box::pin(self.give_up(&claim, &pod)).await;
+                    (Ended::Otherwise, None)
+                }
+            };
+            drop(permit);
+            next = self.lanes.lock().ended(&uid, how);
+            if let Some(answer) = answer {
+                self.answer_in_time(answer).await;
             }
         }
+    }
+
+    async fn bind(&self, mut job: Box<Job>) -> (Ended, Input) {
+        self.binder.nominate(&mut job).await;
+        let mut written = Vec::new();
+        let outcome = self.binder.run(&job, &mut written).await;
+        job.written = written;
+        let how = if outcome == BindOutcome::Bound { Ended::Bound } else { Ended::Otherwise };
+        (how, Input::Finished(job, outcome))
+    }
+
+    async fn give_up(&self, claim: &UnusableClaim, pod: &PodRef) {
+        // Another leader may use the claim. This process finds it again if it leads once more.
+        if self.leadership.while_held(self.binder.give_up(claim, pod)).await.is_none() {
+            tracing::debug!(uid = %pod.uid, "the lease ended before a claim was given up");
+        }
+    }
+
+    /// Writes the status of a pod.
+    async fn patch(&self, pod: &PodRef, patch: Value) -> Input {
+        // What the leader has written since is newer.
+        let outcome = self.leadership.while_held(patch_unbound(&self.client, pod, patch)).await;
+        let result = match &outcome {
+            Some(Ok(_)) => Patching::Done,
+            Some(Err(_)) => Patching::Failed,
+            None => Patching::NotLeading,
+        };
+        if let Some(Err(error)) = outcome {
+            let (namespace, name) = (&pod.namespace, &pod.name);
+            tracing::warn!(%namespace, %name, error = chain(&error), "cannot write the status of a pod");
+        }
+        Input::Patched { uid: pod.uid.clone(), outcome: result }
     }
 
     /// The executor takes inputs until the process ends; then nobody wants the answer.
@@ -116,6 +185,18 @@ impl Effects {
         if self.inputs.send(input).await.is_err() {
             tracing::debug!("the executor has ended");
         }
+    }
+
+    /// A patch that failed is made again after a pause, in which other writes of the pod go on.
+    async fn answer_in_time(&self, input: Input) {
+        if !matches!(input, Input::Patched { outcome: Patching::Failed, .. }) {
+            return self.answer(input).await;
+        }
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            tokio::time::sleep(PATCH_PAUSE).await;
+            this.answer(input).await;
+        });
     }
 
     async fn evict_all(&self, eviction: Eviction) {
@@ -146,67 +227,5 @@ impl Effects {
         let is_done = !outcomes.iter().any(|outcome| matches!(outcome, Evicting::Failed(..)));
         (self.observer)(Observation::Evicted { is_done, took: began.elapsed() });
         self.answer(Input::Evicted(eviction, outcomes)).await;
-    }
-
-    /// Writes the status of one pod until nothing waits, one patch after the other.
-    async fn patch_all(&self, pod: PodRef, mut patch: Value) {
-        loop {
-            let permit = self.patches.acquire().await.expect("the semaphore is never closed");
-            // What the leader has written since is newer.
-            let outcome = self.leadership.while_held(self.patch(&pod, &patch)).await;
-            drop(permit);
-            let is_done = matches!(outcome, Some(Ok(())));
-            if let Some(Err(error)) = outcome {
-                let (namespace, name) = (&pod.namespace, &pod.name);
-                tracing::warn!(%namespace, %name, error = chain(&error), "cannot write the status of a pod");
-            }
-            self.answer(Input::Patched { uid: pod.uid.clone(), is_done }).await;
-            let mut waiting = self.waiting.lock();
-            match waiting.get_mut(&pod.uid).and_then(Option::take) {
-                Some(next) => patch = next,
-                None => {
-                    waiting.remove(&pod.uid);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The UID in the patch is a condition: a pod of the same name that came later is left alone.
-    async fn patch(&self, pod: &PodRef, patch: &Value) -> Result<(), Error> {
-        let mut patch = patch.clone();
-        patch["metadata"] = serde_json::json!({ "uid": &*pod.uid });
-        let patched =
-            self.client.patch::<Pod>(&pod.namespace, &pod.name, "status", PatchType::Strategic, &patch).await;
-        match patched {
-            // The pod is gone, or another has its name: there is nobody to tell.
-            Err(error) if error.is(Reason::NotFound) || error.is(Reason::Conflict) => Ok(()),
-            other => other.map(|_| ()),
-        }
-    }
-}
-
-/// One patch with the effect of two, the second after the first.
-fn merged(first: Option<Value>, second: Value) -> Value {
-    let Some(mut first) = first else { return second };
-    if let (Some(into), Some(from)) = (first["status"].as_object_mut(), second["status"].as_object()) {
-        into.extend(from.clone());
-    }
-    first
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_later_patch_wins_member_by_member() {
-        let first = json!({ "status": { "conditions": [1], "nominatedNodeName": "a" } });
-        let second = json!({ "status": { "conditions": [2] } });
-        let both = json!({ "status": { "conditions": [2], "nominatedNodeName": "a" } });
-        assert_eq!(merged(Some(first), second.clone()), both);
-        assert_eq!(merged(None, second.clone()), second);
     }
 }

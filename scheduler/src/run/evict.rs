@@ -48,11 +48,15 @@ pub(super) async fn evict(
     if metadata.deletion_timestamp.is_some() {
         return Ok(Evicted::Ending);
     }
-    if let Some(patch) = eviction_patch(&victim, scheduler, WallTime::now()) {
+    if let Some(mut patch) = eviction_patch(&victim, scheduler, WallTime::now()) {
+        // Another pod of this name is not marked.
+        patch["metadata"] = serde_json::json!({ "uid": uid });
         let patched = client.patch::<Pod>(namespace, name, "status", PatchType::Strategic, &patch).await;
         match patched {
             Ok(_) => {}
-            Err(error) if error.is(Reason::NotFound) => return Ok(Evicted::Gone),
+            Err(error) if error.is(Reason::NotFound) || error.is(Reason::Conflict) => {
+                return Ok(Evicted::Gone);
+            }
             Err(error) => return Err(error),
         }
     }

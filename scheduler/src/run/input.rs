@@ -31,12 +31,12 @@ pub enum Input {
     Finished(Box<Job>, BindOutcome),
     /// Victims were evicted, or not.
     Evicted(Eviction, Vec<Evicting>),
-    /// The status of a pod was written (`true`), or could not be.
+    /// The status of a pod was written, or could not be.
     Patched {
         /// The pod's UID.
         uid: Arc<str>,
-        /// Whether it was written.
-        is_done: bool,
+        /// What became of the write.
+        outcome: Patching,
     },
 }
 
@@ -104,6 +104,17 @@ pub enum Evicting {
     Gone(PodRef),
     /// It could not be evicted, for this reason.
     Failed(PodRef, String),
+}
+
+/// What became of the write of a pod's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patching {
+    /// It is written, or there is nothing left to tell.
+    Done,
+    /// It failed, some time ago: it may be tried again at once.
+    Failed,
+    /// This process does not lead. The next leader tells.
+    NotLeading,
 }
 
 /// A figure for the metrics.

@@ -23,15 +23,17 @@ mod executor;
 mod extender;
 mod informers;
 mod input;
+mod lanes;
 mod planning;
 mod pod_status;
 mod recorder;
 mod scheduler;
+mod status;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use binding::{BindOutcome, Binder, Job, PodRef, Why};
+pub use binding::{BindOutcome, Binder, Job, PodRef, Why, Written};
 pub use cluster_planner::ClusterPlanner;
 pub use effects::{Observer, Reporter};
 pub use engine::{Engine, EngineOptions, StopError};
@@ -41,7 +43,9 @@ pub use extender::{
     Extender, ExtenderConfig, ExtenderError, ExtenderTls, Filtered, MetaVictims, SCORE_FACTOR, Victims,
     inline_pem, pem_file,
 };
-pub use input::{AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation};
+pub use input::{
+    AttemptResult, Effect, Evicting, Eviction, EvictionStep, Input, Levels, Observation, Patching,
+};
 pub use planning::Planning;
 pub use recorder::Recorder;
 pub use scheduler::{ElectionOptions, LockKind, Readiness, Scheduler, SchedulerError, SchedulerOptions};

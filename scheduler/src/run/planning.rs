@@ -10,6 +10,7 @@ use crate::plan::costs::Costs;
 use crate::plan::decision::{Admission, ClaimWrite, Decision, Placement};
 use crate::wall_time::WallTime;
 
+use super::binding::Written;
 use super::stored::Stored;
 
 /// A planner with its snapshot of the cluster.
@@ -64,11 +65,14 @@ pub trait Planning: Send {
     /// Where the node is gone; the text says so.
     fn assume(&mut self, pod: &Arc<Self::Compiled>, placement: &Placement) -> Result<(), String>;
 
-    /// Takes an assumption back.
+    /// Takes an assumption back, but for that of claims: the pod needs its room no more.
     fn forget(&mut self, uid: &str);
 
-    /// Gives back what was assumed of these claims, where [`Planning::forget`] does not: the pod is elsewhere or gone.
-    fn forget_claims(&mut self, claims: &[ClaimWrite]);
+    /// The pod's job wrote what was assumed for these claims. They tell themselves what they have, once they are seen as new.
+    fn settle_claims(&mut self, uid: &str, written: &[Written]);
+
+    /// Gives back what was assumed of these claims for the pod, and not written: its job has ended.
+    fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]);
 
     /// Keeps room for the pod on the node.
     fn nominate(&mut self, pod: &Arc<Self::Compiled>, node: &str);

@@ -64,7 +64,7 @@ pub(super) fn unscheduled_patch(
     if !is_same {
         let keeps_time = before.filter(|before| before.status == "False");
         let condition = new_condition(pod, POD_SCHEDULED, "False", reason.as_str(), message, keeps_time, now);
-        status.insert("conditions".to_owned(), json!([condition]));
+        insert_condition(&mut status, pod, condition);
     }
     if let Some(nominated) = changed_nomination(pod, nomination) {
         status.insert("nominatedNodeName".to_owned(), nominated);
@@ -93,7 +93,25 @@ pub(super) fn eviction_patch(victim: &Pod, scheduler: &str, now: WallTime) -> Op
     let keeps_time = before.filter(|before| before.status == "True");
     let reason = "PreemptionByScheduler";
     let condition = new_condition(victim, DISRUPTION_TARGET, "True", reason, &message, keeps_time, now);
-    Some(json!({ "status": { "conditions": [condition] } }))
+    let mut status = serde_json::Map::new();
+    insert_condition(&mut status, victim, condition);
+    Some(json!({ "status": status }))
+}
+
+/// Adds a condition to a patch. Without the order that is wanted it would come to stand before the pod's others; the
+/// reference adds new ones at the end.
+fn insert_condition(status: &mut serde_json::Map<String, Value>, pod: &Pod, condition: Value) {
+    let held = pod.status.iter().flat_map(|status| &status.conditions).map(|held| held.r#type.as_str());
+    let mut order: Vec<&str> = held.collect();
+    // few: the conditions of one pod.
+    if let Some(kind) = condition["type"].as_str()
+        && !order.contains(&kind)
+    {
+        order.push(kind);
+    }
+    let order: Vec<Value> = order.into_iter().map(|kind| json!({ "type": kind })).collect();
+    status.insert("$setElementOrder/conditions".to_owned(), order.into());
+    status.insert("conditions".to_owned(), json!([condition]));
 }
 
 fn new_condition(
@@ -163,7 +181,7 @@ mod tests {
     #[test]
     fn the_first_report_sets_the_condition() {
         let patch = unschedulable(&pod(vec![], ""), &Nomination::Keep).unwrap();
-        let expected = json!({ "status": { "conditions": [{
+        let expected = json!({ "status": { "$setElementOrder/conditions": [{ "type": "PodScheduled" }], "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m",
             "lastProbeTime": null, "lastTransitionTime": "2023-11-14T22:13:20Z",
         }] } });
@@ -213,6 +231,23 @@ mod tests {
             (&condition["observedGeneration"], &condition["reason"]),
             (&json!(3), &json!("SchedulingGated"))
         );
+    }
+
+    #[test]
+    fn a_new_condition_stands_behind_those_of_the_pod() {
+        let victim = pod(
+            vec![
+                scheduled("True", "", ""),
+                PodCondition { r#type: "Ready".to_owned(), ..PodCondition::default() },
+            ],
+            "",
+        );
+        let patch = eviction_patch(&victim, "default-scheduler", NOW).unwrap();
+        let order = json!([{ "type": "PodScheduled" }, { "type": "Ready" }, { "type": "DisruptionTarget" }]);
+        assert_eq!(patch["status"]["$setElementOrder/conditions"], order);
+        let patch = unschedulable(&victim, &Nomination::Keep).unwrap();
+        let order = json!([{ "type": "PodScheduled" }, { "type": "Ready" }]);
+        assert_eq!(patch["status"]["$setElementOrder/conditions"], order);
     }
 
     #[test]

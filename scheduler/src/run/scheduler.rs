@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Config, ConfigError, ObjectKey, user_agent};
+use crate::client::{Client, Config, ConfigError, ObjectKey};
 use crate::election::{
     Annotated, AnnotatedLock, Announce, ElectionEnd, Elector, Leadership, LeaseLock, Lock, Machine, Timing,
     identity,
@@ -268,7 +268,7 @@ fn contend(
 ) -> Result<(Leadership, JoinHandle<ElectionEnd>), SchedulerError> {
     // A client of its own: the lock must not wait behind bindings for the limit of requests a second.
     let mut config = options.client.clone();
-    config.user_agent = user_agent("leader-election");
+    config.user_agent.push_str("/leader-election");
     config.request_timeout = config.request_timeout.min(election.timing.renew_deadline() / 2);
     let lease = LeaseLock::new(Client::new(&config, options.brand)?, election.key.clone());
     let machine = Machine::new(identity(&options.host), election.timing);

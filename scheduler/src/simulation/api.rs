@@ -10,6 +10,7 @@ use super::Moment;
 use crate::api::coordination::v1::Lease;
 use crate::api::core::v1::{Node, Pod};
 use crate::api::meta::v1::ObjectMeta;
+use crate::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 
 /// The namespace of everything.
 pub(super) const NAMESPACE: &str = "default";
@@ -27,6 +28,7 @@ pub(super) enum Changed {
     Pod(Step<Pod>),
     Node(Step<Node>),
     Lease(Step<Lease>),
+    Claim(Step<ResourceClaim>),
 }
 
 /// An entry of the history.
@@ -45,6 +47,10 @@ pub(super) struct Store {
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
     pub(super) lease: Option<Arc<Lease>>,
+    pub(super) claims: BTreeMap<String, Arc<ResourceClaim>>,
+    // Devices do not change.
+    pub(super) slices: Vec<ResourceSlice>,
+    pub(super) classes: Vec<DeviceClass>,
     pub(super) history: Vec<Entry>,
     serial: u64,
 }
@@ -81,6 +87,16 @@ impl Store {
             self.revision += 1;
             self.log(at, Changed::Node(Step { before: Some(before), after: None }));
         }
+    }
+
+    pub(super) fn put_claim(&mut self, at: Moment, mut claim: ResourceClaim) -> Arc<ResourceClaim> {
+        let before = self.claims.get(name_of(claim.metadata.as_ref())).cloned();
+        let before_metadata = before.as_ref().and_then(|claim| claim.metadata.clone());
+        self.stamp(claim.metadata.get_or_insert_default(), before_metadata);
+        let after = Arc::new(claim);
+        self.claims.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
+        self.log(at, Changed::Claim(Step { before, after: Some(after.clone()) }));
+        after
     }
 
     pub(super) fn put_lease(&mut self, at: Moment, mut lease: Lease) -> Arc<Lease> {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Moment;
 use super::api::{Changed, Entry, is_finished, name_of, node_of, uid_of};
+use super::devices;
 use super::lease::{self, Deed};
 use super::network::{Life, World};
 use super::users::ELSEWHERE;
@@ -92,6 +93,7 @@ pub(super) fn check(world: &World) -> Result<Excused, String> {
     for entry in &world.store.history {
         ledger.take(entry)?;
     }
+    devices::check(world)?;
     told(world, &ledger)?;
     Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
@@ -128,13 +130,14 @@ impl Ledger {
                 if takes_room(after) {
                     self.load.entry(node_of(after).to_owned()).or_default().add(Room::of_pod(after));
                 }
+                says_its_node(entry.at, after)?;
                 let had_node = step.before.as_ref().is_some_and(|pod| !node_of(pod).is_empty());
                 if !node_of(after).is_empty() && !had_node {
                     return self.bind(entry, after);
                 }
                 Ok(())
             }
-            Changed::Lease(_) => Ok(()),
+            Changed::Lease(_) | Changed::Claim(_) => Ok(()),
         }
     }
 
@@ -183,6 +186,20 @@ impl Ledger {
         // The offer that was in force when that time began, and all later ones.
         let first = offers.partition_point(|(from, _)| *from <= since).saturating_sub(1);
         offers[first..].iter().filter_map(|(_, offer)| *offer).reduce(Room::larger)
+    }
+}
+
+/// A pod with a node says so, and names no other as where it is expected.
+fn says_its_node(at: Moment, pod: &Pod) -> Result<(), String> {
+    let (name, node) = (name_of(pod.metadata.as_ref()), node_of(pod));
+    let status = pod.status.clone().unwrap_or_default();
+    let nominated = &status.nominated_node_name;
+    let told = status.conditions.iter().find(|condition| condition.r#type == "PodScheduled");
+    match told.map(|told| told.status.as_str()) {
+        _ if node.is_empty() => Ok(()),
+        Some("True") if nominated.is_empty() => Ok(()),
+        Some("True") => Err(format!("at {at} pod {name} is on {node}, and is said to come to {nominated}")),
+        _ => Err(format!("at {at} pod {name} is on {node}, and says that it has none: {told:?}")),
     }
 }
 

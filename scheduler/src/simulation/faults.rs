@@ -51,7 +51,7 @@ impl Faults {
     pub(super) fn new(theme: Theme, random: &mut StdRng) -> Self {
         let mut weights = [0; KINDS];
         match theme {
-            Theme::Mixed => {
+            Theme::Mixed | Theme::Devices => {
                 weights.fill_with(|| [0, 1, 1, 4][random.random_range(0..4)]);
                 Self { weights, every: random.random_range(1_500..8_000) }
             }

@@ -21,13 +21,15 @@ use super::network::{Life, World};
 use super::users::ELSEWHERE;
 use crate::api::coordination::v1::Lease;
 
-/// What only the holder of the lease may do to a pod.
+/// What only the holder of the lease may do to a pod, or to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Deed {
     /// Bind it to this node.
     Binding(String),
     /// Delete it, so that another finds room.
     Eviction,
+    /// Give a claim its device, or take it back.
+    Claim,
 }
 
 /// A deed that a process handed over, whether or not a connection took it.
@@ -138,7 +140,7 @@ impl Holders {
     fn of(world: &World) -> Self {
         let leases = world.store.history.iter().filter_map(|entry| match &entry.changed {
             Changed::Lease(step) => Some((entry.at, step.after.as_ref())),
-            Changed::Pod(_) | Changed::Node(_) => None,
+            Changed::Pod(_) | Changed::Node(_) | Changed::Claim(_) => None,
         });
         let holder = |lease: Option<&Arc<Lease>>| {
             let spec = lease.and_then(|lease| lease.spec.as_ref());

@@ -17,14 +17,20 @@ pub(super) enum Theme {
     Mixed,
     /// Leaders are told to end while the API refuses bindings or is slow to take them; leases pass.
     Handovers,
+    /// Pods share claims of devices, of which there are fewer than pods want.
+    Devices,
 }
 
-/// One run of so many is about handovers.
-const HANDOVERS_EVERY: u64 = 8;
+/// Of so many runs, one is about handovers, and one about devices.
+const THEMES_EVERY: u64 = 8;
 
 impl Theme {
     pub(super) fn of(seed: u64) -> Self {
-        if seed % HANDOVERS_EVERY == HANDOVERS_EVERY - 1 { Theme::Handovers } else { Theme::Mixed }
+        match seed % THEMES_EVERY {
+            5 => Theme::Devices,
+            7 => Theme::Handovers,
+            _ => Theme::Mixed,
+        }
     }
 }
 
@@ -80,7 +86,7 @@ pub(super) fn timing(theme: Theme, random: &mut StdRng) -> Timing {
     let rows =
         [(15_000, 10_000, 2_000), (8_000, 5_000, 1_000), (6_000, 5_000, 1_000), (11_000, 10_000, 2_000)];
     let (lease, renew, retry) = match theme {
-        Theme::Mixed => rows[random.random_range(0..4)],
+        Theme::Mixed | Theme::Devices => rows[random.random_range(0..4)],
         Theme::Handovers => rows[random.random_range(0..2)],
     };
     let millis = std::time::Duration::from_millis;
@@ -96,7 +102,7 @@ pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manne
     let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
     let (refused, unconnected) = (often(100), often(60));
     let (bindings_refused, bindings_slow) = match theme {
-        Theme::Mixed => (0, 0),
+        Theme::Mixed | Theme::Devices => (0, 0),
         Theme::Handovers => (random.random_range(300..700), random.random_range(300..800)),
     };
     Manner {

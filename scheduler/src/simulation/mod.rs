@@ -18,6 +18,7 @@
 
 mod api;
 mod check;
+mod devices;
 mod faults;
 mod lease;
 mod manner;

@@ -45,6 +45,12 @@ pub(crate) enum Plant {
     TellsNothingAgain,
     /// A new leader plans by what its watches have told it so far.
     TrustsOldView,
+    /// A binding is sent while the pod's status is written, and the status whatever has become of the pod.
+    PatchesBesideBinding,
+    /// The status is written whatever has become of the pod.
+    PatchesLate,
+    /// The devices of a pod count as free until the API tells of its claim.
+    ForgetsDevices,
 }
 
 thread_local! {

@@ -10,18 +10,26 @@ use serde_json::Value;
 use super::Moment;
 use super::api::{Store, is_ending, node_of, uid_of};
 use crate::api::coordination::v1::Lease;
-use crate::api::core::v1::{Binding, Pod, PodCondition};
+use crate::api::core::v1::{Binding, Pod, PodCondition, PodStatus};
 use crate::api::meta::v1::{DeleteOptions, Time};
 
 /// A refusal: code, reason, message.
 pub(super) type Refused = (u16, &'static str, String);
 
-fn conflict(message: impl Into<String>) -> Refused {
+pub(super) fn conflict(message: impl Into<String>) -> Refused {
     (409, "Conflict", message.into())
 }
 
-fn missing(name: &str) -> Refused {
+pub(super) fn missing(name: &str) -> Refused {
     (404, "NotFound", format!("{name} not found"))
+}
+
+/// Makes anew the condition of this type.
+fn set_condition(status: &mut PodStatus, kind: &str, fill: impl FnOnce(&mut PodCondition)) {
+    status.conditions.retain(|held| held.r#type != kind);
+    let mut condition = PodCondition { r#type: kind.to_owned(), ..PodCondition::default() };
+    fill(&mut condition);
+    status.conditions.push(condition);
 }
 
 impl Store {
@@ -43,6 +51,9 @@ impl Store {
         }
         let target = binding.target.as_ref().map_or("", |target| &target.name);
         target.clone_into(&mut pod.spec.get_or_insert_default().node_name);
+        let status = pod.status.get_or_insert_default();
+        status.nominated_node_name.clear();
+        set_condition(status, "PodScheduled", |condition| "True".clone_into(&mut condition.status));
         self.put_pod(at, pod);
         Ok(())
     }
@@ -60,16 +71,16 @@ impl Store {
         {
             return Err(conflict("another UID"));
         }
+        let version = pod.metadata.as_ref().map_or("", |metadata| &metadata.resource_version);
+        if patch["metadata"]["resourceVersion"].as_str().is_some_and(|wanted| wanted != version) {
+            return Err(conflict("the pod has been modified"));
+        }
         let status = pod.status.get_or_insert_default();
         for condition in patch["status"]["conditions"].as_array().into_iter().flatten() {
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
-            status.conditions.retain(|held| held.r#type != text("type"));
-            status.conditions.push(PodCondition {
-                r#type: text("type"),
-                status: text("status"),
-                reason: text("reason"),
-                message: text("message"),
-                ..PodCondition::default()
+            set_condition(status, &text("type"), |condition| {
+                (condition.status, condition.reason) = (text("status"), text("reason"));
+                condition.message = text("message");
             });
         }
         match patch["status"].get("nominatedNodeName") {

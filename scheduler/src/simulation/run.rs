@@ -21,7 +21,7 @@ use super::plant::{Plant, plant};
 use super::process::{Habits, Scheduler};
 use super::users::{Settling, Users};
 use super::watches::WatchFault;
-use super::{Moment, check, settled};
+use super::{Moment, check, devices, settled};
 use crate::ambient;
 use crate::run::Rebuild;
 
@@ -99,6 +99,9 @@ impl Run {
         let mut users = Users::default();
         let mut world = World::new(seed, manner);
         users.found(&mut world.store);
+        if theme == Theme::Devices {
+            devices::found(&mut world.store);
+        }
         let habits = Habits { timing, standby, rebuild: rebuild(seed) };
         world.trace.push(format!("seed {seed}: {theme:?} {:?} {habits:?}", world.manner));
         let slots = (0..processes).map(|_| Slot::Down(random.random_range(0..2_000))).collect();

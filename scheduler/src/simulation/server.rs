@@ -18,6 +18,7 @@ use crate::api::coordination::v1::Lease;
 use crate::api::core::v1::{Binding, NodeList, Pod, PodList};
 use crate::api::events::v1::Event;
 use crate::api::meta::v1::{DeleteOptions, ListMeta, Status, WatchEvent};
+use crate::api::resource::v1::{DeviceClassList, ResourceClaimList, ResourceSliceList};
 use crate::api::runtime::RawExtension;
 use crate::client::{Codec, ContentType, ResponseBody, envelope};
 
@@ -26,6 +27,7 @@ use crate::client::{Codec, ContentType, ResponseBody, envelope};
 pub(super) enum Watched {
     Pods,
     Nodes,
+    Claims,
     Nothing,
 }
 
@@ -79,6 +81,9 @@ impl Asked {
             let target = self.read::<Binding>().target.unwrap_or_default();
             return Some((pod.clone(), Deed::Binding(target.name)));
         }
+        if self.method == "PUT" && plural == "resourceclaims" {
+            return Some((pod.clone(), Deed::Claim));
+        }
         (self.method == "DELETE" && plural == "pods").then(|| (pod.clone(), Deed::Eviction))
     }
 
@@ -130,8 +135,22 @@ impl Store {
             ("GET", [plural]) if asked.is_watch() => return self.watch(plural, asked),
             ("GET", ["pods"]) => Ok(self.list_pods()),
             ("GET", ["nodes"]) => Ok(self.list_nodes()),
+            ("GET", ["resourceclaims"]) => Ok(self.list_claims()),
+            ("GET", ["resourceslices"]) => {
+                Ok(ResourceSliceList { metadata: self.list_meta(), items: self.slices.clone() }
+                    .encode_to_vec())
+            }
+            ("GET", ["deviceclasses"]) => {
+                Ok(DeviceClassList { metadata: self.list_meta(), items: self.classes.clone() }
+                    .encode_to_vec())
+            }
             ("GET", [_]) => Ok(PodList { metadata: self.list_meta(), items: Vec::new() }.encode_to_vec()),
             ("GET", ["pods", name]) => self.pod(name).map(|pod| pod.encode_to_vec()),
+            ("GET", ["resourceclaims", name]) => self.claim(name).map(|claim| claim.encode_to_vec()),
+            ("PUT", ["resourceclaims", name, subresource @ ..]) => {
+                let claim = self.replace_claim(at, name, asked.read(), subresource.first().copied());
+                claim.map(|claim| claim.encode_to_vec())
+            }
             ("GET", ["leases", name]) => {
                 let lease = self.lease.as_ref().ok_or((404, "NotFound", format!("{name} not found")));
                 lease.map(|lease| lease.encode_to_vec())
@@ -176,6 +195,7 @@ impl Store {
         let kind = match plural {
             "pods" => Watched::Pods,
             "nodes" => Watched::Nodes,
+            "resourceclaims" => Watched::Claims,
             _ => Watched::Nothing,
         };
         Reply::Watch(WatchRequest { kind, from, seconds: asked.number("timeoutSeconds") })
@@ -189,6 +209,11 @@ impl Store {
         let unfinished = self.pods.values().filter(|pod| !is_finished(pod));
         let items: Vec<Pod> = unfinished.map(|pod| (**pod).clone()).collect();
         PodList { metadata: self.list_meta(), items }.encode_to_vec()
+    }
+
+    fn list_claims(&self) -> Vec<u8> {
+        let items = self.claims.values().map(|claim| (**claim).clone()).collect();
+        ResourceClaimList { metadata: self.list_meta(), items }.encode_to_vec()
     }
 
     fn list_nodes(&self) -> Vec<u8> {

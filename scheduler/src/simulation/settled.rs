@@ -4,6 +4,7 @@
 
 use super::api::{is_ending, is_finished, name_of, node_of};
 use super::check::Room;
+use super::devices::has_device;
 use super::network::World;
 use super::users::ELSEWHERE;
 use crate::api::core::v1::Pod;
@@ -30,7 +31,7 @@ fn place<'a>(world: &'a World, pod: &Pod) -> Option<&'a str> {
     for node in world.store.nodes.values() {
         let metadata = node.metadata.as_ref().expect("nodes have names");
         let is_selected = selector.iter().all(|(key, value)| metadata.labels.get(key) == Some(value));
-        if metadata.name == ELSEWHERE || !is_selected {
+        if metadata.name == ELSEWHERE || !is_selected || !has_device(world, pod, &metadata.name) {
             continue;
         }
         let mut load = Room::of_pod(pod);

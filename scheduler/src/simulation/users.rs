@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 
 use super::Moment;
 use super::api::{NAMESPACE, Store, is_ending, is_finished, node_of, uid_of};
+use super::devices;
 use crate::api::core::v1::{
     Binding, Container, Node, NodeSpec, NodeStatus, ObjectReference, Pod, PodSchedulingGate, PodSpec,
     PodStatus, ResourceRequirements,
@@ -73,6 +74,7 @@ impl Users {
     /// Something happens, maybe.
     pub(super) fn act(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
         self.end_pods(now, store, random);
+        devices::collect(now, store, random);
         self.mend_nodes(now, store);
         match random.random_range(0..40) {
             0..=3 => create_pod(now, store, random),
@@ -90,6 +92,7 @@ impl Users {
     /// Nothing new happens but that some pods come, and some end late: nodes are whole, and what is ending comes to its end.
     pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) -> Settling {
         self.end_pods(now, store, random);
+        devices::collect(now, store, random);
         for until in self.broken.values_mut() {
             *until = now;
         }
@@ -196,6 +199,11 @@ fn node(name: &str, cpu: u64, pods: u64) -> Node {
     }
 }
 
+/// The names of the scheduler's nodes.
+pub(super) fn node_names() -> impl Iterator<Item = String> {
+    (0..NODES).map(node_name)
+}
+
 fn pod_name(index: usize) -> String {
     format!("p{index}")
 }
@@ -245,6 +253,7 @@ fn make_pod(name: String, now: Moment, store: &mut Store, random: &mut StdRng) {
     if random.random_bool(0.1) {
         spec.scheduling_gates = vec![PodSchedulingGate { name: "gate".to_owned() }];
     }
+    spec.resource_claims = devices::wanted(store, random);
     let finalizers = if random.random_bool(0.2) { vec!["hold".to_owned()] } else { Vec::new() };
     let metadata = ObjectMeta { name, namespace: NAMESPACE.to_owned(), finalizers, ..ObjectMeta::default() };
     let status = PodStatus { phase: "Pending".to_owned(), ..PodStatus::default() };

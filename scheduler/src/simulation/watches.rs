@@ -195,6 +195,11 @@ impl Watch {
 fn event(kind: Watched, entry: &Entry) -> Option<Bytes> {
     match (kind, &entry.changed) {
         (Watched::Pods, Changed::Pod(step)) => pod_event(step, entry.revision),
+        (Watched::Claims, Changed::Claim(step)) => {
+            let mut claim = (**step.after.as_ref()?).clone();
+            claim.metadata.get_or_insert_default().resource_version = entry.revision.to_string();
+            Some(frame(if step.before.is_some() { "MODIFIED" } else { "ADDED" }, &claim))
+        }
         (Watched::Nodes, Changed::Node(step)) => {
             let version = |node: &Node| {
                 let mut node = node.clone();

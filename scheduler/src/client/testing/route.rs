@@ -158,6 +158,8 @@ fn merge(into: &mut Value, patch: &Value, is_strategic: bool) {
             Value::Null => {
                 into.as_object_mut().unwrap().shift_remove(name);
             }
+            // New conditions stand at the end here in any case.
+            _ if name.starts_with("$setElementOrder/") => {}
             Value::Array(new) if is_strategic && name == "conditions" => {
                 let mut all = into[name].as_array().cloned().unwrap_or_default();
                 for condition in new {

@@ -38,7 +38,7 @@ use crate::api;
 use crate::objects::intern::{Interner, Symbol};
 use crate::objects::pod::{Pod, Shapes};
 
-use super::decision::{ClaimWrite, Placement, VolumeWrites};
+use super::decision::{ClaimName, ClaimWrite, Placement, VolumeWrites};
 use super::devices::Devices;
 use budgets::Budgets;
 use images::Images;
@@ -140,8 +140,8 @@ pub(in crate::plan) struct Memo {
 #[derive(Debug)]
 struct Assigned {
     node: Symbol,
-    /// What is to be written before it is bound, while it is assumed; `None` once an event shows it on its node.
-    assumed: Option<(VolumeWrites, Vec<ClaimWrite>)>,
+    /// The volumes that are to be written before it is bound, while it is assumed; `None` once an event shows it on its node.
+    assumed: Option<VolumeWrites>,
 }
 
 impl Cluster {
@@ -190,30 +190,35 @@ impl Cluster {
         self.storage.assume(&placement.volumes, node);
         let results =
             placement.claims.iter().filter_map(|write| Some((write.uid.clone(), write.allocation.clone()?)));
-        self.devices.assume(&results.collect::<Vec<_>>());
-        let writes = (placement.volumes.clone(), placement.claims.clone());
-        self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed: Some(writes) });
+        self.devices.assume(&pod.uid, &results.collect::<Vec<_>>());
+        let assumed = Some(placement.volumes.clone());
+        self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed });
         self.withdraw(&pod.uid);
         self.attach(node, Arc::clone(pod));
         Ok(())
     }
 
-    /// Takes an assumed pod off its node, because it will not be bound. Does nothing if an event showed it there.
+    /// Takes an assumed pod off its node, because it will not be bound. Does nothing if an event showed it there. Its devices
+    /// are given back by [`Cluster::forget_claims`].
     pub fn forget(&mut self, uid: &str) {
         let Some(writes) = self.pods.get_mut(uid).and_then(|assigned| assigned.assumed.take()) else {
             return;
         };
-        self.storage.forget(&writes.0);
-        self.forget_claims(&writes.1);
+        self.storage.forget(&writes);
         self.unassign(uid);
     }
 
-    /// Gives back devices that were assumed with a placement, because the pod will not be bound by it. Does nothing where
-    /// [`Cluster::forget`] did it, or the claims say themselves what they hold.
-    pub fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+    /// Gives back devices that were assumed with a placement of the pod `uid`, because the job that was to write them into
+    /// the claims has ended otherwise. Does nothing where the claims say themselves what they hold.
+    pub fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]) {
         for write in claims.iter().filter(|write| write.allocation.is_some()) {
-            self.devices.forget(&write.uid);
+            self.devices.forget(uid, &write.uid);
         }
+    }
+
+    /// Devices that were assumed for a pod were written into the claim with this uid, which has `version` since.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
+        self.devices.settle_claim(pod, claim, uid, version);
     }
 
     /// Whether a pod is assumed: it counts on a node, but no event showed it there.

@@ -72,6 +72,14 @@ impl Request {
         }
     }
 
+    /// The name of an alternative in errors of the search: its own, without the request's, as in the reference.
+    pub(super) fn own_name<'a>(&'a self, alternative: &'a Alternative) -> &'a str {
+        match self.kind {
+            RequestKind::FirstAvailable => &alternative.name,
+            RequestKind::Exactly | RequestKind::Unknown => &self.name,
+        }
+    }
+
     /// Whether `names` speaks of this request by an alternative. No names speak of all.
     pub(super) fn is_among(&self, names: &[String], alternative: &Alternative) -> bool {
         names.is_empty() || names.contains(&self.name) || names.contains(&self.full_name(alternative))

@@ -5,7 +5,8 @@
 //!   DeviceClasses -------------+--> Devices -- pre_filter --> PodDevices -- filter(node) --> allocation results
 //!   ResourceClaims -> allocated+                                        \- post_filter --> a claim to free
 //!
-//!   the executor: Devices::assume; a job of run::binding writes each claim and binds the pod; Devices::forget on failure
+//!   the executor: Devices::assume; a job of run::binding writes each claim and binds the pod; when that has ended
+//!                 Devices::settle_claim for each claim that was written, Devices::forget for the others
 //! ```
 //!
 //! [`Devices`] holds what the cluster has, brought up to date object by object. A pod that is planned asks it through
@@ -34,6 +35,7 @@ mod unmade;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 pub use self::conditions::{Binding, binding_failure, binding_state, has_conditions};
 pub use self::pod::{
@@ -87,7 +89,7 @@ pub struct Devices {
     pools: Pools,
     allocated: Allocated,
     /// Results that are being written, by the uid of their claim.
-    assumed: HashMap<String, AllocationResult>,
+    assumed: HashMap<String, Assumed>,
     /// Claims that take the place of an assumed result once they are seen with an allocation, with the uid that the result
     /// is assumed under.
     awaited: HashMap<ClaimName, String>,
@@ -100,6 +102,34 @@ pub struct Devices {
     claim_steps: Cell<u64>,
     /// Plans in which the steps for [`Devices::counts`] did not suffice.
     cut_plans: Cell<u64>,
+}
+
+/// A result that is being written.
+#[derive(Debug)]
+struct Assumed {
+    pod: Arc<str>,
+    result: AllocationResult,
+    /// The claim, as it was last seen, holds the same devices. It may be told later, of its time before, that it has none.
+    is_told: bool,
+    /// The version that the claim has since; `None` while the write is under way.
+    written: Option<u64>,
+}
+
+/// The version of a claim. Versions grow with each write; one that is no number is the first.
+fn version_of(claim: &ResourceClaim) -> u64 {
+    let version = claim.metadata.as_ref().map(|metadata| metadata.resource_version.as_str());
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// Whether both results are of the same devices.
+pub fn has_same_devices(one: &AllocationResult, other: &AllocationResult) -> bool {
+    let devices = |result: &AllocationResult| -> Vec<(String, String, String, String)> {
+        let results = result.devices.iter().flat_map(|devices| &devices.results);
+        let names = results
+            .map(|one| (one.request.clone(), one.driver.clone(), one.pool.clone(), one.device.clone()));
+        names.collect()
+    };
+    devices(one) == devices(other)
 }
 
 impl Devices {
@@ -124,20 +154,24 @@ impl Devices {
         }
     }
 
-    /// Takes in a claim that is there or has changed. A status with an allocation takes the place of an assumed one.
+    /// Takes in a claim that is there or has changed. What is assumed for it ends once it is told at the version that it was
+    /// written with. What is told before is the claim's past, whatever devices it had there.
     pub fn upsert_claim(&mut self, claim: ResourceClaim) {
         self.version += 1;
         let (namespace, name) = key(claim.metadata.as_ref());
-        self.take_claim(&namespace, &name);
+        let before = self.take_claim(&namespace, &name);
         let claim = Claim::new(claim, &mut self.selectors);
+        if let Some(before) = before.filter(|before| before.uid() != claim.uid()) {
+            self.end(before.uid());
+        }
         let key = ClaimName { namespace: namespace.clone(), name: name.clone() };
         if let Some(allocation) = claim.allocation() {
             self.allocated.add(allocation);
-            self.forget(claim.uid());
             if let Some(uid) = self.awaited.remove(&key) {
-                self.forget(&uid);
+                self.end(&uid);
             }
         }
+        self.told(&claim);
         if let Some(pod) = unmade::pod_of(&claim.api, self.brand) {
             self.made.entry(pod).or_default().insert(key);
         }
@@ -148,11 +182,11 @@ impl Devices {
     pub fn remove_claim(&mut self, namespace: &str, name: &str) {
         self.version += 1;
         if let Some(claim) = self.take_claim(namespace, name) {
-            self.forget(claim.uid());
+            self.end(claim.uid());
         }
         let key = ClaimName { namespace: namespace.to_owned(), name: name.to_owned() };
         if let Some(uid) = self.awaited.remove(&key) {
-            self.forget(&uid);
+            self.end(&uid);
         }
     }
 
@@ -274,21 +308,67 @@ impl Devices {
         self.claim(namespace, name).map(|claim| &*claim.api)
     }
 
-    /// Holds the devices of `results` until the claims say so themselves, or [`Devices::forget`].
-    pub fn assume(&mut self, results: &[(String, AllocationResult)]) {
+    /// Holds the devices of `results` for `pod` until the claims say so themselves, the pod is gone, or [`Devices::forget`].
+    pub fn assume(&mut self, pod: &Arc<str>, results: &[(String, AllocationResult)]) {
+        #[cfg(test)]
+        if crate::simulation::plant::is(crate::simulation::plant::Plant::ForgetsDevices) {
+            return;
+        }
         for (uid, result) in results {
             self.version += 1;
-            self.forget(uid);
+            self.end(uid);
             self.allocated.add(result);
-            self.assumed.insert(uid.clone(), result.clone());
+            let (pod, result) = (Arc::clone(pod), result.clone());
+            self.assumed.insert(uid.clone(), Assumed { pod, result, is_told: false, written: None });
         }
     }
 
-    /// Gives back what was assumed for the claim with this uid: its allocation was not written.
-    pub fn forget(&mut self, uid: &str) {
+    /// A claim was told while devices are assumed for it: they count once.
+    fn told(&mut self, claim: &Claim) {
+        let Some(assumed) = self.assumed.get_mut(claim.uid()) else { return };
+        if assumed.written.is_some_and(|written| version_of(&claim.api) >= written) {
+            self.end(claim.uid());
+            return;
+        }
+        let allocation = claim.allocation();
+        let is_told = allocation.is_some_and(|told| has_same_devices(&assumed.result, told));
+        match (assumed.is_told, is_told) {
+            (false, true) => self.allocated.remove(&assumed.result),
+            (true, false) => self.allocated.add(&assumed.result),
+            _ => {}
+        }
+        assumed.is_told = is_told;
+    }
+
+    /// What was assumed for `claim` with this uid on behalf of `pod` was written: the claim has it since `version`, or lost
+    /// it again after that. It is held until the claim is told at that version.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
+        let told = self.claim(&claim.namespace, &claim.name).filter(|told| told.uid() == uid);
+        let told = told.map(|told| version_of(&told.api));
+        let Some(assumed) = self.assumed.get_mut(uid).filter(|assumed| *assumed.pod == *pod) else { return };
+        // Without a number there is nothing to wait for.
+        match version.parse() {
+            Ok(version) if told.is_some_and(|told| told < version) => assumed.written = Some(version),
+            _ => self.end(uid),
+        }
+    }
+
+    /// Gives back what was assumed for the claim with this uid on behalf of `pod`, unless it was written.
+    pub fn forget(&mut self, pod: &str, uid: &str) {
+        // Another pod may have the claim by now.
+        let is_its = |assumed: &Assumed| *assumed.pod == *pod && assumed.written.is_none();
+        if self.assumed.get(uid).is_some_and(is_its) {
+            self.end(uid);
+        }
+    }
+
+    /// Ends what is assumed for the claim with this uid.
+    fn end(&mut self, uid: &str) {
         if let Some(assumed) = self.assumed.remove(uid) {
             self.version += 1;
-            self.allocated.remove(&assumed);
+            if !assumed.is_told {
+                self.allocated.remove(&assumed.result);
+            }
             self.awaited.retain(|_, waiting| waiting != uid);
         }
     }
@@ -300,22 +380,20 @@ impl Devices {
         let uid = unmade::unmade_uid(&pod.uid);
         let Some(name) = pod.made_claim.as_ref().filter(|_| self.assumed.contains_key(&uid)) else { return };
         if self.claim(&pod.namespace, name).is_some_and(|claim| claim.allocation().is_some()) {
-            self.forget(&uid);
+            self.end(&uid);
         } else {
             let claim = ClaimName { namespace: pod.namespace.clone(), name: name.clone() };
             self.awaited.insert(claim, uid);
         }
     }
 
-    /// A pod is gone: what was assumed for its extended resources is free.
+    /// A pod is gone: what is still assumed for its extended resources is free. Claims that it names tell themselves.
     pub fn forget_pod(&mut self, uid: &str) {
-        if !self.assumed.is_empty() {
-            self.forget(&unmade::unmade_uid(uid));
-        }
+        self.end(&unmade::unmade_uid(uid));
     }
 
     fn is_pending(&self, uid: &str) -> bool {
-        self.assumed.contains_key(uid)
+        self.assumed.get(uid).is_some_and(|assumed| !assumed.is_told)
     }
 
     fn claim(&self, namespace: &str, name: &str) -> Option<&Claim> {

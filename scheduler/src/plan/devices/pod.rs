@@ -133,15 +133,16 @@ impl Devices {
 
     /// Whether a claim can be used, or allocated, by a pod.
     fn check(&self, claim: &Claim, pod_uid: &str) -> Result<(), String> {
+        // Where it is told to have others, that is over, or will not be.
+        if self.is_pending(claim.uid()) {
+            return Err(format!("resource claim {} is in the process of being allocated", claim.key()));
+        }
         if claim.allocation().is_some() {
             let is_reserved = claim.reserved_for().iter().any(|one| one.uid == pod_uid);
             if !is_reserved && claim.reserved_for().len() >= RESERVED_FOR_MAX {
                 return Err("resourceclaim in use".to_owned());
             }
             return Ok(());
-        }
-        if self.is_pending(claim.uid()) {
-            return Err(format!("resource claim {} is in the process of being allocated", claim.key()));
         }
         for request in &claim.requests {
             if request.kind == RequestKind::Unknown {

@@ -148,9 +148,13 @@ fn assumed_devices_are_taken_until_they_are_given_back() {
     bench.class();
     bench.node("a", 0);
     bench.slice("a", 1);
-    bench.assume(&gpus("p", 1));
+    let placement = bench.assume(&gpus("p", 1));
     assert!(bench.refused(&gpus("q", 1)).message.contains("cannot allocate all claims"));
     bench.cluster.forget("p");
+    assert!(bench.refused(&gpus("q", 1)).message.contains("cannot allocate all claims"), "its job writes on");
+    bench.cluster.forget_claims("another", &placement.claims);
+    assert!(bench.refused(&gpus("q", 1)).message.contains("cannot allocate all claims"));
+    bench.cluster.forget_claims("p", &placement.claims);
     bench.assume(&gpus("q", 1));
     assert!(bench.refused(&gpus("p", 1)).message.contains("cannot allocate all claims"));
 }
@@ -167,7 +171,7 @@ fn a_pod_that_turns_up_elsewhere_gives_its_devices_back_with_its_job() {
     elsewhere.spec.as_mut().unwrap().node_name = "b".to_owned();
     bench.cluster.apply(Change::Upsert(Object::Pod(&elsewhere)));
     assert!(bench.refused(&gpus("q", 1)).message.contains("cannot allocate all claims"), "the job may go on");
-    bench.cluster.forget_claims(&placement.claims);
+    bench.cluster.forget_claims("p", &placement.claims);
     assert_eq!(&*bench.placed(&gpus("q", 1)).node, "a");
 }
 
@@ -266,10 +270,11 @@ fn nodes_are_scored_by_their_devices() {
         bench.node(name, 0);
         bench.slice(name, devices);
     }
-    let mut place = |name: &str| bench.assume(&gpus(name, 2)).node.to_string();
+    let placed = ["p0", "p1", "p2", "p3"].map(|name| bench.assume(&gpus(name, 2)));
     // The least allocated after it has the pod: 80, 60, then 50 against 40, then 40 against none.
-    assert_eq!(["p0", "p1", "p2", "p3"].map(&mut place), ["b", "b", "c", "b"]);
+    assert_eq!(placed.each_ref().map(|placement| &*placement.node), ["b", "b", "c", "b"]);
     bench.cluster.forget("p2");
+    bench.cluster.forget_claims("p2", &placed[2].claims);
     assert_eq!(&*bench.placed(&gpus("q", 2)).node, "c", "what is given back counts at once");
 }
 

@@ -241,6 +241,13 @@ impl ClusterEvent {
         Some(ClusterEvent::new(EventKind::ResourceClaimDelete, subject))
     }
 
+    /// Devices that were chosen for a claim were not written into it, and are free again.
+    pub fn devices_given_back(namespace: &str, name: &str) -> ClusterEvent {
+        let name = ObjectName { namespace: namespace.into(), name: name.into() };
+        let subject = Subject::ResourceClaim { name, change: ClaimChange::Deallocated };
+        ClusterEvent::new(EventKind::ResourceClaimUpdate, subject)
+    }
+
     /// A ResourceSlice is there or has changed.
     pub fn resource_slice(old: Option<&ResourceSlice>, new: &ResourceSlice) -> Option<ClusterEvent> {
         let helps = old.is_none_or(|old| old.spec != new.spec);

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use crate::api::meta::v1::Time;
 use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
-use crate::client::{Backoff, Reason, chain};
+use crate::client::{Backoff, Created, Reason, chain};
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
-use crate::plan::devices::{Binding, RESERVED_FOR_MAX, binding_failure, binding_state, has_conditions};
+use crate::plan::devices::{
+    Binding, RESERVED_FOR_MAX, binding_failure, binding_state, has_conditions, has_same_devices,
+};
 use crate::wall_time::WallTime;
 
 use super::super::event::{Report, Severity, reference};
@@ -51,6 +53,19 @@ fn failed_binding(claim: &ResourceClaim) -> String {
     format!("claim {name} binding failed: reason={reason}, message={message:?}")
 }
 
+/// How the last write of a claim ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// It happened, or it certainly did not, or there was none.
+    Known,
+    /// Its answer was lost.
+    Unknown,
+}
+
+fn version_of(claim: &ResourceClaim) -> String {
+    claim.metadata.as_ref().map(|metadata| metadata.resource_version.clone()).unwrap_or_default()
+}
+
 /// What has to be written of a claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Change {
@@ -78,18 +93,19 @@ pub(super) fn reservation(
         return Err(format!("claim {name} is being deleted"));
     }
     let status = claim.status.get_or_insert_default();
+    // First: the pod may have reserved it in another plan, with other devices.
+    match (&write.allocation, &status.allocation) {
+        (None, None) => return Err(format!("claim {name} is not allocated any more")),
+        (Some(wanted), Some(found)) if !has_same_devices(wanted, found) => {
+            return Err(format!("claim {name} got allocated elsewhere in the meantime"));
+        }
+        _ => {}
+    }
     if status.reserved_for.iter().any(|holder| holder.uid == *pod.uid) {
         return Ok(Change::None);
     }
     if status.reserved_for.len() >= RESERVED_FOR_MAX {
         return Err(format!("claim {name} is reserved for {RESERVED_FOR_MAX} pods already"));
-    }
-    match (&write.allocation, &status.allocation) {
-        (None, None) => return Err(format!("claim {name} is not allocated any more")),
-        (Some(wanted), Some(found)) if wanted != found => {
-            return Err(format!("claim {name} got allocated elsewhere in the meantime"));
-        }
-        _ => {}
     }
     if let Some(allocation) = &write.allocation {
         if !metadata.finalizers.iter().any(|held| held == finalizer) {
@@ -140,39 +156,63 @@ impl Binder {
         format!("resource.{}", self.client.brand().label("delete-protection"))
     }
 
-    /// Writes allocation and reservation. `known` is the claim as it was just read or made, if it was.
+    /// Writes allocation and reservation, and returns the version that the claim has since. `known` is the claim as it was
+    /// just read or made, if it was.
     pub(super) async fn reserve(
         &self,
         pod: &PodRef,
         write: &ClaimWrite,
         mut known: Option<ResourceClaim>,
-    ) -> Result<(), Why> {
+    ) -> Result<String, Why> {
         let finalizer = self.finalizer();
-        let (namespace, name) = (&write.claim.namespace, &write.claim.name);
-        let what = format!("reserving claim {name}");
-        for _ in 0..ATTEMPTS_MAX {
+        let what = format!("reserving claim {}", write.claim.name);
+        let mut last = Last::Known;
+        for attempt in 0..=ATTEMPTS_MAX {
             let claim = match known.take() {
-                Some(claim) => Ok(claim),
-                None => self.client.get::<ResourceClaim>(namespace, name).await,
+                Some(claim) => claim,
+                None => self.look(&write.claim, last, &what).await?,
             };
-            let claim = claim.map_err(|error| refused(&what, &error))?;
+            let version = version_of(&claim);
             let change = reservation(claim, pod, write, &finalizer).map_err(Why::Refused)?;
+            if change == Change::None {
+                return Ok(version);
+            }
+            if attempt == ATTEMPTS_MAX {
+                break;
+            }
             let written = match change {
-                Change::None => return Ok(()),
+                Change::Status(claim) => self.client.update(&stamped(*claim, write), "status").await,
                 Change::Finalizer(claim) => self.client.update(&*claim, "").await,
-                Change::Status(claim) => match self.client.update(&stamped(*claim, write), "status").await {
-                    Ok(_) => return Ok(()),
-                    Err(error) => Err(error),
-                },
+                Change::None => return Ok(version),
             };
-            match written {
-                Ok(_) => {}
-                // Another writer was first, or nobody knows: look again.
-                Err(error) if error.is(Reason::Conflict) || error.is_outcome_unknown() => {}
+            match written.and_then(Created::object) {
+                Ok(claim) => known = Some(claim),
+                Err(error) if error.is_outcome_unknown() => last = Last::Unknown,
+                Err(error) if error.is(Reason::Conflict) => last = Last::Known,
                 Err(error) => return Err(refused(&what, &error)),
             }
         }
         Err(Why::Refused(format!("{what}: {ATTEMPTS_MAX} attempts met other writers")))
+    }
+
+    /// Reads a claim. After a write whose outcome is unknown it is asked until it answers: whether the claim has the devices
+    /// decides who else may get them.
+    async fn look(&self, claim: &ClaimName, last: Last, what: &str) -> Result<ResourceClaim, Why> {
+        let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
+        loop {
+            match self.client.get::<ResourceClaim>(&claim.namespace, &claim.name).await {
+                Ok(found) => return Ok(found),
+                Err(error) if last == Last::Known || error.is(Reason::NotFound) => {
+                    return Err(refused(what, &error));
+                }
+                Err(error) => {
+                    let (namespace, name) = (&claim.namespace, &claim.name);
+                    tracing::warn!(%namespace, %name, error = chain(&error), "cannot see whether a claim is reserved");
+                    self.lead()?;
+                    tokio::time::sleep(backoff.random_pause()).await;
+                }
+            }
+        }
     }
 
     /// Waits until the devices of the claims that were reserved are usable. Where that fails, what this job allocated is

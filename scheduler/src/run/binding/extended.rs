@@ -7,11 +7,11 @@
 
 use serde_json::{Value, json};
 
-use crate::api::core::v1::Pod;
 use crate::api::resource::v1::ResourceClaim;
-use crate::client::{Backoff, DeleteOptions, Error, PatchType, Reason, chain};
+use crate::client::{Backoff, DeleteOptions, Error, Reason, chain};
 use crate::plan::decision::{ClaimName, ClaimWrite, NewClaim};
 
+use super::super::status::patch_unbound;
 use super::claims::{ATTEMPTS_MAX, LOOK_FIRST, LOOK_LAST};
 use super::{Binder, PodRef, Why, refused};
 
@@ -44,12 +44,9 @@ impl Binder {
         claim: &ClaimName,
         new: &NewClaim,
     ) -> Result<(), Why> {
-        let patch = status_patch(pod, claim, new);
-        let (namespace, name) = (&pod.namespace, &pod.name);
-        let patched = self.client.patch::<Pod>(namespace, name, "status", PatchType::Strategic, &patch).await;
-        match patched {
-            Ok(_) => Ok(()),
-            Err(error) if error.is(Reason::NotFound) => Err(Why::Gone),
+        match patch_unbound(&self.client, pod, status_patch(claim, new)).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Why::Gone),
             Err(error) => Err(refused("naming the claim for extended resources in the pod", &error)),
         }
     }
@@ -108,8 +105,8 @@ fn without_finalizer(mut claim: ResourceClaim, finalizer: &str) -> Option<Resour
     (finalizers.len() != before).then_some(claim)
 }
 
-/// The patch of the pod's status; its uid is a condition.
-fn status_patch(pod: &PodRef, claim: &ClaimName, new: &NewClaim) -> Value {
+/// The patch of the pod's status.
+fn status_patch(claim: &ClaimName, new: &NewClaim) -> Value {
     let mapping = |mapping: &crate::api::core::v1::ContainerExtendedResourceRequest| {
         json!({
             "containerName": mapping.container_name,
@@ -119,7 +116,6 @@ fn status_patch(pod: &PodRef, claim: &ClaimName, new: &NewClaim) -> Value {
     };
     let mappings: Vec<Value> = new.mappings.iter().map(mapping).collect();
     json!({
-        "metadata": { "uid": &*pod.uid },
         "status": {
             "extendedResourceClaimStatus": { "requestMappings": mappings, "resourceClaimName": claim.name },
         },

@@ -6,6 +6,8 @@
 //!         └──────────> NotBound, what was reserved is given back, what was made is deleted <────────────────┘
 //! ```
 //!
+//! A job that has to prepare names the node in the pod's status first, as where the pod is expected.
+//!
 //! Owns the certainty of the outcome. Between [`BindOutcome::Bound`] and [`BindOutcome::NotBound`] there is no third: while
 //! the API cannot say which it is, the job asks on, and the pod stays assumed on its node, so that its room is never given
 //! away twice. A binding is conditional on the pod's UID and on its having no node, so that sending it again can do no
@@ -27,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, Error, chain};
 use crate::election::Leadership;
 use crate::plan::costs::{Cost, Status};
-use crate::plan::decision::{ClaimWrite, Failure, VolumeWrites};
+use crate::plan::decision::{ClaimName, ClaimWrite, Failure, VolumeWrites};
 use crate::plugin::{ExtensionPoint, Plugin};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -37,6 +39,8 @@ use super::effects::Observer;
 use super::event::Report;
 use super::extender::Extender;
 use super::input::Observation;
+use super::pod_status::nomination_patch;
+use super::status::patch_unbound;
 
 /// A pod by all its names, and which state of it is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +74,15 @@ pub struct Job {
     pub is_flushed: bool,
     /// The node's name.
     pub node: Arc<str>,
+    /// Whether the pod's status names the node before the preparation, which may take minutes, so that users and the next
+    /// leader see where the pod is expected. Once [`Binder::nominate`] has ended: whether it may name it.
+    pub nominates: bool,
     /// Volumes and volume claims to write first.
     pub volumes: VolumeWrites,
     /// Resource claims to write first.
     pub claims: Vec<ClaimWrite>,
+    /// Those of them that have, or had, the devices which were chosen: what the job has come to.
+    pub written: Vec<Written>,
     /// How long to wait until the pod's volume claims are bound.
     pub volume_timeout: Duration,
     /// How long to wait until the devices of the pod's claims are usable.
@@ -90,6 +99,17 @@ impl Job {
     pub fn prepares(&self) -> bool {
         !self.volumes.is_empty() || !self.claims.is_empty()
     }
+}
+
+/// A claim that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Its UID.
+    pub uid: String,
+    /// Its resourceVersion since.
+    pub version: String,
 }
 
 /// How a job ended.
@@ -147,12 +167,12 @@ impl Binder {
         Self { client, leadership, observer, announce }
     }
 
-    /// Does one job to its certain end.
-    pub async fn run(&self, job: &Job) -> BindOutcome {
+    /// Does one job to its certain end; it is nominated before. Claims that it gave devices are added to `written`.
+    pub async fn run(&self, job: &Job, written: &mut Vec<Written>) -> BindOutcome {
         let mut reserved = Vec::new();
         let began = Instant::now();
         // A late write of a claim is as bad as a late binding: the next leader may have given its devices away.
-        let prepared = self.leadership.while_held(self.prepare(job, &mut reserved)).await;
+        let prepared = self.leadership.while_held(self.prepare(job, &mut reserved, written)).await;
         let prepared = prepared.unwrap_or(Err(Why::NotLeading));
         self.observe(job, ExtensionPoint::PreBind, prepared.is_ok(), began);
         let outcome = match prepared {
@@ -174,6 +194,37 @@ impl Binder {
         outcome
     }
 
+    /// Nominates the node, where the job does that, and takes the pod's new version in. A failure is logged: the pod can be
+    /// bound all the same.
+    pub async fn nominate(&self, job: &mut Job) {
+        if !job.nominates {
+            return;
+        }
+        if job.cancelled.is_cancelled() {
+            job.nominates = false;
+            return;
+        }
+        let patching = patch_unbound(&self.client, &job.pod, nomination_patch(&job.node));
+        // A write that the end of the lease broke off may arrive.
+        let Some(patched) = self.leadership.while_held(patching).await else { return };
+        let patched = match patched {
+            Ok(None) => {
+                job.nominates = false;
+                return;
+            }
+            Ok(Some(patched)) => patched.object(),
+            Err(error) => Err(error),
+        };
+        match patched {
+            Ok(pod) => job.pod.version = pod.metadata.unwrap_or_default().resource_version.into(),
+            Err(error) => {
+                let PodRef { namespace, name, .. } = &job.pod;
+                tracing::warn!(%namespace, %name, error = chain(&error), "cannot nominate the node of a pod");
+                job.nominates = error.is_outcome_unknown();
+            }
+        }
+    }
+
     async fn give_back(&self, job: &Job, reserved: Vec<ClaimWrite>) {
         for claim in reserved {
             match claim.new {
@@ -190,8 +241,16 @@ impl Binder {
     }
 
     /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
-    async fn prepare(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
-        let claims = self.prepare_claims(job, reserved).await;
+    async fn prepare(
+        &self,
+        job: &Job,
+        reserved: &mut Vec<ClaimWrite>,
+        written: &mut Vec<Written>,
+    ) -> Result<(), Why> {
+        if job.cancelled.is_cancelled() {
+            return Err(Why::Cancelled);
+        }
+        let claims = self.prepare_claims(job, reserved, written).await;
         claims.map_err(|why| why.of(Plugin::DynamicResources, ExtensionPoint::PreBind))?;
         if !job.volumes.is_empty() {
             self.lead()?;
@@ -201,11 +260,19 @@ impl Binder {
         Ok(())
     }
 
-    async fn prepare_claims(&self, job: &Job, reserved: &mut Vec<ClaimWrite>) -> Result<(), Why> {
+    async fn prepare_claims(
+        &self,
+        job: &Job,
+        reserved: &mut Vec<ClaimWrite>,
+        written: &mut Vec<Written>,
+    ) -> Result<(), Why> {
         for claim in &job.claims {
             self.lead()?;
             let Some(new) = &claim.new else {
-                self.reserve(&job.pod, claim, None).await?;
+                let version = self.reserve(&job.pod, claim, None).await?;
+                if claim.allocation.is_some() {
+                    written.push(Written { claim: claim.claim.clone(), uid: claim.uid.clone(), version });
+                }
                 reserved.push(claim.clone());
                 continue;
             };

@@ -3,6 +3,9 @@
 //! Owns what follows from a certain outcome, in whichever order it and the watch tell of it: a pod that the watch has
 //! confirmed, or has told to be gone, is not pending any more, and its outcome changes nothing.
 
+use std::sync::Arc;
+
+use crate::plan::decision::ClaimWrite;
 use crate::queue::{ClusterEvent, Uid};
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
@@ -34,6 +37,7 @@ impl<P: Planning> Executor<P> {
         if let Some(pending) = self.pending.get_mut(&uid) {
             pending.preparing = None;
         }
+        self.end_claims(&uid, job, &outcome, now);
         let gave_way = self.gave_way(&uid, outcome == BindOutcome::Bound, now);
         match outcome {
             BindOutcome::Bound => {
@@ -64,6 +68,24 @@ impl<P: Planning> Executor<P> {
         }
     }
 
+    /// What was assumed for claims ends with the job. No earlier, even where the pod is gone: a write under way may still give
+    /// its devices to a claim.
+    fn end_claims(&mut self, uid: &Uid, job: &Job, outcome: &BindOutcome, now: Now) {
+        self.planning.settle_claims(&uid.0, &job.written);
+        let is_gone = !self.pending.contains_key(uid) && !self.assigned.contains_key(uid);
+        if *outcome == BindOutcome::Bound && !is_gone {
+            return;
+        }
+        self.planning.forget_claims(&uid.0, &job.claims);
+        // few: the claims of one pod.
+        let is_written = |claim: &ClaimWrite| job.written.iter().any(|written| written.uid == claim.uid);
+        for ClaimWrite { claim, .. } in
+            job.claims.iter().filter(|claim| claim.allocation.is_some() && !is_written(claim))
+        {
+            self.wake(Some(ClusterEvent::devices_given_back(&claim.namespace, &claim.name)), now);
+        }
+    }
+
     /// `why` comes with what users are told where the job was cancelled, and what becomes of the pod's nomination.
     fn not_bound(
         &mut self,
@@ -73,14 +95,18 @@ impl<P: Planning> Executor<P> {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(pending) = self.pending.get(uid) else {
-            self.planning.forget_claims(&job.claims);
+        let Some(pending) = self.pending.get_mut(uid) else {
             self.queue.done(uid);
             // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
             let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();
             self.wake(elsewhere.map(ClusterEvent::assigned_pod_deleted), now);
             return;
         };
+        if job.nominates {
+            // The watch may not have told yet what the job wrote.
+            let status = Arc::make_mut(&mut pending.api).status.get_or_insert_default();
+            status.nominated_node_name = job.node.to_string();
+        }
         let is_ending = is_ending(&pending.api);
         let facts = pending.facts.clone();
         self.planning.forget(&uid.0);

@@ -174,12 +174,7 @@ impl<P: Planning> Executor<P> {
             }
             Input::Finished(job, outcome) => self.finished(&job, outcome, now, effects),
             Input::Evicted(eviction, outcomes) => self.evicted(eviction, outcomes, now, effects),
-            Input::Patched { uid, is_done: false } => {
-                if let Some(pending) = self.pending.get_mut(&Uid(uid)) {
-                    pending.reported = None;
-                }
-            }
-            Input::Patched { is_done: true, .. } => {}
+            Input::Patched { uid, outcome } => self.patched(&Uid(uid), outcome, now, effects),
         }
     }
 

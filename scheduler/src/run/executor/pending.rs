@@ -12,6 +12,7 @@ use crate::api::meta::v1::ObjectMeta;
 use crate::queue::PodFacts;
 
 use super::super::planning::Planning;
+use super::super::pod_status::Unscheduled;
 
 /// A pod without a node.
 pub(super) struct Pending<P: Planning> {
@@ -28,7 +29,16 @@ pub(super) struct Pending<P: Planning> {
     /// Ends its job while that still waits for volumes or devices; `None` for a job that only binds.
     pub(super) preparing: Option<CancellationToken>,
     /// What was last written of its status, which watches tell only later.
-    pub(super) reported: Option<serde_json::Value>,
+    pub(super) reported: Option<Reported>,
+}
+
+/// What was told of a pod, without the times in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub(super) reason: Unscheduled,
+    pub(super) message: String,
+    /// The change of the nomination, if there was one; null for its end.
+    pub(super) nominated: Option<serde_json::Value>,
 }
 
 /// How far a pod without a node is.

@@ -8,10 +8,10 @@ use crate::queue::Uid;
 
 use super::super::binding::PodRef;
 use super::super::event::{Report, Severity, reference};
-use super::super::input::Effect;
+use super::super::input::{Effect, Patching};
 use super::super::planning::Planning;
 use super::super::pod_status::{Nomination, Unscheduled, unscheduled_patch, withdrawal_patch};
-use super::pending::Stage;
+use super::pending::{Reported, Stage};
 use super::{Executor, Now, pod_ref};
 
 /// The message of the condition of a pod with gates.
@@ -55,11 +55,31 @@ impl<P: Planning> Executor<P> {
         let Some(pending) = self.pending.get_mut(uid) else { return };
         let patch = unscheduled_patch(&pending.api, reason, message, nomination, now.wall);
         let Some(patch) = patch else { return };
-        let essence = essence(reason, message, &patch);
-        if pending.reported.as_ref() != Some(&essence) {
-            pending.reported = Some(essence);
+        let nominated = patch["status"].get("nominatedNodeName").cloned();
+        let told = Reported { reason, message: message.to_owned(), nominated };
+        if pending.reported.as_ref() != Some(&told) {
+            pending.reported = Some(told);
             effects.push(Effect::Patch(pod_ref(&pending.api), patch));
         }
+    }
+
+    /// The write of a pod's status has ended. One that failed is made again from what is known now: nobody else would tell
+    /// of a pod that is not planned for long.
+    pub(super) fn patched(&mut self, uid: &Uid, outcome: Patching, now: Now, effects: &mut Vec<Effect>) {
+        if outcome == Patching::Done {
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(uid) else { return };
+        let Some(told) = pending.reported.take() else { return };
+        if outcome == Patching::NotLeading || pending.stage == Stage::Assumed {
+            return;
+        }
+        let nomination = match told.nominated.as_ref().map(serde_json::Value::as_str) {
+            None => Nomination::Keep,
+            Some(None) => Nomination::Clear,
+            Some(Some(node)) => Nomination::Set(node.to_owned()),
+        };
+        self.report_condition(uid, told.reason, &told.message, &nomination, now, effects);
     }
 
     /// Writes the condition of a pod with gates, where the API did not.
@@ -96,12 +116,6 @@ impl<P: Planning> Executor<P> {
             effects.push(Effect::Patch(pod_ref(&pending.api), patch));
         }
     }
-}
-
-/// What a patch says, without the times in it: two patches with the same essence say the same.
-fn essence(reason: Unscheduled, message: &str, patch: &serde_json::Value) -> serde_json::Value {
-    let nominated = patch["status"].get("nominatedNodeName");
-    serde_json::json!([reason.as_str(), message, nominated])
 }
 
 /// The event of a pod that was bound.

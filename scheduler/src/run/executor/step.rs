@@ -3,8 +3,6 @@
 //! Owns what each decision leads to. A pod that is to be bound is assumed before the next one is planned, so that its
 //! room is taken at once, whatever the API is doing.
 
-use std::sync::Arc;
-
 use tokio_util::sync::CancellationToken;
 
 use crate::api::core::v1::Pod;
@@ -17,7 +15,7 @@ use crate::stopwatch::Started;
 use super::super::binding::{Job, PodRef};
 use super::super::input::{AttemptResult, Effect, Observation};
 use super::super::planning::Planning;
-use super::super::pod_status::{Nomination, Unscheduled, nomination_patch};
+use super::super::pod_status::{Nomination, Unscheduled};
 use super::pods::nominated_node;
 use super::{Executor, Now, Stage, pod_ref};
 
@@ -125,7 +123,7 @@ impl<P: Planning> Executor<P> {
         tracing::debug!(%namespace, pod = %name, %node, evaluated, feasible, "a node is chosen");
         let profile = &self.options.profiles[pending.profile];
         let binder = self.options.binders.iter().find(|binder| binder.is_interested(&pending.api));
-        let job = Job {
+        let mut job = Job {
             pod: pod_ref(&pending.api),
             profile: pending.profile,
             controller: profile.scheduler_name.clone(),
@@ -134,34 +132,25 @@ impl<P: Planning> Executor<P> {
             began,
             is_flushed: queued.is_flushed,
             node: placement.node,
+            nominates: false,
             volumes: placement.volumes,
             claims: placement.claims,
+            written: Vec::new(),
             volume_timeout: profile.volume_timeout,
             device_timeout: profile.device_timeout,
             binder: binder.cloned(),
             cancelled: CancellationToken::new(),
         };
+        job.nominates = job.prepares() && nominated_node(&pending.api) != &*job.node;
         pending.preparing = job.prepares().then(|| job.cancelled.clone());
+        // The job drops the report that waits to be written: if it fails, that is written anew.
+        pending.reported = None;
         // Room that was kept for it is its own now.
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
         *self.jobs_like(&job) += 1;
-        if job.prepares() {
-            self.announce(&job, effects);
-        }
         effects.push(Effect::Bind(Box::new(job)));
         None
-    }
-
-    /// Nominates the node of a job that may take minutes, so that users and the next leader see where the pod is expected.
-    fn announce(&mut self, job: &Job, effects: &mut Vec<Effect>) {
-        let Some(pending) = self.pending.get_mut(&Uid(job.pod.uid.clone())) else { return };
-        if nominated_node(&pending.api) == &*job.node {
-            return;
-        }
-        let status = Arc::make_mut(&mut pending.api).status.get_or_insert_default();
-        status.nominated_node_name = job.node.to_string();
-        effects.push(Effect::Patch(job.pod.clone(), nomination_patch(&job.node)));
     }
 
     fn refuse(&mut self, uid: &Uid, refusal: Refusal, now: Now, effects: &mut Vec<Effect>) {

@@ -46,7 +46,7 @@ impl<'a> Search<'a> {
                 return Err(Failure::Fatal(format!(
                     "claim {}, request {}: cannot add device {} because a claim constraint would not be satisfied",
                     claim.key(),
-                    request.full_name(alternative),
+                    request.own_name(alternative),
                     device.id
                 )));
             }

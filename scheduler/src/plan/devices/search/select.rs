@@ -72,7 +72,7 @@ impl Search<'_> {
         alternative: &Alternative,
     ) -> Result<Wanted, Failure> {
         let place =
-            || format!("claim {}, request {}", self.claims[claim].key(), request.full_name(alternative));
+            || format!("claim {}, request {}", self.claims[claim].key(), request.own_name(alternative));
         if !self.world.classes.contains_key(&alternative.class) {
             let class = &alternative.class;
             return Err(Failure::Fatal(format!("{}: could not retrieve device class {class}", place())));

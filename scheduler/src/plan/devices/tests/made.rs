@@ -67,7 +67,7 @@ fn what_is_assumed_is_held_until_the_claim_says_so_itself() {
     for claim_first in [true, false] {
         let mut cluster = cluster(&["d0"]);
         let allocation = fits(&cluster, &gpus("pod", "1"));
-        cluster.devices.assume(&allocation.results);
+        cluster.devices.assume(&"uid-pod".into(), &allocation.results);
         let claim = made("m", &allocation);
         assert!(!is_free(&cluster));
         if claim_first {
@@ -88,7 +88,7 @@ fn what_is_assumed_is_held_until_the_claim_says_so_itself() {
 fn a_claim_of_an_attempt_that_failed_ends_no_assumption() {
     let mut cluster = cluster(&["d0"]);
     let allocation = fits(&cluster, &gpus("pod", "1"));
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     // The watch tells late of a claim that was made and deleted before.
     cluster.add(made("old", &allocation));
     cluster.devices.settle(&on_node(Some("new")));
@@ -103,7 +103,7 @@ fn a_claim_of_an_attempt_that_failed_ends_no_assumption() {
 fn what_was_assumed_for_a_pod_that_goes_is_free() {
     let mut cluster = cluster(&["d0"]);
     let allocation = fits(&cluster, &gpus("pod", "1"));
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     cluster.devices.settle(&on_node(None));
     assert!(!is_free(&cluster), "its status names no claim");
     cluster.devices.settle(&on_node(Some("m")));

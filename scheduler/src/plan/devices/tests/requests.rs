@@ -74,27 +74,84 @@ fn a_claim_that_is_deallocated_gives_its_devices_back() {
 }
 
 #[test]
-fn assumed_devices_are_held_until_they_are_forgotten_or_written() {
+fn assumed_devices_are_held_until_they_are_forgotten() {
     let mut cluster = two();
     cluster.add(claim("x", vec![one("r", &[])])).add(claim("y", vec![one("r", &[])]));
     let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"]);
     assert_eq!(
         cluster.allocate(&["x"], "a"),
         refused("error: pre-filter: resource claim ns/x is in the process of being allocated")
     );
-    cluster.devices.forget("uid-x");
+    cluster.devices.forget("uid-another", "uid-x");
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "that is another pod's");
+    cluster.devices.forget("uid-pod", "uid-x");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
-    cluster.devices.assume(&allocation.results);
-    let mut written = claim("x", vec![one("r", &[])]);
-    let status =
-        api::ResourceClaimStatus { allocation: Some(allocation.results[0].1.clone()), ..Default::default() };
-    written.status = Some(status);
-    cluster.add(written);
-    cluster.devices.forget("uid-x");
-    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "the claim itself holds it now");
-    cluster.devices.remove_claim("ns", "x");
+}
+
+/// The claim `x` at a version, with a device.
+fn told(version: &str, result: Option<&api::AllocationResult>) -> api::ResourceClaim {
+    let mut told = claim("x", vec![one("r", &[])]);
+    told.metadata.get_or_insert_default().resource_version = version.to_owned();
+    let status = |result: &api::AllocationResult| api::ResourceClaimStatus {
+        allocation: Some(result.clone()),
+        ..Default::default()
+    };
+    told.status = result.map(status);
+    told
+}
+
+#[test]
+fn assumed_devices_are_held_until_the_claim_is_told_as_it_was_written() {
+    let mut cluster = two();
+    cluster.add(told("1", None)).add(claim("y", vec![one("r", &[])]));
+    let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
+    let result = &allocation.results[0].1;
+    let x = ClaimName { namespace: "ns".to_owned(), name: "x".to_owned() };
+    for (is_late, [second, third, written, last]) in
+        [(false, ["2", "3", "5", "6"]), (true, ["7", "8", "10", "11"])]
+    {
+        cluster.devices.assume(&"uid-pod".into(), &allocation.results);
+        if is_late {
+            cluster.devices.settle_claim("uid-pod", &x, "uid-x", written);
+        }
+        // The watch tells of an attempt before, which gave the claim the same device.
+        cluster.add(told(second, Some(result)));
+        assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"]);
+        cluster.add(told(third, None));
+        assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "d0 is promised to x all the same");
+        cluster.devices.settle_claim("uid-pod", &x, "uid-x", written);
+        cluster.devices.forget("uid-pod", "uid-x");
+        cluster.devices.forget_pod("uid-pod");
+        assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "it was written");
+        cluster.add(told(written, Some(result)));
+        assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "the claim itself holds it now");
+        cluster.add(told(last, None));
+        assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
+    }
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
+    cluster.devices.settle_claim("uid-pod", &x, "uid-x", "11");
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"], "it was told already");
+}
+
+#[test]
+fn a_claim_with_other_devices_than_it_is_promised_waits() {
+    let mut cluster = two();
+    cluster.add(told("1", None)).add(claim("y", vec![one("r", &[])]));
+    let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
+    let mut before = allocation.results[0].1.clone();
+    before.devices.as_mut().unwrap().results[0].device = "d1".to_owned();
+    cluster.add(told("2", Some(&before)));
+    let waits = refused("error: pre-filter: resource claim ns/x is in the process of being allocated");
+    assert_eq!(cluster.allocate(&["x"], "a"), waits);
+    cluster.add(told("3", None));
+    assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d1"], "d0 is still promised to x");
+    // Another claim of the name is none that the job writes.
+    let mut another = told("4", None);
+    another.metadata.as_mut().unwrap().uid = "uid-z".to_owned();
+    cluster.add(another);
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
 }
 
@@ -103,7 +160,7 @@ fn assumed_devices_of_a_claim_that_goes_are_free() {
     let mut cluster = two();
     cluster.add(claim("x", vec![many("r", 2)]));
     let Filter::Fits(allocation) = cluster.filter(&["x"], "a") else { panic!("it fits") };
-    cluster.devices.assume(&allocation.results);
+    cluster.devices.assume(&"uid-pod".into(), &allocation.results);
     cluster.devices.remove_claim("ns", "x");
     assert_eq!(cluster.one(claim("y", vec![many("r", 2)]), "a"), devices(&["r=d0", "r=d1"]));
 }
@@ -173,6 +230,13 @@ fn an_unknown_count_mode_ends_the_attempt() {
     let exact = api::ExactDeviceRequest { allocation_mode: "Half".to_owned(), ..exactly("c", 1, &[]) };
     let told = two().one(claim("x", vec![request("r", exact)]), "a");
     assert_eq!(told, refused("error: claim ns/x, request r: unsupported count mode Half"));
+    let half = api::DeviceSubRequest { allocation_mode: "Half".to_owned(), ..alternative("s", 1, &[]) };
+    let told = two().one(claim("x", vec![first_of("r", vec![half])]), "a");
+    assert_eq!(
+        told,
+        refused("error: claim ns/x, request s: unsupported count mode Half"),
+        "the alternative's own name"
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ async fn a_claim_gets_finalizer_allocation_and_reservation() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     let claim = claim(&api);
     let finalizer = format!("resource.{}", FakeApi::brand().label("delete-protection"));
     assert_eq!(claim["metadata"]["finalizers"], json!([finalizer]));
@@ -62,7 +62,7 @@ async fn another_writer_of_the_claim_is_met_by_looking_again() {
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
     api.plant("PUT", "/resourceclaims/c/status", 1, Fault::LostAfter);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
     put_claim(&api);
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
     job.claims = vec![write(Some(allocation()))];
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     let status = &claim(&api)["status"];
     assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
 }
@@ -85,7 +85,7 @@ async fn no_claim_is_written_again_after_the_lease() {
     let lasting = Instant::now() + Duration::from_secs(3_600);
     let (lease, until) = watch::channel(Some(lasting));
     let binder = Binder::new(api.client(), Leadership::until(until), Arc::new(|_| ()), Arc::new(|_| ()));
-    let running = tokio::spawn(async move { binder.run(&job).await });
+    let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
     eventually("the write is refused", || api.count("PUT") == 1).await;
     lease.send_replace(None);
     assert_eq!(running.await.unwrap(), BindOutcome::NotBound(Why::NotLeading));
@@ -96,7 +96,7 @@ async fn no_claim_is_written_again_after_the_lease() {
 async fn a_claim_that_is_gone_ends_the_job() {
     let (_api, binder, mut job) = bench().await;
     job.claims = vec![write(None)];
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
 }
 
 fn pod() -> PodRef {
@@ -127,7 +127,12 @@ fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim
 #[test]
 fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let reserve = |claim, wanted| reservation(claim, &pod(), &write(wanted), "f");
-    assert_eq!(reserve(held_by(&["u"], None), None), Ok(Change::None));
+    assert_eq!(reserve(held_by(&["u"], Some(allocation())), None), Ok(Change::None));
+    assert!(reserve(held_by(&["u"], None), None).is_err(), "a reservation alone is no device");
+    let mut other = allocation();
+    other.devices.as_mut().unwrap().results.push(DeviceRequestAllocationResult::default());
+    let of_before = reserve(held_by(&["u"], Some(other.clone())), Some(allocation()));
+    assert!(of_before.is_err(), "a plan before reserved others");
     let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), None) else {
         panic!("a claim that others use can be reserved")
     };
@@ -136,7 +141,6 @@ fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let holders = shared.reserved_for.iter().map(|holder| (&*holder.resource, &*holder.name, &*holder.uid));
     assert_eq!(holders.collect::<Vec<_>>(), [("", "", "v"), ("pods", "p", "u")]);
     assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
-    let other = AllocationResult::default();
     let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
     assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
     let many: Vec<String> = (0..RESERVED_FOR_MAX).map(|index| format!("v{index}")).collect();
@@ -220,7 +224,7 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
         }
         let running = {
             let (binder, job) = (binder.clone(), job.clone());
-            tokio::spawn(async move { binder.run(&job).await })
+            tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await })
         };
         if let Some(condition) = condition {
             eventually("the claim is allocated", || !claim(&api)["status"]["allocation"].is_null()).await;
@@ -246,7 +250,7 @@ async fn devices_that_need_nothing_get_no_time() {
     let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
     job.claims = vec![write(Some(allocation()))];
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(*told.lock(), [], "there is nothing to wait for");
 }
@@ -257,7 +261,7 @@ async fn users_are_told_once_that_a_pod_waits_for_devices() {
     put_claim(&api);
     job.claims = vec![write(Some(unready()))];
     job.device_timeout = Duration::from_millis(700);
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     let told = told.lock();
     let [report] = told.as_slice() else { panic!("several looks, one event: {told:?}") };
     assert_eq!((report.reason, report.action), ("BindingConditionsPending", "Scheduling"));

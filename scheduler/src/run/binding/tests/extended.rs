@@ -51,7 +51,7 @@ fn finalizer() -> String {
 async fn a_claim_is_made_reserved_and_named_before_its_pod_is_bound() {
     let (api, binder, mut job) = bench().await;
     job.claims = vec![write(allocation())];
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     let claim = claim(&api);
     let name = claim["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("p-extended-resources-"), "{name}");
@@ -86,7 +86,7 @@ async fn the_claim_of_a_pod_that_is_not_bound_is_deleted() {
         let (api, binder, mut job) = bench().await;
         api.plant(method, path, 1, Fault::Status(403, 0));
         job.claims = vec![write(allocation())];
-        let outcome = binder.run(&job).await;
+        let outcome = binder.run(&job, &mut Vec::new()).await;
         assert!(matches!(outcome, BindOutcome::NotBound(Why::Refused(_))), "{method} {path}: {outcome:?}");
         assert_eq!(claims(&api), Vec::<Value>::new(), "{method} {path}");
         assert_eq!(super::node_of(&api), None);
@@ -98,7 +98,7 @@ async fn a_claim_that_is_refused_is_no_claim() {
     let (api, binder, mut job) = bench().await;
     api.plant("POST", "/resourceclaims", 1, Fault::Status(403, 0));
     job.claims = vec![write(allocation())];
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!(api.log().len(), 1, "nothing follows: {:?}", api.log());
 }
 
@@ -107,7 +107,7 @@ async fn a_claim_whose_making_was_not_answered_is_left_to_the_next_plan() {
     let (api, binder, mut job) = bench().await;
     api.plant("POST", "/resourceclaims", 1, Fault::LostAfter);
     job.claims = vec![write(allocation())];
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!((claims(&api).len(), api.count("POST")), (1, 1), "it is not made twice");
 }
 
@@ -117,7 +117,7 @@ async fn other_writers_of_the_claim_are_met_by_looking_again() {
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
     api.plant("PUT", "/status", 1, Fault::LostAfter);
     job.claims = vec![write(allocation())];
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(claims(&api).len(), 1);
 }
 
@@ -126,7 +126,7 @@ async fn a_pod_that_goes_takes_its_claim_along() {
     let (api, binder, mut job) = bench().await;
     api.store().remove("pods", "default", "p");
     job.claims = vec![write(allocation())];
-    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Gone));
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Gone));
     assert_eq!(claims(&api), Vec::<Value>::new());
 }
 
@@ -136,7 +136,7 @@ async fn the_pod_waits_for_the_devices_of_the_new_claim() {
     job.claims = vec![write(unready())];
     let running = tokio::spawn({
         let (binder, job) = (binder.clone(), job.clone());
-        async move { binder.run(&job).await }
+        async move { binder.run(&job, &mut Vec::new()).await }
     });
     let is_allocated = || claims(&api).first().is_some_and(|claim| claim["status"]["allocation"].is_object());
     eventually("the claim is allocated", is_allocated).await;

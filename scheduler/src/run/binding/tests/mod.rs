@@ -38,8 +38,10 @@ fn job(api: &FakeApi) -> Job {
         began: None,
         is_flushed: false,
         node: "n".into(),
+        nominates: false,
         volumes: VolumeWrites::default(),
         claims: Vec::new(),
+        written: Vec::new(),
         volume_timeout: Duration::from_secs(20),
         device_timeout: Duration::from_secs(20),
         binder: None,
@@ -75,7 +77,7 @@ fn node_of(api: &FakeApi) -> Option<String> {
 #[tokio::test]
 async fn a_pod_is_bound() {
     let (api, binder, job) = bench().await;
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(node_of(&api).as_deref(), Some("n"));
     assert_eq!(api.count("GET"), 0, "one request is enough");
 }
@@ -84,7 +86,7 @@ async fn a_pod_is_bound() {
 async fn a_lost_answer_to_a_binding_that_happened_is_found_out() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::LostAfter);
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 1, "the pod says that it is bound");
 }
 
@@ -92,7 +94,7 @@ async fn a_lost_answer_to_a_binding_that_happened_is_found_out() {
 async fn a_binding_that_did_not_happen_is_sent_again() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 2, Fault::LostBefore);
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 3);
 }
 
@@ -101,7 +103,7 @@ async fn a_pod_that_cannot_be_read_is_asked_again() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::LostAfter);
     api.plant("GET", "/pods/p", 3, Fault::Status(500, 0));
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(api.count("GET"), 4);
 }
 
@@ -109,7 +111,7 @@ async fn a_pod_that_cannot_be_read_is_asked_again() {
 async fn bindings_without_effect_come_to_an_end() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 100, Fault::LostBefore);
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!(node_of(&api), None);
 }
 
@@ -119,19 +121,55 @@ async fn a_pod_of_another_scheduler_or_incarnation_is_left_alone() {
     let mut taken = pod("p");
     taken["spec"]["nodeName"] = "other".into();
     api.store().put("pods", taken);
-    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Taken("other".to_owned())));
+    assert_eq!(
+        binder.run(&job, &mut Vec::new()).await,
+        BindOutcome::NotBound(Why::Taken("other".to_owned()))
+    );
     job.pod.uid = "another".into();
-    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Gone));
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Gone));
     api.store().remove("pods", "default", "p");
-    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::Gone));
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Gone));
 }
 
 #[tokio::test]
 async fn a_refusal_is_an_end() {
     let (api, binder, job) = bench().await;
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
-    assert!(matches!(binder.run(&job).await, BindOutcome::NotBound(Why::Refused(_))));
+    assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     assert_eq!((api.count("POST"), node_of(&api)), (1, None));
+}
+
+#[tokio::test]
+async fn a_node_is_nominated_before_its_pod_is_bound() {
+    let (api, binder, mut job) = bench().await;
+    let before = job.pod.version.clone();
+    binder.nominate(&mut job).await;
+    assert_eq!(api.log(), Vec::<String>::new(), "a job that does not prepare is bound at once");
+    job.nominates = true;
+    binder.nominate(&mut job).await;
+    let stored = api.store().get("pods", "default", "p").unwrap();
+    assert_eq!(stored["status"]["nominatedNodeName"], "n");
+    assert!(job.nominates);
+    assert_ne!(job.pod.version, before, "the next write is made from this one");
+}
+
+#[tokio::test]
+async fn a_nomination_counts_unless_it_was_certainly_not_written() {
+    let nominated = async |fault| {
+        let (api, binder, mut job) = bench().await;
+        job.nominates = true;
+        api.plant("PATCH", "/status", 100, fault);
+        binder.nominate(&mut job).await;
+        job.nominates
+    };
+    assert!(!nominated(Fault::Status(403, 0)).await);
+    assert!(nominated(Fault::LostAfter).await);
+    let (api, binder, mut job) = bench().await;
+    job.nominates = true;
+    job.cancelled.cancel();
+    binder.nominate(&mut job).await;
+    assert!(!job.nominates);
+    assert_eq!(api.log(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -143,7 +181,7 @@ async fn nothing_is_sent_without_leadership() {
         Box::new(|_, _, _| ()),
     );
     let binder = Binder::new(api.client(), leadership, Arc::new(|_| ()), Arc::new(|_| ()));
-    assert_eq!(binder.run(&job).await, BindOutcome::NotBound(Why::NotLeading));
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::NotLeading));
     assert_eq!(api.log(), Vec::<String>::new());
 }
 
@@ -186,6 +224,6 @@ async fn an_extender_binds_in_the_schedulers_place() {
         (200, json!({}))
     });
     job.binder = Some(extender.await);
-    assert_eq!(binder.run(&job).await, BindOutcome::Bound);
+    assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert_eq!(api.count("POST"), 0);
 }

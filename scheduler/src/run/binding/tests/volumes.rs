@@ -39,7 +39,7 @@ async fn a_volume_is_reserved_for_its_claim_and_awaited() {
     api.store().put("persistentvolumes", json!({ "metadata": { "name": "v" } }));
     put_claim(&api, "c");
     job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
-    let running = tokio::spawn(async move { binder.run(&job).await });
+    let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
     eventually("the volume is reserved", || volume(&api)["spec"]["claimRef"]["name"] == "c").await;
     let reserved = volume(&api);
     assert_eq!(reserved["metadata"]["annotations"][annotation("pv", "bound-by-controller")], "yes");
@@ -58,7 +58,9 @@ async fn a_volume_of_another_claim_is_left_alone() {
         .put("persistentvolumes", json!({ "metadata": { "name": "v" }, "spec": { "claimRef": holder } }));
     put_claim(&api, "c");
     job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
-    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job, &mut Vec::new()).await else {
+        panic!("bound")
+    };
     let expected = "binding volumes: volume v belongs to default/other";
     assert_eq!(message, format!("running PreBind plugin \"VolumeBinding\": {expected}"));
     assert_eq!(volume(&api)["spec"]["claimRef"]["name"], "other");
@@ -69,7 +71,7 @@ async fn a_volume_is_made_for_the_node() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api, "c");
     job.volumes.provision = vec![claim_name("c")];
-    let running = tokio::spawn(async move { binder.run(&job).await });
+    let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
     let selected = annotation("volume", "selected-node");
     let claim = || api.store().get("persistentvolumeclaims", "default", "c").unwrap();
     eventually("the node is selected", || claim()["metadata"]["annotations"][&selected] == "n").await;
@@ -83,7 +85,9 @@ async fn a_claim_that_is_never_bound_ends_the_job() {
     put_claim(&api, "c");
     job.volumes = VolumeWrites { bind: Vec::new(), provision: vec![claim_name("c")] };
     job.volume_timeout = Duration::from_millis(50);
-    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job, &mut Vec::new()).await else {
+        panic!("bound")
+    };
     assert!(message.contains("not all claims are bound"), "{message}");
     assert_eq!(super::node_of(&api), None);
 }
@@ -92,7 +96,9 @@ async fn a_claim_that_is_never_bound_ends_the_job() {
 async fn a_missing_claim_is_named() {
     let (_api, binder, mut job) = bench().await;
     job.volumes.provision = vec![claim_name("c")];
-    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job).await else { panic!("bound") };
+    let BindOutcome::NotBound(Why::Refused(message)) = binder.run(&job, &mut Vec::new()).await else {
+        panic!("bound")
+    };
     let expected = "running PreBind plugin \"VolumeBinding\": persistentvolumeclaim \"c\" not found";
     assert_eq!(message, expected);
 }

@@ -1,6 +1,6 @@
 //! Claims of devices: what is given up, and what is given back.
 
-use super::super::super::binding::{BindOutcome, PodRef, Why};
+use super::super::super::binding::{BindOutcome, PodRef, Why, Written};
 use super::super::super::input::Effect;
 use super::{Bench, on_node, pod};
 use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
@@ -41,5 +41,21 @@ fn the_devices_of_a_pod_that_is_elsewhere_are_given_back_when_its_job_ends() {
     bench.upsert(&on_node("p", elsewhere));
     assert!(bench.executor.planning().freed_claims.is_empty(), "the job may go on");
     bench.finish(job, BindOutcome::NotBound(Why::Taken(elsewhere.to_owned())));
+    assert_eq!(bench.executor.planning().freed_claims, ["claim-uid"]);
+}
+
+#[test]
+fn the_devices_of_a_pod_that_is_gone_are_given_back_when_its_job_ends() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.executor.planning.claims = vec![write()];
+    bench.upsert(&pod("p"));
+    bench.step();
+    let mut job = bench.job();
+    bench.delete("p");
+    assert_eq!(bench.taken("a"), 0, "its room needs no wait: a binding of it is refused");
+    assert!(bench.executor.planning().freed_claims.is_empty(), "the claim may be written yet");
+    job.written = vec![Written { claim: name(), uid: "claim-uid".to_owned(), version: "7".to_owned() }];
+    bench.finish(job, BindOutcome::NotBound(Why::Gone));
+    assert_eq!(bench.executor.planning().settled_claims, ["claim-uid"]);
     assert_eq!(bench.executor.planning().freed_claims, ["claim-uid"]);
 }

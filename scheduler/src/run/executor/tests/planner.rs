@@ -12,6 +12,7 @@ use crate::plan::decision::{
 use crate::plan::profile::{ExtensionPoint, Plugin, PluginSet};
 use crate::wall_time::WallTime;
 
+use super::super::super::binding::Written;
 use super::super::super::planning::Planning;
 use super::super::super::stored::Stored;
 
@@ -44,6 +45,7 @@ pub(super) struct Slots {
     pub(super) claims: Vec<ClaimWrite>,
     /// UIDs of claims that were given back for pods which are elsewhere.
     pub(super) freed_claims: Vec<String>,
+    pub(super) settled_claims: Vec<String>,
     /// What only grows.
     pub(super) worn: usize,
     /// Planning fails while this is set.
@@ -238,7 +240,11 @@ impl Planning for Slots {
         assert!(self.assumed.remove(uid).is_some(), "{uid} is not assumed");
     }
 
-    fn forget_claims(&mut self, claims: &[ClaimWrite]) {
+    fn settle_claims(&mut self, _uid: &str, written: &[Written]) {
+        self.settled_claims.extend(written.iter().map(|written| written.uid.clone()));
+    }
+
+    fn forget_claims(&mut self, _uid: &str, claims: &[ClaimWrite]) {
         self.freed_claims.extend(claims.iter().map(|write| write.uid.clone()));
     }
 

@@ -149,7 +149,7 @@ fn a_victim_that_waits_for_its_volume_gives_way_and_is_not_deleted() {
         bench.step();
         let waiting = bench.job();
         assert!(waiting.prepares() && !waiting.cancelled.is_cancelled());
-        assert_eq!(bench.patches()[0].1["status"]["nominatedNodeName"], "a", "it is expected there");
+        assert!(waiting.nominates, "it is expected there");
         bench.upsert(&important("p"));
         bench.step();
         bench.cancel();

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::super::super::binding::{BindOutcome, Job, Why};
-use super::super::super::input::{Effect, Evicting, Input};
+use super::super::super::input::{Effect, Evicting, Input, Patching};
 use super::super::super::stored::{Followed, Stored};
 use super::super::{Executor, Now};
 use super::planner::Slots;
@@ -179,8 +179,9 @@ impl World {
                     self.others.push(Input::Evicted(eviction, outcomes));
                 }
                 Effect::Patch(pod, _) => {
-                    let is_done = self.random.random_bool(0.9);
-                    self.others.push(Input::Patched { uid: pod.uid, is_done });
+                    let outcome =
+                        if self.random.random_bool(0.9) { Patching::Done } else { Patching::Failed };
+                    self.others.push(Input::Patched { uid: pod.uid, outcome });
                 }
                 Effect::Cancel(job) => job.cancel(),
                 Effect::GiveUp { .. } | Effect::Record(_) | Effect::Observe(_) => {}

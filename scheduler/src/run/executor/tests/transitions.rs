@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::event::Severity;
-use super::super::super::input::Input;
+use super::super::super::input::{Input, Patching};
 use super::super::super::stored::{Followed, Stored};
 use super::{Bench, gated, node, on_node, pod, uid};
 use crate::api::core::v1::PodCondition;
@@ -285,10 +285,15 @@ fn a_patch_that_failed_is_written_again() {
     bench.upsert(&pod("p"));
     bench.step();
     assert_eq!(bench.patches().len(), 1);
-    bench.tell(Input::Patched { uid: uid("p").0, is_done: false });
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::NotLeading });
+    assert_eq!(bench.patches(), [], "the next leader tells");
     bench.pass(301);
     bench.step();
     assert_eq!(bench.patches().len(), 1);
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::Failed });
+    assert_eq!(bench.patches().len(), 1, "at once: the pod may not be planned for long");
+    bench.tell(Input::Patched { uid: uid("p").0, outcome: Patching::Done });
+    assert_eq!(bench.patches(), []);
 }
 
 #[test]
@@ -356,6 +361,23 @@ fn a_refused_binding_takes_a_nomination_back_and_lost_leadership_does_not() {
     let job = bench.job();
     bench.finish(job, BindOutcome::NotBound(Why::Refused("no".to_owned())));
     assert_nomination_is_cleared(&mut bench);
+}
+
+#[test]
+fn a_nomination_that_its_job_wrote_is_taken_back_and_one_that_it_could_not_write_is_none() {
+    for is_written in [true, false] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.executor.planning.provisions = true;
+        bench.upsert(&pod("p"));
+        bench.step();
+        let mut job = bench.job();
+        assert!(job.nominates);
+        job.nominates = is_written;
+        bench.finish(job, BindOutcome::NotBound(Why::Refused("no".to_owned())));
+        let patches = bench.patches();
+        let status = patches[0].1["status"].as_object().unwrap();
+        assert_eq!(status.contains_key("nominatedNodeName"), is_written, "{status:?}");
+    }
 }
 
 #[test]
