@@ -148,6 +148,7 @@ async fn remove_expired<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let state = client.most_recent().await?;
     let leases = state.collection(LEASES);
     let leases = leases.within(brand.system_namespace, "");
+    // once: one pass an hour; a lease has few labels.
     let expired = leases.filter(|(_, lease)| lease.index.labels.contains(&label) && is_expired(lease, now));
     for (path, lease) in expired.take(BATCH_MAX) {
         let place = Place { resource: &resource, path };

@@ -179,6 +179,7 @@ async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: De
     if let Some(misplaced) = misplaced {
         report(client, &misplaced).await;
     }
+    // once: one pass over the writes for one object, which are bounded.
     let next = actions.iter().find(|action| action.leads_on()).map(|action| action.object.clone());
     let written = for_each(actions, CONCURRENT_WRITES_MAX, |action| async move {
         // An error means that the semaphore was closed, which it never is.
