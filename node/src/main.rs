@@ -9,7 +9,7 @@ use orch_node::cli::{
     parse_and_find_files,
 };
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy};
+use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy, tls};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
     }
+    tls::note_beginning();
     let cli = match parse_and_find_files(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(ParseError::CommandLine(error)) => error.exit(),

@@ -47,13 +47,16 @@ impl Role {
         }
     }
 
-    /// Common name of a new authority; the date tells it from the one before.
+    /// Common name of a new authority; date and time tell it from the one before. Verifiers find an authority's revocation list
+    /// by its name: two of one name would shut out each other's clients.
     fn common_name(self, now: OffsetDateTime) -> String {
         let stem = match self {
             Role::Cluster => "cluster-ca",
             Role::Peer => "peer-ca",
         };
-        format!("{stem}-{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day())
+        let (date, time) = (now.date(), now.time());
+        let date = format!("{:04}{:02}{:02}", date.year(), u8::from(date.month()), date.day());
+        format!("{stem}-{date}-{:02}{:02}{:02}", time.hour(), time.minute(), time.second())
     }
 }
 

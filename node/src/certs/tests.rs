@@ -428,7 +428,7 @@ fn the_signer_certifies_what_the_request_says() {
     std::fs::write(&file, &pem).unwrap();
     assert_eq!(inspect(&file).unwrap()[0].hosts, ["a.example.com", "10.0.0.9"]);
     let roots = crate::tls::load_authorities(&layout.authority_certificate(), now()).unwrap();
-    let trust = crate::tls::TrustMaterial { users: roots, proxies: None, revocations: Vec::new() };
+    let trust = crate::tls::TrustMaterial { users: roots, proxies: None, revocations: Default::default() };
     let clients = crate::tls::ClientAuthorities::new(&trust).unwrap();
     let identified =
         clients.identify(Some(std::slice::from_ref(&der)), std::time::SystemTime::now()).unwrap();

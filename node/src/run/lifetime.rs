@@ -11,7 +11,6 @@ use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::RocksDisk;
-use orch_raft::transport::tonic::PeerTls;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -29,7 +28,7 @@ use super::plan::{Kind, Plan, host_port};
 use super::scheduler::{Scheduler, Supervised};
 use super::signals::Signals;
 use super::starting::Door;
-use super::store::{StoreMember, peer_tls, store_dir};
+use super::store::{PeerMaterial, StoreMember, peer_tls, store_dir};
 use super::threads::{Threads, within};
 use crate::certs::Client;
 use crate::cli::LogFormat;
@@ -172,7 +171,12 @@ impl Listening {
     }
 
     /// Loads the state from `disk` and starts the store's member, with its tasks on the runtime `store`.
-    async fn start_store(self, peer_tls: PeerTls, disk: RocksDisk, store: &Handle) -> Result<Node, RunError> {
+    async fn start_store(
+        self,
+        peer_tls: PeerMaterial,
+        disk: RocksDisk,
+        store: &Handle,
+    ) -> Result<Node, RunError> {
         let Listening { plan, door, server, peers, tls, endpoints, following } = self;
         let store = within(store, StoreMember::start(&plan, disk, peer_tls, peers)).await?;
         door.note_loaded();

@@ -10,7 +10,7 @@ use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
-use rustls::pki_types::CertificateRevocationListDer;
+use parking_lot::Mutex;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
-use crate::tls;
+use crate::tls::{self, MaterialError, Revocations};
 
 /// A handle on the store.
 pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTransport>;
@@ -35,13 +35,20 @@ pub(super) struct StoreMember {
     stop: CancellationToken,
 }
 
+/// Certificates of the peer port, and the revocation lists that they were loaded with.
+pub(super) struct PeerMaterial {
+    tls: PeerTls,
+    revocations: Revocations,
+}
+
 /// Loads the certificates of the peer port.
-pub(super) fn peer_tls(plan: &Plan) -> Result<PeerTls, RunError> {
+pub(super) fn peer_tls(plan: &Plan) -> Result<PeerMaterial, RunError> {
     let PeerFiles { authority, certificate, key, revocations } = &plan.peer_tls;
     let (authority, chain, secret) = (read(authority)?, read(certificate)?, read(key)?);
-    let revoked = revoked(revocations)?;
-    PeerTls::from_pem(&authority, &chain, &secret, &revoked, &plan.name)
-        .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })
+    let revocations = Revocations::load(revocations, OffsetDateTime::now_utc()).map_err(list_fault)?;
+    let tls = PeerTls::from_pem(&authority, &chain, &secret, &revocations.lists(), &plan.name)
+        .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })?;
+    Ok(PeerMaterial { tls, revocations })
 }
 
 /// Directory of the store.
@@ -54,9 +61,10 @@ impl StoreMember {
     pub(super) async fn start(
         plan: &Plan,
         disk: RocksDisk,
-        tls: PeerTls,
+        material: PeerMaterial,
         listener: Option<TcpListener>,
     ) -> Result<StoreMember, RunError> {
+        let PeerMaterial { tls, revocations } = material;
         let pin = ClusterPin::default();
         let node = node(plan, listener.as_ref())?;
         let transport = TonicTransport::new(node.id, tls.clone(), pin.clone())
@@ -78,7 +86,7 @@ impl StoreMember {
             let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
             tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()))
         });
-        follow_certificates(plan.peer_tls.clone(), tls, stop.clone());
+        follow_certificates(plan.peer_tls.clone(), PeerMaterial { tls, revocations }, stop.clone());
         Ok(StoreMember { member, disk: weak, pin, serving, stop })
     }
 
@@ -173,18 +181,24 @@ fn node(plan: &Plan, listener: Option<&TcpListener>) -> Result<Peer, RunError> {
 }
 
 /// Starts the task that reloads renewed certificates of the peer port.
-fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) {
+fn follow_certificates(files: PeerFiles, material: PeerMaterial, stop: CancellationToken) {
+    let PeerMaterial { tls, revocations } = material;
+    let in_use = Mutex::new(revocations);
     let mut paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
     paths.extend(files.revocations.iter().cloned());
     let reload = move || -> Result<(), RunError> {
-        let revoked = revoked(&files.revocations)?;
+        let now = OffsetDateTime::now_utc();
+        let (lists, broken) = in_use.lock().reload(&files.revocations, now);
+        let revoked = lists.lists();
         let unfit = |source| RunError::PeerMaterial { path: files.certificate.clone(), source };
         let renew = || {
             let (authority, chain) = (read(&files.authority)?, read(&files.certificate)?);
             tls.reload(&authority, &chain, &read(&files.key)?, &revoked).map_err(unfit)
         };
         // A member stays revoked though the own certificate is damaged or has expired.
-        renew().or_else(|error| tls.revoke(&revoked).map_err(unfit).and(Err(error)))
+        let renewed = renew().or_else(|error| tls.revoke(&revoked).map_err(unfit).and(Err(error)));
+        *in_use.lock() = lists;
+        renewed.and(broken.map_or(Ok(()), |error| Err(list_fault(error))))
     };
     tokio::spawn(async move {
         if let Err(error) = tls::follow("peer certificates", paths, reload, stop).await {
@@ -193,10 +207,8 @@ fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) 
     });
 }
 
-/// The revocation lists of `--peer-crl-file`.
-fn revoked(files: &[PathBuf]) -> Result<Vec<CertificateRevocationListDer<'static>>, RunError> {
-    let material = |source| RunError::Material { origin: "--peer-crl-file".to_owned(), source };
-    tls::load_revocations(files, OffsetDateTime::now_utc()).map_err(material)
+fn list_fault(source: MaterialError) -> RunError {
+    RunError::Material { origin: "--peer-crl-file".to_owned(), source }
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, RunError> {

@@ -17,6 +17,7 @@ use x509_parser::asn1_rs::{Oid, oid};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::material::MaterialError;
+use super::revocation::{Revocations, ScopedSerials};
 
 /// Subject attribute in which Kubernetes certificates carry a user's uid.
 const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
@@ -26,6 +27,7 @@ const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 pub struct ClientAuthorities {
     users: Arc<dyn ClientCertVerifier>,
     proxies: Option<ProxyAuthorities>,
+    scoped: Arc<ScopedSerials>,
     /// Subjects of all authorities, by which clients choose the certificate that they present.
     hints: Vec<DistinguishedName>,
     /// Hash of the files: equal ones judge every certificate alike.
@@ -47,8 +49,8 @@ pub struct TrustMaterial {
     pub users: RootCertStore,
     /// Authorities of front proxies, and the common names that are allowed (empty: any).
     pub proxies: Option<(RootCertStore, Vec<String>)>,
-    /// Revocation lists of any of the authorities, the newest first.
-    pub revocations: Vec<CertificateRevocationListDer<'static>>,
+    /// Revocation lists of any of the authorities.
+    pub revocations: Revocations,
 }
 
 /// A connection's client certificate after verification.
@@ -86,6 +88,7 @@ impl ClientAuthorities {
     /// Trusts certificates signed by one of the authorities in `material`; no set of authorities may be empty.
     pub fn new(material: &TrustMaterial) -> Result<ClientAuthorities, MaterialError> {
         let TrustMaterial { users, proxies, revocations } = material;
+        let revocations = &revocations.lists();
         let mut hash = Sha256::new();
         hash_roots(&mut hash, users);
         for list in revocations {
@@ -102,7 +105,8 @@ impl ClientAuthorities {
             }
         };
         let users = verifier(users, revocations)?;
-        Ok(ClientAuthorities { users, proxies, hints, digest: hash.finalize().into() })
+        let scoped = Arc::new(ScopedSerials::of(revocations));
+        Ok(ClientAuthorities { users, proxies, scoped, hints, digest: hash.finalize().into() })
     }
 
     /// Whether `other` judges every certificate as these do.
@@ -119,6 +123,10 @@ impl ClientAuthorities {
     pub fn identify(&self, presented: Option<&[CertificateDer<'_>]>, now: SystemTime) -> Option<Identified> {
         let (end, intermediates) = presented?.split_first()?;
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if self.scoped.name_one_of(std::iter::once(end).chain(intermediates)) {
+            let certificate = Err(CertificateFault("certificate revoked".to_owned()));
+            return Some(Identified { certificate, is_front_proxy: false, valid_for: None });
+        }
         let verify = |verifier: &Arc<dyn ClientCertVerifier>| {
             let now = UnixTime::since_unix_epoch(since);
             check_chain(end, intermediates)

@@ -18,8 +18,9 @@ mod settings;
 
 pub use client::{ClientAuthorities, Identified, TrustMaterial, Verdict};
 pub use material::{MaterialError, ServerPair, load_authorities, load_pair};
-pub use reload::{Reloader, follow};
-pub use revocation::load_revocations;
+pub use reload::{Reloader, follow, note_beginning};
+pub(crate) use reload::{Stamp, stamps, stamps_at_start};
+pub use revocation::Revocations;
 pub use settings::{ProxyFiles, Tls, TlsFiles};
 
 #[cfg(test)]

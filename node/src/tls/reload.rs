@@ -5,7 +5,7 @@
 //! one, takes effect all the same.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
@@ -79,7 +79,7 @@ pub async fn follow<E: std::error::Error>(
     stopped: CancellationToken,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut seen = stamps(&files);
+    let mut seen = stamps_at_start(&files);
     while let Some(asked) = wait(&mut hangup, &stopped).await {
         let stamps = stamps(&files);
         if !asked && stamps == seen {
@@ -97,9 +97,36 @@ pub async fn follow<E: std::error::Error>(
     Ok(())
 }
 
-/// Modification time of each file; `None` if it cannot be read.
-fn stamps(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
-    files.iter().map(|path| std::fs::metadata(path).and_then(|facts| facts.modified()).ok()).collect()
+/// Modification time and length of a file; `None` if it cannot be read, or is to be read again.
+pub(crate) type Stamp = Option<(SystemTime, u64)>;
+
+/// When the process began, as far as it matters here: before it read any file that it follows.
+static BEGAN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
+
+/// To be called before the first file is read. Otherwise the process began when the first file was followed.
+pub fn note_beginning() {
+    LazyLock::force(&BEGAN);
+}
+
+/// The stamps of files that were read during the start. One that changed since the process `began` may have changed after it
+/// was read, and is read again at the first look: a revocation must not wait for the next one.
+fn stamps_since(files: &[PathBuf], began: SystemTime) -> Vec<Stamp> {
+    let is_old = |(modified, _): &(SystemTime, u64)| *modified < began;
+    stamps(files).into_iter().map(|stamp| stamp.filter(is_old)).collect()
+}
+
+/// The stamps of files that were read since the process began.
+pub(crate) fn stamps_at_start(files: &[PathBuf]) -> Vec<Stamp> {
+    stamps_since(files, *BEGAN)
+}
+
+/// The stamps of `files`.
+pub(crate) fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp = |path: &PathBuf| {
+        let facts = std::fs::metadata(path).ok()?;
+        Some((facts.modified().ok()?, facts.len()))
+    };
+    files.iter().map(stamp).collect()
 }
 
 /// Waits for the next check: `true` after SIGHUP, `false` after the interval. `None` when stopped.
@@ -108,5 +135,21 @@ async fn wait(hangup: &mut Signal, stopped: &CancellationToken) -> Option<bool> 
         () = stopped.cancelled() => None,
         _ = hangup.recv() => Some(true),
         () = tokio::time::sleep(LOOK_EVERY) => Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_have_changed_during_the_start_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("list"), folder.path().join("none")];
+        std::fs::write(&files[0], "one").unwrap();
+        let modified = stamps(&files)[0].unwrap().0;
+        assert_eq!(stamps_since(&files, modified), [None, None]);
+        assert_eq!(stamps_since(&files, modified + Duration::from_secs(1)), stamps(&files));
+        assert!(stamps(&files)[0].is_some());
     }
 }

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::client::{ClientAuthorities, TrustMaterial};
 use super::material::{MaterialError, load_authorities, load_certificates, load_pair};
-use super::revocation::load_revocations;
+use super::revocation::Revocations;
 
 /// The files of a TLS port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl TlsFiles {
                 Some((roots, allowed_names.clone()))
             }
         };
-        Ok(TrustMaterial { users, proxies, revocations: load_revocations(&self.revocations, now)? })
+        Ok(TrustMaterial { users, proxies, revocations: Revocations::load(&self.revocations, now)? })
     }
 }
 
@@ -135,8 +135,7 @@ impl Tls {
         {
             require_apart(&users, &files.client_authorities, roots, &proxies.authorities).ok()?;
         }
-        let revocations =
-            load_revocations(&files.revocations, now).unwrap_or_else(|_| before.revocations.clone());
+        let (revocations, _) = before.revocations.reload(&files.revocations, now);
         let trust = Arc::new(TrustMaterial { users, proxies, revocations });
         let clients = ClientAuthorities::new(&trust).ok()?;
         (!clients.is_same_as(&self.clients)).then(|| Tls { clients, trust, ..self.clone() })

@@ -32,8 +32,8 @@ use super::cipher::Cipher;
 
 /// Waiting jobs. Starts and reloads have one each; more callers are refused.
 const JOBS_MAX: usize = 4;
-/// Calls that may be under way when a job comes, and its own: a status that is repeated, and a key to seal, twice.
-const CALLS_MAX: u32 = 6;
+/// Calls that may be under way when a job comes, and its own: a status that is repeated, and a key to seal and to open, twice.
+const CALLS_MAX: u32 = 8;
 
 /// A handle on a plugin.
 pub(super) struct Plugin {

@@ -1,7 +1,7 @@
 //! The thread that talks to one KMS plugin.
 //!
 //! Owns the order of calls: one at a time. It opens stored data keys when asked to, looks at the plugin's status again and
-//! again, and has a new data key sealed when the id of the plugin's key changes. A failing plugin changes nothing but the
+//! again, and has a new data key sealed, and opened again, when the id of the plugin's key changes. A failing plugin changes nothing but the
 //! health: records go on being written and read with the keys in memory, because a log that cannot be written would end
 //! the member.
 
@@ -10,6 +10,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_proto::kms::v2::{DecryptRequest, EncryptResponse};
 use orch_raft::disk::cipher::KeyName;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Receiver;
@@ -140,8 +141,21 @@ impl Worker {
         if answer.key_id != key_id {
             return Err(self.client.failure("it seals with another key than its status names".to_owned()));
         }
+        self.check_opens(&answer, fresh.secret()).await?;
         self.keys.add(&fresh, answer).map_err(|reason| self.client.failure(reason))?;
         tracing::info!(plugin = %self.plugin, "new records get a new data key");
+        Ok(())
+    }
+
+    /// Lets the plugin open what it has just sealed. Records under a key that nobody can open again would be lost with the
+    /// process, and be noticed at the next start only.
+    async fn check_opens(&mut self, sealed: &EncryptResponse, secret: &[u8]) -> Result<(), Failure> {
+        let EncryptResponse { ciphertext, key_id, annotations } = sealed.clone();
+        let opened =
+            self.client.open(DecryptRequest { ciphertext, uid: String::new(), key_id, annotations }).await?;
+        if opened != secret {
+            return Err(self.client.failure("it does not open the data key that it has sealed".to_owned()));
+        }
         Ok(())
     }
 }

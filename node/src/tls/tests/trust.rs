@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use base64::Engine;
 use rcgen::{CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, RevokedCertParams};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -228,4 +229,91 @@ fn a_reload_that_changes_no_authority_judges_alike() {
     let before = identify(&first.clients, &other).verdict();
     assert!(identify(&second.clients, &other).lost_since(before));
     assert!(!identify(&second.clients, &pair).lost_since(identify(&first.clients, &pair).verdict()));
+}
+
+#[test]
+fn a_list_that_is_broken_holds_up_no_list_of_another_file() {
+    let files = Files::new();
+    let second = Authority::create("second", now()).unwrap();
+    let both = format!("{}{}", files.authority.pair.certificate, second.pair.certificate);
+    let path = |name: &str| files.directory.path().join(name);
+    let (first_list, second_list) = (path("first.pem"), path("second.pem"));
+    let (ann, bob, eve) = (client(&files.authority, "ann"), client(&second, "bob"), client(&second, "eve"));
+    let write = |path: &PathBuf, list: &rcgen::CertificateRevocationList| {
+        std::fs::write(path, list.pem().unwrap()).unwrap();
+    };
+    write(&first_list, &revocation_list(&files.authority, &ann, now()));
+    write(&second_list, &revocation_list(&second, &bob, now()));
+    let set = TlsFiles {
+        client_authorities: files.write("both.crt", &both),
+        revocations: vec![first_list.clone(), second_list.clone()],
+        ..files.set()
+    };
+    let reloader = Reloader::load(set).unwrap();
+    let judged = || [&ann, &bob, &eve].map(|pair| judge(&reloader.current().clients, pair).0);
+    assert_eq!(judged(), [false, false, true]);
+    let later = now() + Duration::seconds(1);
+    for broken in ["nonsense".to_owned(), String::new(), delta_list(&files.authority)] {
+        std::fs::write(&first_list, &broken).unwrap();
+        write(&second_list, &revocation_list(&second, &eve, later));
+        let message = refused(reloader.reload(), files.directory.path());
+        assert!(message.starts_with("first.pem: unusable revocation list: "), "{message}");
+        assert_eq!(judged(), [false, true, false], "{broken}");
+        write(&second_list, &revocation_list(&second, &bob, later));
+        reloader.reload().unwrap_err();
+    }
+    std::fs::remove_file(&first_list).unwrap();
+    reloader.reload().unwrap_err();
+    assert_eq!(judged(), [false, false, true], "a file that is gone keeps its list");
+}
+
+/// A delta list (RFC 5280, 5.2.4), signed by `authority`. The library makes none: the number's extension of a list is renamed
+/// to that of a delta, which nobody reads as far as the signature.
+fn delta_list(authority: &Authority) -> String {
+    let der = revocation_list(authority, &client(authority, "any"), now()).der().to_vec();
+    // 2.5.29.20, the number of the list; 2.5.29.27 says that it is a delta.
+    let at = der.windows(5).position(|window| window == [6, 3, 0x55, 0x1d, 20]).unwrap();
+    let mut der = der;
+    der[at + 4] = 27;
+    let text = base64::prelude::BASE64_STANDARD.encode(der);
+    format!("-----BEGIN X509 CRL-----\n{text}\n-----END X509 CRL-----\n")
+}
+
+#[test]
+fn a_certificate_on_a_list_of_its_authority_is_revoked_whatever_place_the_list_is_for() {
+    use rcgen::{CertificateParams, CrlDistributionPoint, CrlIssuingDistributionPoint, DnType};
+    let files = Files::new();
+    let key = KeyPair::from_pem(&files.authority.pair.key).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(&files.authority.pair.certificate, key).unwrap();
+    let of = |name: &str, place: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        params.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![place.to_owned()] }];
+        let own = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&own, &issuer).unwrap();
+        Pair { certificate: certificate.pem(), key: own.serialize_pem() }
+    };
+    let (ann, bob) = (of("ann", "http://old.example/list"), of("bob", "http://old.example/list"));
+    let der = CertificateDer::from_pem_slice(ann.certificate.as_bytes()).unwrap();
+    let (_, parsed) = X509Certificate::from_der(&der).unwrap();
+    let list = CertificateRevocationListParams {
+        this_update: now(),
+        next_update: now() + Duration::days(7),
+        crl_number: 1_u64.into(),
+        issuing_distribution_point: Some(CrlIssuingDistributionPoint {
+            distribution_point: CrlDistributionPoint { uris: vec!["http://new.example/list".to_owned()] },
+            scope: None,
+        }),
+        revoked_certs: vec![RevokedCertParams {
+            serial_number: parsed.raw_serial().to_vec().into(),
+            revocation_time: now(),
+            reason_code: None,
+            invalidity_date: None,
+        }],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let text = list.signed_by(&issuer).unwrap().pem().unwrap();
+    let clients = load(&TlsFiles { revocations: vec![files.write("list.pem", &text)], ..files.set() });
+    assert_eq!((judge(&clients, &ann), judge(&clients, &bob)), ((false, false), (true, false)));
 }

@@ -147,7 +147,7 @@ fn a_restart_asks_once_and_no_record_asks() {
     write(&disk, "more");
     drop((disk, keys));
     let Behaviour { encrypts, decrypts, .. } = plugin.stop();
-    assert_eq!((encrypts, decrypts), (1, 1));
+    assert_eq!((encrypts, decrypts), (1, 2), "sealed, opened to see that it can be, and opened at the start");
 }
 
 #[test]
@@ -317,6 +317,14 @@ fn hostile_answers_are_refused() {
         (sealed(&|it| it.ciphertext = vec![0; 1025]), "a sealed key of 1025 bytes"),
         (sealed(&|it| it.ciphertext = vec![0; 8 << 20]), "Encrypt failed"),
         (sealed(&|it| it.key_id = "other".to_owned()), "it seals with another key than its status names"),
+        (
+            sealed(&|it| it.annotations = annotation("pretend.example.com", 0)),
+            "it does not open the data key that it has sealed",
+        ),
+        (status(&|it| it.opened = Some(vec![7; 32])), "it does not open the data key that it has sealed"),
+        (status(&|it| it.opened = Some(Vec::new())), "it does not open the data key that it has sealed"),
+        (status(&|it| it.opened = Some(vec![0; 8 << 20])), "Decrypt failed"),
+        (status(&|it| it.keys.clear()), "there is no such key"),
         (sealed(&|it| it.annotations = annotation("no domain", 1)), "is no fully qualified domain name"),
         (sealed(&|it| it.annotations = annotation("a.b", 40_000)), "annotations have 40003 bytes"),
     ] {
@@ -328,6 +336,21 @@ fn hostile_answers_are_refused() {
         assert!(told.len() < 1000, "{told}");
         drop(plugin);
     }
+}
+
+#[test]
+fn a_plugin_that_names_a_new_key_each_time_fills_no_memory() {
+    let place = Place::new();
+    let plugin = Pretend::start(place.path(), "one");
+    plugin.behaviour.lock().is_fickle = true;
+    let (keys, disk) = place.open().unwrap();
+    write(&disk, "a");
+    wait_until("too many keys", || !keys.plugins_are_healthy());
+    let last = writing_key(&keys);
+    write(&disk, "b");
+    assert_eq!((names(&disk).len(), writing_key(&keys)), (2, last));
+    let encrypts = plugin.stop().encrypts;
+    assert!((200..300).contains(&encrypts), "{encrypts} data keys");
 }
 
 #[test]

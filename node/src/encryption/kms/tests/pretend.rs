@@ -26,6 +26,8 @@ pub(super) struct Behaviour {
     pub(super) keys: BTreeSet<String>,
     /// Wait before each answer.
     pub(super) delay: Duration,
+    /// It turns to a new key before each answer to Status.
+    pub(super) is_fickle: bool,
     /// Replaces the answer to Encrypt.
     pub(super) sealed: Option<EncryptResponse>,
     /// Replaces the answer to Decrypt.
@@ -108,7 +110,12 @@ fn mask(bytes: &[u8], key_id: &str) -> Vec<u8> {
 impl KeyManagementService for Service {
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         self.wait().await;
-        Ok(Response::new(self.0.lock().status.clone()))
+        let mut behaviour = self.0.lock();
+        if behaviour.is_fickle {
+            let name = format!("key-{}", behaviour.keys.len());
+            behaviour.turn_to(&name);
+        }
+        Ok(Response::new(behaviour.status.clone()))
     }
 
     async fn decrypt(&self, request: Request<DecryptRequest>) -> Result<Response<DecryptResponse>, Status> {
@@ -116,7 +123,7 @@ impl KeyManagementService for Service {
         let mut behaviour = self.0.lock();
         behaviour.decrypts += 1;
         let request = request.into_inner();
-        assert_eq!(request.annotations[ANNOTATION], b"kept");
+        assert!(behaviour.sealed.is_some() || request.annotations[ANNOTATION] == b"kept");
         assert!(!request.uid.is_empty());
         if !behaviour.keys.contains(&request.key_id) {
             return Err(Status::not_found("there is no such key"));
