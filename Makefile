@@ -61,7 +61,7 @@ lint: setup ## Formatting, lints and dependencies, as errors
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
-verify: lint test prices ## What a change has to pass
+verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(SIM) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
