@@ -18,7 +18,7 @@ pub(crate) enum Plant {
 
 /// All plants: name, bug, seeds, a part of what it fails with.
 pub(crate) const PLANTS: [(&str, Plant, Range<u64>, &str); 3] = [
-    ("trusts-lost", Plant::TrustsLost, 50..62, "has no node in the end"),
+    ("trusts-lost", Plant::TrustsLost, 14..26, "has no node in the end"),
     ("takes-over-early", Plant::TakesOverEarly, 0..6, "lead"),
     ("ignores-room", Plant::IgnoresRoom, 0..6, "offers"),
 ];
