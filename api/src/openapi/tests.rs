@@ -310,7 +310,8 @@ fn below<'a>(bytes: &'a [u8], path: &[(u32, &str)]) -> &'a [u8] {
 #[test]
 fn the_binary_form_of_version_2_says_what_its_json_says() {
     let registry = Registry::builtin(&KUBERNETES);
-    let found = Documents::new(TokenKeys::Served).find(&registry, VERSION_2, Form::Protobuf).unwrap().unwrap();
+    let found =
+        Documents::new(TokenKeys::Served).find(&registry, VERSION_2, Form::Protobuf).unwrap().unwrap();
     let binary = found.text().unwrap();
     let json = document(&registry, VERSION_2);
     assert_eq!(below(&binary, &[(1, "")]), b"2.0");
