@@ -38,6 +38,10 @@ pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
     let mut loops = vec![
         // Three requests change the propagation policy of one deletion, one after the other (delete, `options`).
         "garbage-collector-controller",
+        // A claim that is deleted still has its finalizer when the next request removes it (admission, `adm-protection`).
+        "persistentvolume-protection-controller",
+        "persistentvolumeclaim-protection-controller",
+        "volumeattributesclass-protection-controller",
         "disruption-controller",
         "resourcequota-controller",
         "serviceaccount-controller",
