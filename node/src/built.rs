@@ -1,4 +1,4 @@
-//! What this program was built from: the commit, told by the environment of the build.
+//! The sources that this program was built from: the commit, told by the environment of the build.
 //!
 //! Owns the names of the variables. `make build` sets them from the working copy; any other build, and that of a tarball, leaves
 //! them out, and the server says that it does not know. They are read here, near the end of the graph of crates, so that a

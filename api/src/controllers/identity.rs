@@ -62,7 +62,7 @@ impl Identity {
         Identity { holder: format!("{name}_{random}"), name, hostname }
     }
 
-    /// What a renewal at `now`, with microseconds, sets in the lease.
+    /// The members of the lease that a renewal at `now`, with microseconds, sets.
     fn lease(&self, brand: &Brand, now: &str) -> Value {
         let mut labels = json!({(identity_label(brand).as_str()): server_name(brand)});
         if let Some(hostname) = &self.hostname {

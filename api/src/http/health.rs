@@ -43,7 +43,7 @@ pub enum Scope {
     Readiness,
 }
 
-/// What the leader of a new cluster creates first: the name of the reference's hook that does so, and whether it is there.
+/// The name of a hook of the reference, and whether the first objects that it stands for are there.
 type Hook = (&'static str, fn(&Brand, &State) -> bool);
 
 /// The hooks of the reference that have a counterpart.
@@ -62,7 +62,7 @@ pub(super) struct Checks {
     done: [AtomicBool; HOOKS.len()],
 }
 
-/// One check of an endpoint.
+/// A check of an endpoint.
 enum Check<'a> {
     /// Passes where the node answers.
     Answers,
@@ -119,7 +119,7 @@ impl Checks {
     }
 }
 
-/// What the checks look at.
+/// The parts of a node that the checks look at.
 pub(super) struct Node<'a, S> {
     pub(super) store: &'a S,
     pub(super) brand: &'static Brand,
@@ -195,7 +195,8 @@ async fn reaches_quorum<S: Store>(store: &S) -> bool {
     }
 }
 
-/// One line for each check, one for the `unknown` names that were to be excluded, then the verdict, in the reference's words.
+/// The report: a line for each check, a line for the `unknown` names that were to be excluded, then the verdict, in the words of
+/// the reference.
 fn report(endpoint: &str, outcomes: &[Outcome], unknown: &BTreeSet<&str>) -> String {
     let line = |(name, passes): &Outcome| match passes {
         None => format!("[+]{name} excluded: ok\n"),

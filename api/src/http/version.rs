@@ -11,7 +11,7 @@ use orch_schema::json;
 use super::Document;
 use crate::pipeline::Features;
 
-/// What this program was built from.
+/// The sources that this program was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Commit of the sources, 40 hexadecimal digits; empty where it is unknown.

@@ -37,7 +37,7 @@ enum Section {
     Page(Page),
 }
 
-/// What a document is made from.
+/// The source of a document.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) registry: &'a Registry,

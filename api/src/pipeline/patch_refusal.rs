@@ -30,7 +30,7 @@ pub(super) fn go_string(request: Request<'_>, document: &Value) -> String {
     quoted(&tree::shown(document))
 }
 
-/// What is wrong with the patched object, which cannot be decoded. After a strategic merge patch the reference restores
+/// The fault of the patched object, which cannot be decoded. After a strategic merge patch the reference restores
 /// the object from its tree, and says so of a value whose shape does not fit; the path before that is ours.
 pub(super) fn decode_problem(request: Request<'_>, error: &DecodeError) -> String {
     let is_strategic = patch_media_type(request.content_type) == STRATEGIC;

@@ -28,7 +28,7 @@ use crate::follow::Applied;
 
 const SECRETS: &str = "secrets";
 
-/// What such a token says.
+/// The claims of a token that a secret holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretClaims {
     /// Namespace of secret and account.
@@ -130,7 +130,7 @@ impl SecretClaims {
     /// Holds `token`, which says this, against its secret and account.
     ///
     /// # Errors
-    /// One of them is gone, is being deleted or is another than the token was made for.
+    /// The secret or the account is gone, is being deleted or is another than the token was made for.
     pub(super) fn look_up(
         &self,
         token: &[u8],

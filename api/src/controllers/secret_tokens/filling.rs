@@ -207,7 +207,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<Work>, work: &Work, resul
     }
 }
 
-/// What filling needs.
+/// The client and the state of the loop that fills secrets.
 struct Filler<'a, S> {
     client: &'a Client<S>,
     accounts: &'a ServiceAccounts,
