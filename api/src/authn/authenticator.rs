@@ -114,6 +114,13 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Bytes of memory that its texts hold, as the allocator counts them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let audiences =
+            self.audiences.iter().map(|text| size_of::<String>() + text.len().next_multiple_of(16));
+        audiences.sum::<usize>() + self.user.held_bytes()
+    }
+
     /// The holder of a token that names no audience: it is meant for this server.
     pub fn agnostic(user: Arc<User>) -> Holder {
         Holder { user, audiences: Vec::new() }

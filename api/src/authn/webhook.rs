@@ -22,6 +22,9 @@ use crate::egress::{Askers, ExpiringMap, ReviewHook};
 
 /// Accepted tokens that are remembered, about 1 KiB each.
 const ACCEPTED_MAX: usize = 8 << 10;
+/// Bytes of an accepted answer that is remembered. A webhook may name thousands of groups, of which each token's answer has a
+/// copy: all together take 32 MiB at most. Larger ones are asked for with each request.
+const ACCEPTED_BYTES_MAX: usize = 4 << 10;
 /// Refused tokens that are remembered: enough for clients that repeat themselves. They are kept apart, so that a flood
 /// of guesses displaces no accepted token.
 const REFUSED_MAX: usize = 4 << 10;
@@ -95,7 +98,9 @@ impl TokenWebhook {
         let status = answered.map_err(|error| self.unanswered(&error.to_string()))?;
         match self.holder_in(&status, wanted) {
             Ok(holder) => {
-                self.accepted.put(id, holder.clone(), now, self.span);
+                if holder.held_bytes() <= ACCEPTED_BYTES_MAX {
+                    self.accepted.put(id, holder.clone(), now, self.span);
+                }
                 Ok(Some(holder))
             }
             Err(refusal) => {

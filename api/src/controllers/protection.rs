@@ -6,11 +6,12 @@
 //!
 //! Invariant: a finalizer is removed only from the version of the object that was looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
@@ -22,7 +23,7 @@ use orch_schema::value::Value;
 use super::FAILED;
 use super::client::{Client, Place, any_changed, is_overtaken, let_others_run};
 use crate::error::ApiError;
-use crate::follow::{Derived, Follower};
+use crate::follow::{Derived, Digest, Follower};
 
 const PODS: &str = "pods";
 
@@ -80,8 +81,22 @@ impl Protected {
         })
     }
 
+    /// Members without which a user uses nothing. Most pods have none of them and are not decoded.
+    fn marks(self) -> &'static [&'static [u8]] {
+        match self {
+            Protected::Claims => &[br#""persistentVolumeClaim":"#, br#""ephemeral":"#],
+            Protected::Volumes => &[],
+            // `volumeAttributesClassName`, and those of the status, which end alike.
+            Protected::Classes => &[br#"olumeAttributesClassName":"#],
+        }
+    }
+
     /// Paths of the protected objects that the user at `path` uses.
     fn used_by(self, path: &str, user: &SharedObject) -> BTreeSet<Arc<str>> {
+        // Stored JSON has no spaces.
+        if !self.marks().iter().any(|mark| memchr::memmem::find(&user.json, mark).is_some()) {
+            return BTreeSet::new();
+        }
         let Ok(user) = serde_json::from_slice::<Value>(&user.json) else { return BTreeSet::new() };
         match self {
             Protected::Claims => claims_of(path, &user),
@@ -119,46 +134,47 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
     spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
 }
 
-/// Storage resource and path of a user.
-type UserKey = (Arc<str>, Arc<str>);
-
-/// Who uses what, and which protected objects have to be looked at.
+/// How many objects use each protected one, and which protected objects have to be looked at. What a user uses is read from
+/// the user: a pod may name thousands of claims.
 #[derive(Debug)]
 struct Uses {
     of: Protected,
     sources: Vec<Arc<str>>,
-    /// What each user uses; those that use nothing are absent.
-    by_user: BTreeMap<UserKey, BTreeSet<Arc<str>>>,
-    /// Number of users of each object that has any.
-    counts: BTreeMap<Arc<str>, usize>,
+    /// Number of users of each object that has any, by the digest of its path.
+    counts: HashMap<Digest, u32>,
     due: BTreeSet<Arc<str>>,
 }
 
 impl Uses {
     fn new(of: Protected) -> Uses {
         let sources = [of.storage()].iter().chain(of.users()).map(|storage| Arc::from(*storage)).collect();
-        let (by_user, counts) = (BTreeMap::new(), BTreeMap::new());
-        Uses { of, sources, by_user, counts, due: BTreeSet::new() }
+        Uses { of, sources, counts: HashMap::new(), due: BTreeSet::new() }
     }
 
-    fn set_user(&mut self, source: &Arc<str>, path: &Arc<str>, user: Option<&SharedObject>) {
-        let used = user.map(|user| self.of.used_by(path, user)).unwrap_or_default();
-        let key = (source.clone(), path.clone());
-        for object in self.by_user.remove(&key).unwrap_or_default() {
-            if let Some(count) = self.counts.get_mut(&object) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&object);
-                    self.due.insert(object);
-                }
+    fn set_user(&mut self, path: &str, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        let used =
+            |user: Option<&SharedObject>| user.map(|user| self.of.used_by(path, user)).unwrap_or_default();
+        let (old, new) = (used(old), used(new));
+        for object in new.difference(&old) {
+            let count = self.counts.entry(Digest::of(&**object)).or_default();
+            *count = count.saturating_add(1);
+        }
+        for object in old.difference(&new) {
+            let digest = Digest::of(&**object);
+            let is_last = self.counts.get_mut(&digest).is_none_or(|count| {
+                *count = count.saturating_sub(1);
+                *count == 0
+            });
+            if is_last {
+                self.counts.remove(&digest);
+                self.due.insert(object.clone());
             }
         }
-        for object in &used {
-            *self.counts.entry(object.clone()).or_default() += 1;
-        }
-        if !used.is_empty() {
-            self.by_user.insert(key, used);
-        }
+    }
+
+    /// Whether anything uses the object at `path`.
+    fn is_used(&self, path: &str) -> bool {
+        self.counts.contains_key(&Digest::of(path))
     }
 }
 
@@ -171,16 +187,15 @@ impl Derived for Uses {
         if **source == *self.of.storage() {
             self.due.insert(change.path.clone());
         } else {
-            self.set_user(source, &change.path, change.new.as_ref());
+            self.set_user(&change.path, change.old.as_ref(), change.new.as_ref());
         }
     }
 
     fn rebuild(&mut self, state: &State) {
-        (self.by_user, self.counts) = (BTreeMap::new(), BTreeMap::new());
+        self.counts = HashMap::new();
         for source in self.of.users() {
-            let source = Arc::from(*source);
-            for (path, user) in state.collection(&source).range_from("") {
-                self.set_user(&source, path, Some(user));
+            for (path, user) in state.collection(source).range_from("") {
+                self.set_user(path, None, Some(user));
             }
         }
         let protected = state.collection(self.of.storage());
@@ -211,7 +226,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
                 follower.advance(&applied);
             }
             // An object that is in use is looked at again when its last user lets it go.
-            let is_used = follower.value().counts.contains_key(&path);
+            let is_used = follower.value().is_used(&path);
             // set: objects of the last turn.
             if !is_used && is_ending(&applied.state, of, &path) && !earlier.contains(&path) {
                 unused.insert(path);
@@ -292,6 +307,37 @@ mod tests {
     use crate::controllers::testing::Fixture;
 
     const CLAIMS: &str = "persistentvolumeclaims";
+
+    /// A pod that names as many claims as it has room for: before, the loop held twice the bytes of such pods.
+    #[test]
+    fn users_of_many_claims_hold_less_than_what_is_stored_of_them() {
+        let volumes: Vec<Value> = (0..7_000)
+            .map(|at| json!({"name": format!("{at:x}"), "persistentVolumeClaim": {"claimName": format!("c{at:x}")}}))
+            .collect();
+        let stored = json!({"spec": {"nodeName": "a", "volumes": volumes}});
+        let bytes = stored.to_string().len();
+        let object = |json: &Value| {
+            SharedObject::new(orch_raft::Object {
+                revision: orch_raft::Revision(1),
+                created: orch_raft::Revision(1),
+                written_ms: 0,
+                json: json.to_string().into(),
+                revision_at: 0,
+                index: orch_raft::Index::default(),
+                protobuf: std::sync::OnceLock::new(),
+            })
+        };
+        let pod = object(&stored);
+        let mut uses = Uses::new(Protected::Claims);
+        uses.set_user("n/p", None, Some(&pod));
+        uses.set_user("n/q", None, Some(&pod));
+        assert!(uses.counts.allocation_size() <= bytes, "{} of {bytes}", uses.counts.allocation_size());
+        uses.set_user("n/p", Some(&pod), None);
+        assert!(uses.is_used("n/c1") && uses.due.is_empty(), "the other pod uses them");
+        uses.set_user("n/q", Some(&pod), Some(&object(&json!({"spec": {"nodeName": "a"}}))));
+        assert!(!uses.is_used("n/c1"));
+        assert_eq!((uses.due.len(), uses.counts.len()), (7_000, 0));
+    }
 
     #[test]
     fn a_finalizer_is_added_while_an_object_lives_and_removed_when_nothing_uses_it() {
