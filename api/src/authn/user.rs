@@ -41,6 +41,13 @@ pub struct User {
 }
 
 impl User {
+    /// Bytes of memory that its texts hold, as the allocator counts them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of = |text: &String| size_of::<String>() + text.len().next_multiple_of(16);
+        let extra = self.extra.iter().map(|(key, values)| of(key) + values.iter().map(of).sum::<usize>());
+        of(&self.name) + of(&self.uid) + self.groups.iter().map(of).sum::<usize>() + extra.sum::<usize>()
+    }
+
     /// The user of requests without a credential.
     pub fn anonymous() -> User {
         User {

@@ -2,6 +2,7 @@
 //!
 //! Owns the translation between documents and the authorizers' question and ruling. It asks nobody.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -215,9 +216,23 @@ impl UserRules {
         UserRules { rules: vec![resources, paths], ..UserRules::default() }
     }
 
-    /// All rules.
-    pub fn iter(&self) -> impl Iterator<Item = &PolicyRule> {
-        self.rules.iter().chain(self.roles.iter().flat_map(|role| &role.stored))
+    /// All rules. Those of a role are read when it is its turn.
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'_, PolicyRule>> {
+        let of_roles = self.roles.iter().flat_map(|role| role.stored()).map(Cow::Owned);
+        self.rules.iter().map(Cow::Borrowed).chain(of_roles)
+    }
+
+    /// All rules, those of each role once; `None` where they have more than `texts_max` texts.
+    pub fn gathered(&self, texts_max: usize) -> Option<Vec<PolicyRule>> {
+        let mut seen = HashSet::new();
+        let roles = self.roles.iter().filter(|role| seen.insert(Arc::as_ptr(role)));
+        let of_roles = roles.flat_map(|role| role.stored());
+        let mut left = texts_max;
+        let within = self.rules.iter().cloned().chain(of_roles).map(|rule| {
+            left = left.checked_sub(1 + rule.texts())?;
+            Some(rule)
+        });
+        within.collect()
     }
 
     /// The status of a rules review. Of very many rules it shows the first ones, and says so.

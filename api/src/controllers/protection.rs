@@ -6,11 +6,12 @@
 //!
 //! Invariant: a finalizer is removed only from the version of the object that was looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
@@ -24,7 +25,7 @@ use super::client::{Client, Place, is_overtaken};
 use super::queue::Queue;
 use super::turns::Turns;
 use crate::error::ApiError;
-use crate::follow::{Applied, Derived, Follower};
+use crate::follow::{Applied, Derived, Digest, Follower};
 use crate::registry::Resource;
 
 const PODS: &str = "pods";
@@ -83,8 +84,22 @@ impl Protected {
         })
     }
 
+    /// Members without which a user uses nothing. Most pods have none of them and are not decoded.
+    fn marks(self) -> &'static [&'static [u8]] {
+        match self {
+            Protected::Claims => &[br#""persistentVolumeClaim":"#, br#""ephemeral":"#],
+            Protected::Volumes => &[],
+            // `volumeAttributesClassName`, and those of the status, which end alike.
+            Protected::Classes => &[br#"olumeAttributesClassName":"#],
+        }
+    }
+
     /// Paths of the protected objects that the user at `path` uses.
     fn used_by(self, path: &str, user: &SharedObject) -> BTreeSet<Arc<str>> {
+        // Stored JSON has no spaces.
+        if !self.marks().iter().any(|mark| memchr::memmem::find(&user.json, mark).is_some()) {
+            return BTreeSet::new();
+        }
         let Ok(user) = serde_json::from_slice::<Value>(&user.json) else { return BTreeSet::new() };
         match self {
             Protected::Claims => claims_of(path, &user),
@@ -122,26 +137,21 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
     spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
 }
 
-/// Storage resource and path of a user.
-type UserKey = (Arc<str>, Arc<str>);
-
-/// Users of protected objects, and which of these have to be looked at.
+/// How many objects use each protected one, and which protected objects have to be looked at. What a user uses is read from
+/// the user: a pod may name thousands of claims.
 #[derive(Debug)]
 struct Uses {
     of: Protected,
     sources: Vec<Arc<str>>,
-    /// What each user uses; those that use nothing are absent.
-    by_user: BTreeMap<UserKey, BTreeSet<Arc<str>>>,
-    /// Number of users of each object that has any.
-    counts: BTreeMap<Arc<str>, usize>,
+    /// Number of users of each object that has any, by the digest of its path.
+    counts: HashMap<Digest, u32>,
     queue: Queue<Arc<str>>,
 }
 
 impl Uses {
     fn new(of: Protected) -> Uses {
         let sources = [of.storage()].iter().chain(of.users()).map(|storage| Arc::from(*storage)).collect();
-        let (by_user, counts) = (BTreeMap::new(), BTreeMap::new());
-        Uses { of, sources, by_user, counts, queue: Queue::default() }
+        Uses { of, sources, counts: HashMap::new(), queue: Queue::default() }
     }
 
     fn set_protected(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
@@ -150,24 +160,30 @@ impl Uses {
         }
     }
 
-    fn set_user(&mut self, source: &Arc<str>, path: &Arc<str>, user: Option<&SharedObject>) {
-        let used = user.map(|user| self.of.used_by(path, user)).unwrap_or_default();
-        let key = (source.clone(), path.clone());
-        for object in self.by_user.remove(&key).unwrap_or_default() {
-            if let Some(count) = self.counts.get_mut(&object) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&object);
-                    self.queue.add(&object, LINGER);
-                }
+    fn set_user(&mut self, path: &str, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        let used =
+            |user: Option<&SharedObject>| user.map(|user| self.of.used_by(path, user)).unwrap_or_default();
+        let (old, new) = (used(old), used(new));
+        for object in new.difference(&old) {
+            let count = self.counts.entry(Digest::of(&**object)).or_default();
+            *count = count.saturating_add(1);
+        }
+        for object in old.difference(&new) {
+            let digest = Digest::of(&**object);
+            let is_last = self.counts.get_mut(&digest).is_none_or(|count| {
+                *count = count.saturating_sub(1);
+                *count == 0
+            });
+            if is_last {
+                self.counts.remove(&digest);
+                self.queue.add(object, LINGER);
             }
         }
-        for object in &used {
-            *self.counts.entry(object.clone()).or_default() += 1;
-        }
-        if !used.is_empty() {
-            self.by_user.insert(key, used);
-        }
+    }
+
+    /// Whether anything uses the object at `path`.
+    fn is_used(&self, path: &str) -> bool {
+        self.counts.contains_key(&Digest::of(path))
     }
 }
 
@@ -180,16 +196,15 @@ impl Derived for Uses {
         if **source == *self.of.storage() {
             self.set_protected(&change.path, change.new.as_ref());
         } else {
-            self.set_user(source, &change.path, change.new.as_ref());
+            self.set_user(&change.path, change.old.as_ref(), change.new.as_ref());
         }
     }
 
     fn rebuild(&mut self, state: &State) {
-        (self.by_user, self.counts) = (BTreeMap::new(), BTreeMap::new());
+        self.counts = HashMap::new();
         for source in self.of.users() {
-            let source = Arc::from(*source);
-            for (path, user) in state.collection(&source).range_from("") {
-                self.set_user(&source, path, Some(user));
+            for (path, user) in state.collection(source).range_from("") {
+                self.set_user(path, None, Some(user));
             }
         }
         let protected = state.collection(self.of.storage());
@@ -223,13 +238,13 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
         }
         // A user that came since the last turn holds its objects, too.
         let applied = client.newest().await?;
-        let Uses { counts, queue, .. } = follower.advance(&applied);
+        let uses = follower.advance(&applied);
         for path in due {
             // An object that is in use is looked at again when its last user lets it go.
-            let is_used = counts.contains_key(&path);
+            let is_used = uses.is_used(&path);
             match patch(of, client.registry().brand, &applied.state, &path, is_used) {
                 Some(patch) => turns.start(write(client, &resource, path, patch)),
-                None => queue.done(&path),
+                None => uses.queue.done(&path),
             }
         }
     }
@@ -302,6 +317,38 @@ mod tests {
     use crate::controllers::testing::Fixture;
 
     const CLAIMS: &str = "persistentvolumeclaims";
+
+    /// A pod that names as many claims as it has room for: before, the loop held twice the bytes of such pods.
+    #[test]
+    fn users_of_many_claims_hold_less_than_what_is_stored_of_them() {
+        let volumes: Vec<Value> = (0..7_000)
+            .map(|at| json!({"name": format!("{at:x}"), "persistentVolumeClaim": {"claimName": format!("c{at:x}")}}))
+            .collect();
+        let stored = json!({"spec": {"nodeName": "a", "volumes": volumes}});
+        let bytes = stored.to_string().len();
+        let object = |json: &Value| {
+            SharedObject::new(orch_raft::Object {
+                revision: orch_raft::Revision(1),
+                created: orch_raft::Revision(1),
+                written_ms: 0,
+                json: json.to_string().into(),
+                revision_at: 0,
+                index: orch_raft::Index::default(),
+                protobuf: std::sync::OnceLock::new(),
+            })
+        };
+        let pod = object(&stored);
+        let mut uses = Uses::new(Protected::Claims);
+        uses.set_user("n/p", None, Some(&pod));
+        uses.set_user("n/q", None, Some(&pod));
+        assert!(uses.counts.allocation_size() <= bytes, "{} of {bytes}", uses.counts.allocation_size());
+        uses.set_user("n/p", Some(&pod), None);
+        assert!(uses.is_used("n/c1") && uses.queue.wait().is_none(), "the other pod uses them");
+        uses.set_user("n/q", Some(&pod), Some(&object(&json!({"spec": {"nodeName": "a"}}))));
+        assert!(!uses.is_used("n/c1"));
+        uses.queue.pass(LINGER);
+        assert_eq!((uses.queue.take_due(10_000).len(), uses.counts.len()), (7_000, 0));
+    }
 
     #[test]
     fn a_finalizer_is_added_while_an_object_lives_and_removed_when_nothing_uses_it() {

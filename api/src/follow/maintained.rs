@@ -1,21 +1,26 @@
-//! A value derived from very many objects, which is built beside the requests that read it.
+//! A value derived from stored objects, which is built beside the requests that read it.
 //!
-//! Owns one value that all requests of a node read in place, without copies. A request takes in a few changes itself. Where
-//! there are more, or all objects have to be read (at the start, after a snapshot), a thread for blocking work does that,
-//! and the requests that need the value wait for it without keeping a thread.
+//! Owns one value that all requests of a node read in place, without copies. A request takes in little by itself. Where there
+//! is more, or many objects have to be read (at the start, after a snapshot), a thread for blocking work does that, and the
+//! requests that need the value wait for it without keeping a thread.
 //!
-//! Invariant: no lock is held while all objects are read, nor while more than [`STEP_REVISIONS`] entries are taken in.
+//! Invariant: no lock is held while all of many objects are read, nor while more is taken in than [`STEP_REVISIONS`] entries
+//! or [`STEP_BYTES`] bytes of objects, or one larger change.
 
 use std::sync::Arc;
 
 use orch_raft::Revision;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Mutex;
 
 use super::{Applied, Derived, Follower};
 
-/// Log entries that are taken in at once: some milliseconds where each of them changes a pod.
+/// Log entries that are taken in at once.
 const STEP_REVISIONS: u64 = 256;
+
+/// Bytes of objects, before and after their changes, that are taken in at once: decoding them takes about a millisecond. Two
+/// hundred changes of small objects have fewer; one object may have six times as many.
+const STEP_BYTES: usize = 256 << 10;
 
 /// A derived value that is built in the background. Clones share it.
 pub struct Maintained<T>(Arc<Shared<T>>);
@@ -34,6 +39,25 @@ impl<T> Clone for Maintained<T> {
     }
 }
 
+impl<T> std::fmt::Debug for Maintained<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maintained").finish_non_exhaustive()
+    }
+}
+
+impl<T: Derived + Default> Default for Maintained<T> {
+    fn default() -> Self {
+        Maintained::new(T::default)
+    }
+}
+
+/// How far one step leads.
+struct Step {
+    until: Revision,
+    /// Bytes of the changed objects, before and after.
+    bytes: usize,
+}
+
 impl<T: Derived> Maintained<T> {
     /// A value that is derived from `empty` when it is first asked for.
     pub fn new(empty: impl Fn() -> T + Send + Sync + 'static) -> Self {
@@ -48,16 +72,27 @@ impl<T: Derived> Maintained<T> {
     /// by itself; see [`Maintained::catch_up`].
     pub fn try_read<R>(&self, applied: &Applied, read: impl FnOnce(&T) -> R) -> Option<R> {
         let current = self.0.follower.read();
-        if let Some(follower) = current.as_ref().filter(|follower| follower.is_at(applied)) {
+        if let Some(follower) = current.as_ref().filter(|follower| follower.is_current(applied)) {
             return Some(read(follower.value()));
         }
         drop(current);
         let mut current = self.0.follower.write();
-        let follower = current.as_mut()?;
-        if !follower.is_within(applied, STEP_REVISIONS) || !follower.step(applied, STEP_REVISIONS) {
+        if !self.take_in_little(&mut current, applied) {
             return None;
         }
-        Some(read(follower.value()))
+        // Others may read at the same time from now on.
+        let current = RwLockWriteGuard::downgrade(current);
+        Some(read(current.as_ref()?.value()))
+    }
+
+    /// Passes the value as of `applied`, or of a later state, to `read`, once it is there.
+    pub async fn read<R>(&self, applied: &Applied, mut read: impl FnMut(&T) -> R) -> R {
+        loop {
+            if let Some(found) = self.try_read(applied, &mut read) {
+                return found;
+            }
+            self.catch_up(applied).await;
+        }
     }
 
     /// Brings the value up to `applied`, on a thread for blocking work.
@@ -76,38 +111,89 @@ impl<T: Derived> Maintained<T> {
         loop {
             let mut current = self.0.follower.write();
             let Some(follower) = current.as_mut() else { break };
-            if follower.is_at(applied) {
+            if follower.is_current(applied) {
                 return;
             }
-            if !follower.step(applied, STEP_REVISIONS) {
+            let Some(step) = follower.step(applied) else { break };
+            if !follower.take_step(applied, step.until) {
                 break;
             }
         }
         let built = Follower::new((self.0.empty)(), applied);
-        let old = self.0.follower.write().replace(built);
+        let mut current = self.0.follower.write();
+        // A request may have taken in a later state meanwhile.
+        let is_newer = current.as_ref().is_none_or(|current| !current.is_at(applied));
+        let old = if is_newer { current.replace(built) } else { Some(built) };
+        drop(current);
         // Freed behind the lock.
         drop(old);
+    }
+
+    /// Brings `current` up to `applied` where that is little work; `false`: it is more.
+    fn take_in_little(&self, current: &mut Option<Follower<T>>, applied: &Applied) -> bool {
+        if let Some(follower) = current {
+            if follower.is_current(applied) {
+                return true;
+            }
+            if let Some(step) = follower.step(applied) {
+                return step.until >= applied.state.applied()
+                    && step.bytes <= STEP_BYTES
+                    && follower.take_step(applied, step.until);
+            }
+        }
+        let empty = (self.0.empty)();
+        let bytes: usize =
+            empty.sources().map(|source| applied.state.collection(source).object_bytes()).sum();
+        if bytes > STEP_BYTES {
+            return false;
+        }
+        *current = Some(Follower::new(empty, applied));
+        true
     }
 }
 
 impl<T: Derived> Follower<T> {
-    /// Whether the value is of the same history as `applied`, and at most `revisions` entries older.
-    fn is_within(&self, applied: &Applied, revisions: u64) -> bool {
-        applied.revocations == self.revocations
-            && applied.state.applied().0 <= self.seen.0.saturating_add(revisions)
+    /// Whether the value is that of `applied`, though perhaps it has not been told so, or newer.
+    fn is_current(&self, applied: &Applied) -> bool {
+        let is_unchanged = |source: &Arc<str>| applied.state.collection(source).changed() <= self.seen;
+        self.is_at(applied)
+            || applied.revocations == self.revocations && self.value.sources().all(is_unchanged)
     }
 
-    /// Takes in the changes of at most `revisions` entries on the way to `applied`. `false`: the history no longer holds
-    /// them, or the followed state was revoked.
-    fn step(&mut self, applied: &Applied, revisions: u64) -> bool {
+    /// The next step on the way to `applied`. `None`: the history no longer holds it, or the followed state was revoked.
+    fn step(&self, applied: &Applied) -> Option<Step> {
         if applied.revocations != self.revocations {
-            return self.is_at(applied);
+            return None;
         }
-        let until = Revision(self.seen.0.saturating_add(revisions)).min(applied.state.applied());
-        if !self.take_in(&applied.state, until) {
-            return false;
+        let until = Revision(self.seen.0.saturating_add(STEP_REVISIONS)).min(applied.state.applied());
+        let mut changes = Vec::new();
+        for source in self.value.sources() {
+            let collection = applied.state.collection(source);
+            if collection.changed() > self.seen {
+                let due = collection.changes_after(self.seen).ok()?;
+                let due = due.take_while(|change| change.revision <= until);
+                changes.extend(due.map(|change| (change.revision, change.object_bytes())));
+            }
         }
-        self.seen = self.seen.max(until);
-        true
+        changes.sort_unstable();
+        let mut bytes = 0;
+        for (at, (revision, of_change)) in changes.iter().enumerate() {
+            if at > 0 && bytes + of_change > STEP_BYTES {
+                // All changes of a revision belong together.
+                let until = Revision(revision.0 - 1).max(changes[0].0);
+                return Some(Step { until, bytes });
+            }
+            bytes += of_change;
+        }
+        Some(Step { until, bytes })
+    }
+
+    /// Takes in the changes up to `until`, a step towards `applied`. `false`: the history no longer holds them.
+    fn take_step(&mut self, applied: &Applied, until: Revision) -> bool {
+        let is_taken = self.take_in(&applied.state, until);
+        if is_taken {
+            self.seen = self.seen.max(until);
+        }
+        is_taken
     }
 }

@@ -304,7 +304,9 @@ impl Change {
 
     /// Bytes this change keeps alive: the object it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
-        CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)
+        // A client chooses how much of an object its labels are.
+        let labels = self.old.as_ref().map_or(0, |old| old.index.labels.held_bytes());
+        CHANGE_OVERHEAD_BYTES + bytes_of(&self.old) + labels
     }
 
     /// Bytes to write this change to a disk: the objects before and after, with their parsed indexes.

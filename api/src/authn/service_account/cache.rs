@@ -15,6 +15,10 @@ use super::Verified;
 /// objects. Beyond it the expired are dropped, or else all, which costs a signature check each.
 const CACHED_MAX: usize = 8 << 10;
 
+/// Bytes of one token that is held, so that all together take 32 MiB at most. Whoever may ask for tokens chooses their
+/// audiences: a thousand of them fit into a token and would take 60 KiB. Such a token is verified each time.
+const TOKEN_HELD_BYTES_MAX: usize = 4 << 10;
+
 /// SHA-256 of a token.
 pub(super) type TokenDigest = [u8; 32];
 
@@ -56,7 +60,7 @@ impl Cache {
     /// Keeps a token that was verified with the keys of `epoch`.
     pub(super) fn keep(&self, id: TokenDigest, verified: Arc<Verified>, epoch: u64, now: u64) {
         let mut content = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if content.epoch != epoch {
+        if content.epoch != epoch || verified.held_bytes() > TOKEN_HELD_BYTES_MAX {
             return;
         }
         if content.tokens.len() >= CACHED_MAX {
@@ -112,6 +116,17 @@ mod tests {
             cache.keep(id(CACHED_MAX + at), verified(9), 0, 5);
         }
         assert!(len() <= CACHED_MAX);
+    }
+
+    #[test]
+    fn a_token_of_a_thousand_audiences_is_verified_each_time() {
+        let cache = Cache::default();
+        for (at, audiences, is_held) in [(0, 1, true), (1, 10, true), (2, 1_000, false)] {
+            let claims = Claims { audiences: vec!["a".to_owned(); audiences], ..Claims::default() };
+            let (user, seen) = (Arc::new(User::anonymous()), Seen::default());
+            cache.keep(id(at), Arc::new(Verified { claims, user, seen, kept: None }), 0, 0);
+            assert_eq!(cache.find(&id(at)).is_some(), is_held, "{audiences}");
+        }
     }
 
     #[test]

@@ -74,6 +74,14 @@ struct Verified {
 }
 
 impl Verified {
+    /// Bytes of memory that the texts of a client's choice hold, as the allocator counts them.
+    fn held_bytes(&self) -> usize {
+        let audiences = self.claims.audiences.iter();
+        let audiences: usize =
+            audiences.map(|text| size_of::<String>() + text.len().next_multiple_of(16)).sum();
+        audiences + self.user.held_bytes()
+    }
+
     fn is_current(&self, applied: &Applied, now: u64) -> bool {
         now < self.claims.expires_at && self.seen.is_current(applied, now)
     }

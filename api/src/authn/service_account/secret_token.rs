@@ -221,8 +221,7 @@ fn claim(brand: &Brand, name: &str) -> String {
 
 /// The value of the label `name`; empty where it is absent.
 fn label<'a>(object: &'a SharedObject, name: &str) -> &'a str {
-    let labels = &object.index.labels;
-    labels.binary_search_by(|(key, _)| key.as_str().cmp(name)).map_or("", |at| labels[at].1.as_str())
+    object.index.labels.find(name).unwrap_or_default()
 }
 
 /// The day that `text` names in the form `2026-01-02`, counted from 1970.

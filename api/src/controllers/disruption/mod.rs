@@ -32,6 +32,7 @@ use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
+use crate::selector::{BUDGET_SELECTORS_BYTES_MAX, StoredLabels};
 
 /// Storage resource of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -58,11 +59,33 @@ const STEP_BYTES: usize = 1024;
 /// Steps that reading a pod stands for.
 const READ_STEPS: usize = 32;
 
+/// Between two counts of a budget whose selector is not held: its pods change meanwhile without a count.
+const NOT_HELD_RECHECK_S: i64 = 10;
+
+/// Which pods a budget selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selection {
+    /// No pod.
+    Nothing,
+    /// Those that the selector matches.
+    By(LabelSelector),
+    /// Those that the selector in the stored object matches, which is not held: there are too many large ones.
+    NotHeld,
+}
+
+impl Selection {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Selection::By(selector) => selector.held_bytes(),
+            Selection::Nothing | Selection::NotHeld => 0,
+        }
+    }
+}
+
 /// A budget, as far as it is counted. A client's selector may have thousands of requirements, so it is parsed once.
 #[derive(Clone, Debug)]
 struct Budget {
-    /// `None`: no pod is selected.
-    selector: Option<LabelSelector>,
+    selection: Selection,
     needs_scale: bool,
     /// Version, numbers and status, without the selector.
     counted: Value,
@@ -87,7 +110,8 @@ impl Budget {
             "status": budget.at("status").clone(),
         });
         let selector = LabelSelector::of_field(spec.at("selector"));
-        Some(Budget { selector, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
+        let selection = selector.map_or(Selection::Nothing, Selection::By);
+        Some(Budget { selection, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
     }
 
     /// Whether the status is `status`, which was counted for this generation of the budget.
@@ -97,7 +121,10 @@ impl Budget {
     }
 
     fn selects(&self, pod: &SharedObject) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.index.labels))
+        match &self.selection {
+            Selection::By(selector) => selector.matches(&StoredLabels::of(pod)),
+            Selection::Nothing | Selection::NotHeld => false,
+        }
     }
 }
 
@@ -106,6 +133,9 @@ impl Budget {
 struct Budgets {
     sources: Vec<Arc<str>>,
     by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Budget>>,
+    /// Bytes of the selectors.
+    held: usize,
+    held_max: usize,
     /// Paths of budgets that have to be counted.
     due: BTreeSet<Arc<str>>,
     /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
@@ -123,6 +153,8 @@ impl Budgets {
         Budgets {
             sources: sources.into_iter().collect(),
             by_namespace: BTreeMap::new(),
+            held: 0,
+            held_max: BUDGET_SELECTORS_BYTES_MAX,
             due: BTreeSet::new(),
             written: BTreeMap::new(),
         }
@@ -130,11 +162,11 @@ impl Budgets {
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
         let namespace = namespace_of(path);
-        let Some(budget) = object.and_then(Budget::of) else {
+        let Some(mut budget) = object.and_then(Budget::of) else {
             self.due.remove(path);
             self.written.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
-                budgets.remove(path);
+                self.held -= budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
                 if budgets.is_empty() {
                     self.by_namespace.remove(namespace);
                 }
@@ -142,7 +174,13 @@ impl Budgets {
             return;
         };
         let is_own = self.written.remove(path).is_some_and(|status| budget.has_status(&status));
-        self.by_namespace.entry(namespace.into()).or_default().insert(path.clone(), budget);
+        let budgets = self.by_namespace.entry(namespace.into()).or_default();
+        self.held -= budgets.get(path).map_or(0, |old| old.selection.held_bytes());
+        if self.held + budget.selection.held_bytes() > self.held_max {
+            budget.selection = Selection::NotHeld;
+        }
+        self.held += budget.selection.held_bytes();
+        budgets.insert(path.clone(), budget);
         if !is_own {
             self.due.insert(path.clone());
         }
@@ -197,7 +235,7 @@ impl Derived for Budgets {
     }
 
     fn rebuild(&mut self, state: &State) {
-        self.by_namespace.clear();
+        (self.by_namespace, self.held) = (BTreeMap::new(), 0);
         self.due.clear();
         self.written.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
@@ -250,8 +288,13 @@ async fn count<S: Store>(
             rechecks.remove(&path);
             continue;
         };
-        let status = status_of(client, state, &path, budget).await;
-        match recheck_time(&status) {
+        let stored = match budget.selection {
+            Selection::NotHeld => state.collection(BUDGETS).get(&path).and_then(Budget::of),
+            Selection::By(_) | Selection::Nothing => None,
+        };
+        let status = status_of(client, state, &path, stored.as_ref().unwrap_or(budget)).await;
+        let when_not_held = stored.is_some().then(|| seconds(client.now_ms()) + NOT_HELD_RECHECK_S);
+        match recheck_time(&status).into_iter().chain(when_not_held).min() {
             Some(time) => rechecks.insert(path.clone(), time),
             None => rechecks.remove(&path),
         };
