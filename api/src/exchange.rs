@@ -156,13 +156,14 @@ impl Exchange {
     }
 
     /// Bytes of memory that the exchange holds of a client's choice, for requests that last: id, path, headers of the
-    /// credential, and the user that it acts as.
+    /// credential, the user, and the user that it acts as.
     pub(crate) fn held_bytes(&self) -> usize {
         let of_head = self.asked.as_ref().map_or(0, |asked| asked.id.len() + asked.path.len());
         let of_credential = self.credential.get().map_or(0, Credential::held_bytes);
-        let of_user = self.impersonated().map_or(0, |user| user.held_bytes());
+        let users = [self.user.get(), self.impersonated()];
+        let of_users: usize = users.into_iter().flatten().map(|user| user.held_bytes()).sum();
         let of_trail = self.trail().map_or(0, Trail::held_bytes);
-        of_head + of_credential + of_user + of_trail
+        of_head + of_credential + of_users + of_trail
     }
 
     /// The user as whom the authenticated user acts; `None` where it acts as itself.

@@ -2,12 +2,12 @@
 //!
 //! Owns the lookup of labels, name and fields in a stored object's index. Matching never reads the object's bytes.
 
+mod room;
+
 use orch_raft::{Labels, Object};
 use orch_rules::selector::{FieldSelector, LabelSelector, LabelSet};
 
-/// Bytes of the parsed selectors of disruption budgets that a view holds: sixty thousand selectors of ten labels. A parsed
-/// selector may take ten times the bytes that are stored of it, so that those beyond are parsed each time they are asked.
-pub(crate) const BUDGET_SELECTORS_BYTES_MAX: usize = 64 << 20;
+pub(crate) use self::room::SelectorRoom;
 
 /// The labels of a stored object, for label selectors.
 pub(crate) struct StoredLabels<'a>(&'a Labels);

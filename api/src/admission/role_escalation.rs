@@ -13,15 +13,11 @@ use orch_schema::value::Value;
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, forbidden, rule};
 use crate::authn::User;
 use crate::authz::rbac::{
-    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Uncovered, covers,
+    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Rules, Uncovered, covers,
 };
 use crate::authz::review::UserRules;
 use crate::authz::{Attributes as Asked, ResourceAttributes};
 use crate::error::{ApiError, Subject};
-
-/// Texts of the writer's own rules that are compared, some tens of megabytes: a thousand times those of an administrator's
-/// default roles.
-const OWN_TEXTS_MAX: usize = 1_000_000;
 
 /// Members of metadata that may change without a look at the rights: the garbage collector's, and the server's own.
 const UNRELATED: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
@@ -152,11 +148,9 @@ fn rules_in(rules: &Value) -> Vec<PolicyRule> {
 
 /// Refuses rules that `owned` does not cover.
 fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), Refusal> {
-    let covered = match owned.gathered(OWN_TEXTS_MAX) {
-        Some(rules) => covers(rules.iter(), asked),
-        None => Err(Uncovered::TooMany),
-    };
-    let lacking = match covered {
+    let own = Rules::new(&owned.rules);
+    let rules: Vec<&Rules> = std::iter::once(&own).chain(owned.prepared()).collect();
+    let lacking = match covers(&rules, asked) {
         Ok(()) => return Ok(()),
         Err(Uncovered::TooMany) => {
             return Err(Refusal::Forbidden(

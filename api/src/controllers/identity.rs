@@ -149,7 +149,8 @@ async fn remove_expired<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let leases = state.collection(LEASES);
     let leases = leases.within(brand.system_namespace, "");
     // once: one pass an hour; a lease has few labels.
-    let expired = leases.filter(|(_, lease)| lease.index.labels.find(&key) == Some(&*value) && is_expired(lease, now));
+    let expired =
+        leases.filter(|(_, lease)| lease.index.labels.find(&key) == Some(&*value) && is_expired(lease, now));
     for (path, lease) in expired.take(BATCH_MAX) {
         let place = Place { resource: &resource, path };
         // A lease that was renewed meanwhile stays.

@@ -46,6 +46,7 @@ mod provision;
 mod queue;
 mod quota_usage;
 pub(crate) mod root_ca;
+mod rounds;
 mod secret_tokens;
 mod selection;
 mod service_accounts;

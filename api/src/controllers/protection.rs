@@ -23,9 +23,9 @@ use orch_schema::value::Value;
 use super::FAILED;
 use super::client::{Client, Place, is_overtaken};
 use super::queue::Queue;
-use super::turns::Turns;
+use super::rounds::{Queued, Round, Rounds};
 use crate::error::ApiError;
-use crate::follow::{Applied, Derived, Digest, Follower};
+use crate::follow::{Derived, Digest};
 use crate::registry::Resource;
 
 const PODS: &str = "pods";
@@ -96,7 +96,7 @@ impl Protected {
 
     /// Paths of the protected objects that the user at `path` uses.
     fn used_by(self, path: &str, user: &SharedObject) -> BTreeSet<Arc<str>> {
-        // Stored JSON has no spaces.
+        // Stored JSON has no spaces. few: marks are constants.
         if !self.marks().iter().any(|mark| memchr::memmem::find(&user.json, mark).is_some()) {
             return BTreeSet::new();
         }
@@ -214,37 +214,35 @@ impl Derived for Uses {
     }
 }
 
+impl Queued for Uses {
+    type Key = Arc<str>;
+
+    fn queue(&mut self) -> &mut Queue<Arc<str>> {
+        &mut self.queue
+    }
+}
+
 /// Keeps the finalizers of the protected objects. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<Infallible, ApiError> {
-    let (store, uses) = (client.store(), Uses::new(of));
+    let uses = Uses::new(of);
     let Some(resource) = client.stored_resource(of.storage()) else {
         return Err(ApiError::Internal(format!("{} are not served", of.storage())));
     };
-    let changed = uses.sources.iter().map(|source| store.subscribe(source)).collect();
-    let mut turns = Turns::new(store, changed);
-    let mut follower = Follower::new(uses, &client.newest().await?);
+    let mut rounds = Rounds::new(client, uses.sources.clone(), uses, OBJECTS_AT_ONCE).await?;
     loop {
-        let queue = &mut follower.value_mut().queue;
-        queue.advance(store.elapsed());
-        let wait = if queue.taken() < OBJECTS_AT_ONCE { queue.wait() } else { None };
-        for (path, result) in turns.next(wait).await {
-            end(client, queue, &path, result);
-        }
-        queue.advance(store.elapsed());
-        let queue = &mut follower.advance(&Applied::of(store)).queue;
-        let due = queue.take_due(OBJECTS_AT_ONCE.saturating_sub(queue.taken()));
+        let Round { due, .. } =
+            rounds.next(|uses, path, result| end(client, &mut uses.queue, path, result)).await;
         if due.is_empty() {
             continue;
         }
         // A user that came since the last turn holds its objects, too.
         let applied = client.newest().await?;
-        let uses = follower.advance(&applied);
         for path in due {
             // An object that is in use is looked at again when its last user lets it go.
-            let is_used = uses.is_used(&path);
+            let is_used = rounds.advance(&applied).is_used(&path);
             match patch(of, client.registry().brand, &applied.state, &path, is_used) {
-                Some(patch) => turns.start(write(client, &resource, path, patch)),
-                None => uses.queue.done(&path),
+                Some(patch) => rounds.start(path.clone(), write(client, &resource, path, patch)),
+                None => rounds.done(&path),
             }
         }
     }
@@ -275,9 +273,8 @@ async fn write<S: Store>(
     resource: &Arc<Resource>,
     path: Arc<str>,
     patch: Value,
-) -> (Arc<str>, Result<(), ApiError>) {
-    let result = client.patch(Place { resource, path: &path }, Action::Object, &patch).await;
-    (path, result)
+) -> Result<(), ApiError> {
+    client.patch(Place { resource, path: &path }, Action::Object, &patch).await
 }
 
 /// The patch that adds or removes the finalizer of the object at `path`; `None`: the object is as it should be.

@@ -4,10 +4,11 @@
 //! is more, or many objects have to be read (at the start, after a snapshot), a thread for blocking work does that, and the
 //! requests that need the value wait for it without keeping a thread.
 //!
-//! Invariant: no lock is held while all of many objects are read, nor while more is taken in than [`STEP_REVISIONS`] entries
-//! or [`STEP_BYTES`] bytes of objects, or one larger change.
+//! Invariant: no lock is held while all of many objects are read, nor while more is taken in than [`STEP_CHANGES`] changes
+//! or [`STEP_BYTES`] bytes of objects, or one larger revision. A request waits [`LOCK_WAIT`] for a lock, and then as above.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::Revision;
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -15,12 +16,16 @@ use tokio::sync::Mutex;
 
 use super::{Applied, Derived, Follower};
 
-/// Log entries that are taken in at once.
-const STEP_REVISIONS: u64 = 256;
+/// Changes that are taken in at once.
+const STEP_CHANGES: usize = 256;
 
 /// Bytes of objects, before and after their changes, that are taken in at once: decoding them takes about a millisecond. Two
 /// hundred changes of small objects have fewer; one object may have six times as many.
 const STEP_BYTES: usize = 256 << 10;
+
+/// Time for which a request's thread waits for others that read the value or take something in: longer than either mostly
+/// takes. One object may take twenty times as long.
+const LOCK_WAIT: Duration = Duration::from_millis(2);
 
 /// A derived value that is built in the background. Clones share it.
 pub struct Maintained<T>(Arc<Shared<T>>);
@@ -31,6 +36,7 @@ struct Shared<T> {
     /// Held by whoever builds.
     building: Arc<Mutex<()>>,
     empty: Box<dyn Fn() -> T + Send + Sync>,
+    sources: Vec<Arc<str>>,
 }
 
 impl<T> Clone for Maintained<T> {
@@ -64,19 +70,20 @@ impl<T: Derived> Maintained<T> {
         Maintained(Arc::new(Shared {
             follower: RwLock::new(None),
             building: Arc::default(),
+            sources: empty().sources().cloned().collect(),
             empty: Box::new(empty),
         }))
     }
 
     /// Passes the value as of `applied`, or of a later state, to `read`. `None`: there is more to take in than a request does
-    /// by itself; see [`Maintained::catch_up`].
+    /// by itself, or others are at it; see [`Maintained::catch_up`].
     pub fn try_read<R>(&self, applied: &Applied, read: impl FnOnce(&T) -> R) -> Option<R> {
-        let current = self.0.follower.read();
+        let current = self.0.follower.try_read_for(LOCK_WAIT)?;
         if let Some(follower) = current.as_ref().filter(|follower| follower.is_current(applied)) {
             return Some(read(follower.value()));
         }
         drop(current);
-        let mut current = self.0.follower.write();
+        let mut current = self.0.follower.try_write_for(LOCK_WAIT)?;
         if !self.take_in_little(&mut current, applied) {
             return None;
         }
@@ -98,6 +105,10 @@ impl<T: Derived> Maintained<T> {
     /// Brings the value up to `applied`, on a thread for blocking work.
     pub async fn catch_up(&self, applied: &Applied) {
         let turn = self.0.building.clone().lock_owned().await;
+        let current = self.0.follower.try_read();
+        if current.is_some_and(|current| current.as_ref().is_some_and(|value| value.is_current(applied))) {
+            return;
+        }
         let (own, applied) = (self.clone(), applied.clone());
         // The work goes on where its caller goes away: others wait for it. An error means that the runtime ends.
         let done = tokio::task::spawn_blocking(move || {
@@ -141,13 +152,12 @@ impl<T: Derived> Maintained<T> {
                     && follower.take_step(applied, step.until);
             }
         }
-        let empty = (self.0.empty)();
-        let bytes: usize =
-            empty.sources().map(|source| applied.state.collection(source).object_bytes()).sum();
+        let sources = self.0.sources.iter();
+        let bytes: usize = sources.map(|source| applied.state.collection(source).object_bytes()).sum();
         if bytes > STEP_BYTES {
             return false;
         }
-        *current = Some(Follower::new(empty, applied));
+        *current = Some(Follower::new((self.0.empty)(), applied));
         true
     }
 }
@@ -165,27 +175,29 @@ impl<T: Derived> Follower<T> {
         if applied.revocations != self.revocations {
             return None;
         }
-        let until = Revision(self.seen.0.saturating_add(STEP_REVISIONS)).min(applied.state.applied());
         let mut changes = Vec::new();
         for source in self.value.sources() {
             let collection = applied.state.collection(source);
             if collection.changed() > self.seen {
                 let due = collection.changes_after(self.seen).ok()?;
-                let due = due.take_while(|change| change.revision <= until);
+                // One more than is taken in tells that there are more.
+                let due = due.take(STEP_CHANGES + 1);
                 changes.extend(due.map(|change| (change.revision, change.object_bytes())));
             }
         }
         changes.sort_unstable();
         let mut bytes = 0;
-        for (at, (revision, of_change)) in changes.iter().enumerate() {
-            if at > 0 && bytes + of_change > STEP_BYTES {
-                // All changes of a revision belong together.
-                let until = Revision(revision.0 - 1).max(changes[0].0);
-                return Some(Step { until, bytes });
-            }
+        let beyond = changes.iter().enumerate().find(|(at, (_, of_change))| {
             bytes += of_change;
-        }
-        Some(Step { until, bytes })
+            *at > 0 && (*at == STEP_CHANGES || bytes > STEP_BYTES)
+        });
+        // All changes of a revision belong together.
+        let until = match beyond {
+            Some((_, (revision, _))) => Revision(revision.0 - 1).max(changes[0].0),
+            None => applied.state.applied(),
+        };
+        let of_step = changes.iter().take_while(|(revision, _)| *revision <= until);
+        Some(Step { until, bytes: of_step.map(|(_, bytes)| bytes).sum() })
     }
 
     /// Takes in the changes up to `until`, a step towards `applied`. `false`: the history no longer holds them.

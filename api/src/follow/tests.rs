@@ -128,7 +128,8 @@ async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
         })
     };
     let read = |applied: &Applied| value.try_read(applied, |value| names(value).join(" "));
-    let built = || built.load(Ordering::Relaxed);
+    // The first of them told its sources.
+    let built = || built.load(Ordering::Relaxed) - 1;
     let first = fixture.applied();
     assert_eq!(read(&first), None, "a request builds nothing by itself");
     tokio::join!(value.catch_up(&first), value.catch_up(&first));
@@ -141,6 +142,15 @@ async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
         fixture.create("configmaps", "a", json!({"metadata": metadata})).await;
     }
     fixture.create("namespaces", "", json!({"metadata": {"name": "c"}})).await;
+    let later = fixture.applied();
+    assert_eq!(read(&later).as_deref(), Some("a a2 b c"), "changes of no concern are not taken in");
+    let many = async |name: &str| {
+        let labels = |number: usize| json!({"metadata": {"labels": {"number": number.to_string()}}});
+        for number in 0..300 {
+            fixture.merge("namespaces", name, labels(number)).await;
+        }
+    };
+    many("c").await;
     let later = fixture.applied();
     assert_eq!(read(&later), None, "many are taken in beside it");
     value.catch_up(&later).await;

@@ -1,8 +1,8 @@
 //! Selectors of the stored disruption budgets, for evictions.
 //!
 //! Owns which budgets select a pod. A selector is parsed once, when its budget changes: a namespace may have hundreds of
-//! budgets with thousands of requirements each, and every eviction asks all of them. Selectors beyond the bound of all that
-//! are held stay in the store, and are parsed by each eviction in their namespace.
+//! budgets with thousands of requirements each, and every eviction asks all of them. Selectors beyond their namespace's room
+//! stay in the store, and are parsed by each eviction there, for a few evictions at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,20 +13,23 @@ use orch_raft::{Change, State};
 use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use tokio::sync::Semaphore;
 
 use crate::follow::Derived;
-use crate::selector::BUDGET_SELECTORS_BYTES_MAX;
+use crate::selector::SelectorRoom;
 
 /// Storage resource of budgets.
 pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
+/// Looks at stored selectors under way. Each occupies a thread, for seconds at worst, though its client has gone; the threads
+/// for blocking work are bounded, and others need them, too.
+static LOOKS: Semaphore = Semaphore::const_new(2);
+
 /// The selectors by path, `None` for one that is not held; budgets without one, which select nothing, are left out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BudgetSelectors {
     by_path: BTreeMap<Arc<str>, Option<LabelSelector>>,
-    /// Bytes of the selectors.
-    held: usize,
-    held_max: usize,
+    room: SelectorRoom,
 }
 
 /// Paths of the budgets that select a pod.
@@ -35,12 +38,6 @@ pub(super) struct Selecting {
     pub(super) certain: Vec<Arc<str>>,
     /// Those whose selectors are in the store only.
     pub(super) unknown: Vec<Arc<str>>,
-}
-
-impl Default for BudgetSelectors {
-    fn default() -> Self {
-        BudgetSelectors { by_path: BTreeMap::new(), held: 0, held_max: BUDGET_SELECTORS_BYTES_MAX }
-    }
 }
 
 impl BudgetSelectors {
@@ -61,12 +58,11 @@ impl BudgetSelectors {
     }
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
+        let namespace = path.split_once('/').map_or("", |(namespace, _)| namespace);
         let old = self.by_path.remove(path).flatten();
-        self.held -= old.map_or(0, |old| old.held_bytes());
+        self.room.give_back(namespace, old.map_or(0, |old| old.held_bytes()));
         let Some(selector) = object.and_then(stored_selector) else { return };
-        let bytes = selector.held_bytes();
-        let is_held = self.held + bytes <= self.held_max;
-        self.held += if is_held { bytes } else { 0 };
+        let is_held = self.room.take(namespace, selector.held_bytes());
         self.by_path.insert(path.clone(), is_held.then_some(selector));
     }
 }
@@ -91,8 +87,13 @@ impl Selecting {
                 .and_then(stored_selector)
                 .is_some_and(|selector| selector.matches(&labels[..]))
         };
-        let looked =
-            tokio::task::spawn_blocking(move || unknown.into_iter().filter(selects).collect::<Vec<_>>());
+        // Never closed.
+        let place = LOOKS.acquire().await;
+        let looked = tokio::task::spawn_blocking(move || {
+            let looked: Vec<_> = unknown.into_iter().filter(selects).collect();
+            drop(place);
+            looked
+        });
         // An error means that the runtime ends.
         certain.extend(looked.await.unwrap_or_default());
         certain
@@ -110,7 +111,8 @@ impl Derived for BudgetSelectors {
     }
 
     fn rebuild(&mut self, state: &State) {
-        (self.by_path, self.held) = (BTreeMap::new(), 0);
+        self.by_path.clear();
+        self.room.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
             self.set(path, Some(object));
         }
@@ -152,7 +154,7 @@ mod tests {
         let one = LabelSelector::parse("a").unwrap();
         assert_eq!(selectors.by_path["n/long"], Some(one), "one condition for each label");
         // As soon as there is no room, the same budgets are found in the store.
-        let mut few = BudgetSelectors { held_max: 1, ..BudgetSelectors::default() };
+        let mut few = BudgetSelectors { room: SelectorRoom::of(1), ..BudgetSelectors::default() };
         few.rebuild(&fixture.state());
         let found = few.selecting("n", &labels);
         assert_eq!(found.unknown, paths(&["n/long", "n/unlike"]), "an empty selector takes no room");
@@ -160,6 +162,6 @@ mod tests {
         assert_eq!(found, paths(&["n/all", "n/long"]));
         fixture.delete(BUDGETS, "n/long", json!({})).await;
         few.rebuild(&fixture.state());
-        assert_eq!(few.held, 0);
+        assert_eq!(few.room.held(), 0);
     }
 }

@@ -1,13 +1,15 @@
 //! A grant: what a binding gives to one of its subjects.
 //!
-//! Owns whom a subject names, and the text by which a decision names its reason. The subjects of a binding are read from the
-//! stored object where a text needs them. It finds no grant: that is `policy`.
+//! Owns whom a subject names, and the text by which a decision names its reason. It finds no grant: that is `policy`.
+//!
+//! Invariant: a grant holds no stored object. Reasons are kept as long as watches last, whatever becomes of the binding.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
 use crate::authn::service_account_name::ServiceAccountName;
@@ -16,7 +18,7 @@ use crate::follow::Digest;
 /// Namespace and name of a role; the namespace is empty for cluster roles.
 pub type RoleKey = (SmolStr, SmolStr);
 
-/// A stored binding.
+/// A binding, without its subjects.
 #[derive(Debug)]
 pub struct Binding {
     /// `namespace/name`, or `name` of a cluster role binding.
@@ -24,17 +26,13 @@ pub struct Binding {
     /// Number of the role.
     pub(super) role: u32,
     pub(super) key: RoleKey,
-    pub(super) object: SharedObject,
 }
 
 /// The binding of a role to a subject. Formats as the reason of a decision.
 #[derive(Debug)]
 pub struct Grant {
     pub(super) binding: Arc<Binding>,
-    /// Place of the subject in the binding.
-    place: u32,
-    /// The subject, once a text has asked for it.
-    subject: OnceLock<Box<Subject>>,
+    subject: Subject,
 }
 
 /// A subject as bindings store it.
@@ -49,9 +47,9 @@ pub(super) struct Subject {
 /// A binding as it is stored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BindingDocument {
-    #[serde(default)]
-    subjects: Option<Vec<Subject>>,
+struct BindingDocument<'a> {
+    #[serde(default, borrow)]
+    subjects: Option<Vec<&'a RawValue>>,
     role_ref: RoleRef,
 }
 
@@ -66,11 +64,24 @@ pub(super) fn parts(path: &str) -> (&str, &str) {
     path.split_once('/').unwrap_or(("", path))
 }
 
-/// The role of the binding at `path`, and its subjects; `None` for an object that is no binding.
-pub(super) fn read_binding(path: &str, object: &SharedObject) -> Option<(RoleKey, Vec<Subject>)> {
+/// The role of the binding at `path`, and its subjects, each with its place: the byte of the stored form at which it begins.
+/// `None` for an object that is no binding.
+pub(super) fn read_binding(path: &str, object: &SharedObject) -> Option<(RoleKey, Vec<(u32, Subject)>)> {
     let BindingDocument { subjects, role_ref } = serde_json::from_slice(&object.json).ok()?;
     let of = if role_ref.kind == "Role" { parts(path).0 } else { "" };
-    Some(((of.into(), role_ref.name), subjects.unwrap_or_default()))
+    let start = object.json.as_ptr().addr();
+    let placed = |raw: &RawValue| {
+        let place = u32::try_from(raw.get().as_ptr().addr() - start).ok()?;
+        Some((place, serde_json::from_str(raw.get()).ok()?))
+    };
+    let subjects: Option<Vec<_>> = subjects.unwrap_or_default().into_iter().map(placed).collect();
+    Some(((of.into(), role_ref.name), subjects?))
+}
+
+/// The subject at `place` of a binding, as [`read_binding`] told it.
+pub(super) fn read_subject(object: &SharedObject, place: u32) -> Option<Subject> {
+    let mut rest = serde_json::Deserializer::from_slice(object.json.get(place as usize..)?);
+    Subject::deserialize(&mut rest).ok()
 }
 
 /// The digest under which the grants of a user in `scope` are found: a namespace, or nothing for the cluster.
@@ -100,22 +111,13 @@ impl Subject {
 }
 
 impl Grant {
-    pub(super) fn new(binding: Arc<Binding>, place: u32) -> Grant {
-        Grant { binding, place, subject: OnceLock::new() }
+    pub(super) fn new(binding: Arc<Binding>, subject: Subject) -> Grant {
+        Grant { binding, subject }
     }
 
     /// Namespace and name of the granted role; the namespace is empty for cluster roles.
     pub fn role(&self) -> &RoleKey {
         &self.binding.key
-    }
-
-    fn subject(&self) -> &Subject {
-        self.subject.get_or_init(|| {
-            let Binding { path, object, .. } = &*self.binding;
-            let subjects = read_binding(path, object).map(|(_, subjects)| subjects);
-            let subject = subjects.and_then(|subjects| subjects.into_iter().nth(self.place as usize));
-            Box::new(subject.unwrap_or_default())
-        })
     }
 }
 
@@ -130,7 +132,7 @@ impl fmt::Display for Grant {
             namespace => write!(f, "RoleBinding {:?}", format!("{name}/{namespace}"))?,
         }
         write!(f, " of {kind} {role:?} to ")?;
-        let Subject { kind, name, namespace: of } = self.subject();
+        let Subject { kind, name, namespace: of } = &self.subject;
         match kind.as_str() {
             "ServiceAccount" => {
                 let of = if of.is_empty() { namespace } else { of };

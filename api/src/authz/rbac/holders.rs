@@ -1,6 +1,6 @@
 //! Which bindings name a subject.
 //!
-//! Owns a table from the digest of a subject to the numbers of bindings, with the first place of the subject in each. Most
+//! Owns a table from the digest of a subject to the numbers of bindings, with the first place (byte) of the subject in each. Most
 //! subjects are in one binding of their scope, which takes 24 bytes and a byte of the table's own, between 28 and 57 with its
 //! free places: as much as the shortest subject takes in the store. It reads no binding.
 //!
@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::follow::Digest;
 
-/// The place that stands for a list: a binding of this many subjects is larger than any object.
+/// The place that stands for a list: a binding of this many bytes is larger than any object.
 const LIST: u32 = u32::MAX;
 
 /// Free places of the table, in entries, that are kept when it shrinks.
@@ -75,6 +75,9 @@ impl Holders {
         let list = &mut self.many[held.binding as usize];
         if let Ok(at) = list.binary_search_by_key(&binding, |(known, _)| *known) {
             list.remove(at);
+            if list.capacity() > 4 * list.len() {
+                list.shrink_to(2 * list.len());
+            }
         }
         if let [(binding, place)] = list[..] {
             *list = Vec::new();
@@ -133,6 +136,18 @@ mod tests {
         holders.add(subjects[0], 4, 4);
         holders.add(subjects[0], 5, 5);
         assert_eq!(holders.many.len(), 2, "a list is used again");
+    }
+
+    #[test]
+    fn room_of_lists_is_given_back_while_they_last() {
+        let mut holders = Holders::default();
+        for at in 0..200_000 {
+            holders.add(Digest::of(at % 200), at / 200, 0);
+        }
+        for at in 400..200_000 {
+            holders.remove(Digest::of(at % 200), at / 200);
+        }
+        assert!(holders.bytes() < 50_000, "{}", holders.bytes());
     }
 
     #[test]

@@ -14,7 +14,9 @@ use orch_raft::{Change, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
-use super::grant::{Binding, Grant, RoleKey, digest_of_group, digest_of_user, parts, read_binding};
+use super::grant::{
+    Binding, Grant, RoleKey, digest_of_group, digest_of_user, parts, read_binding, read_subject,
+};
 use super::holders::Holders;
 use super::resolved::{Cache, Resolved};
 use super::rules::{Asked, PolicyRule, Rules, Sieve};
@@ -57,9 +59,13 @@ impl Role {
         stored_rules(&self.object)
     }
 
+    /// Bytes that [`Role::stored`] reads.
+    pub fn stored_bytes(&self) -> usize {
+        self.object.json.len()
+    }
+
     /// The prepared rules.
-    #[cfg(test)]
-    pub(super) fn prepared(&self) -> &Rules {
+    pub fn prepared(&self) -> &Rules {
         &self.rules
     }
 
@@ -98,6 +104,13 @@ struct Slot {
     bindings: u32,
 }
 
+/// A binding, and its stored form, in which its subjects are.
+#[derive(Debug)]
+struct StoredBinding {
+    binding: Arc<Binding>,
+    object: SharedObject,
+}
+
 /// Roles and bindings.
 #[derive(Debug, Default)]
 pub struct Policy {
@@ -106,7 +119,7 @@ pub struct Policy {
     free_slots: Vec<u32>,
     holders: Holders,
     /// Bindings with subjects, by their numbers.
-    bindings: Vec<Option<Arc<Binding>>>,
+    bindings: Vec<Option<StoredBinding>>,
     free_bindings: Vec<u32>,
     by_path: HashMap<Arc<str>, u32>,
     /// Namespaces with bindings, and how many.
@@ -127,13 +140,14 @@ impl Policy {
         let mut large = HashSet::new();
         let names = ["", namespace];
         for scope in &names[..if namespace.is_empty() { 1 } else { 2 }] {
-            for (binding, place) in self.held(user, scope) {
+            for (StoredBinding { binding, object }, place) in self.held(user, scope) {
                 let slot = self.slots.get(binding.role as usize).and_then(Option::as_ref);
                 let role = slot.and_then(|slot| slot.role.as_ref());
                 if role.is_some_and(|role| role.is_large) && !large.insert(binding.role) {
                     continue;
                 }
-                if !visit(Grant::new(binding.clone(), place), role) {
+                let Some(subject) = read_subject(object, place) else { continue };
+                if !visit(Grant::new(binding.clone(), subject), role) {
                     return;
                 }
             }
@@ -142,7 +156,7 @@ impl Policy {
 
     /// The bindings of `scope` that name `user` or a group of theirs, each once, with the first place at which it does:
     /// in the order of the bindings' names those of the user, then those of each group.
-    fn held(&self, user: &User, scope: &str) -> impl Iterator<Item = (&Arc<Binding>, u32)> {
+    fn held(&self, user: &User, scope: &str) -> impl Iterator<Item = (&StoredBinding, u32)> {
         let of_groups = user.groups.iter().map(|group| digest_of_group(scope, group));
         let subjects = std::iter::once(digest_of_user(scope, &user.name)).chain(of_groups);
         let mut found: Vec<(u32, u32)> = Vec::new();
@@ -155,8 +169,9 @@ impl Policy {
                     None => found.push((number, place)),
                 }
             }
-            let path =
-                |number: u32| self.bindings.get(number as usize)?.as_ref().map(|binding| &*binding.path);
+            let path = |number: u32| {
+                self.bindings.get(number as usize)?.as_ref().map(|stored| &*stored.binding.path)
+            };
             found[start..].sort_unstable_by(|one, other| path(one.0).cmp(&path(other.0)));
             places.extend(found.iter().enumerate().skip(start).map(|(at, (number, _))| (*number, at)));
         }
@@ -200,7 +215,7 @@ impl Policy {
     /// Bytes of memory behind this value, but for the objects that it shares with the state and the bounded cache.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let binding = size_of::<Binding>() + size_of::<[usize; 3]>();
+        let binding = size_of::<Binding>() + size_of::<Option<StoredBinding>>() + size_of::<[usize; 2]>();
         let role = size_of::<Role>() + size_of::<[usize; 2]>();
         self.numbers.allocation_size()
             + self.slots.len() * size_of::<Option<Slot>>()
@@ -249,8 +264,7 @@ impl Policy {
         let Some((object, (key, subjects))) = read else { return };
         let scope = parts(path).0;
         let mut seen = HashSet::new();
-        let digests =
-            (0..).zip(&subjects).filter_map(|(place, subject)| Some((subject.digest(scope)?, place)));
+        let digests = subjects.iter().filter_map(|(place, subject)| Some((subject.digest(scope)?, *place)));
         let digests: Vec<(Digest, u32)> = digests.filter(|(digest, _)| seen.insert(*digest)).collect();
         if digests.is_empty() {
             return;
@@ -259,8 +273,9 @@ impl Policy {
         if let Some(Some(slot)) = self.slots.get_mut(role as usize) {
             slot.bindings = slot.bindings.saturating_add(1);
         }
-        let binding = Arc::new(Binding { path: path.clone(), role, key, object: object.clone() });
-        let number = place_in(&mut self.bindings, &mut self.free_bindings, binding);
+        let binding = Arc::new(Binding { path: path.clone(), role, key });
+        let stored = StoredBinding { binding, object: object.clone() };
+        let number = place_in(&mut self.bindings, &mut self.free_bindings, stored);
         for (digest, place) in digests {
             self.holders.add(digest, number, place);
         }
@@ -270,11 +285,12 @@ impl Policy {
 
     fn remove_binding(&mut self, path: &str) {
         let Some(number) = self.by_path.remove(path) else { return };
-        let Some(binding) = self.bindings.get_mut(number as usize).and_then(Option::take) else { return };
+        let taken = self.bindings.get_mut(number as usize).and_then(Option::take);
+        let Some(StoredBinding { binding, object }) = taken else { return };
         self.free_bindings.push(number);
         let scope = parts(path).0;
-        let subjects = read_binding(path, &binding.object).map(|(_, subjects)| subjects);
-        for digest in subjects.iter().flatten().filter_map(|subject| subject.digest(scope)) {
+        let subjects = read_binding(path, &object).map(|(_, subjects)| subjects);
+        for digest in subjects.iter().flatten().filter_map(|(_, subject)| subject.digest(scope)) {
             self.holders.remove(digest, number);
         }
         self.holders.shrink();

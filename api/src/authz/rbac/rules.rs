@@ -51,6 +51,11 @@ impl PolicyRule {
         self.lists().map(<[SmolStr]>::len).into_iter().sum()
     }
 
+    /// Bytes of the texts, and two for each.
+    pub fn bytes(&self) -> usize {
+        self.lists().into_iter().flatten().map(|text| 2 + text.len()).sum()
+    }
+
     /// The lists: verbs, groups, resources, names, URLs.
     fn lists(&self) -> [&[SmolStr]; LISTS] {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
@@ -232,6 +237,43 @@ impl Rules {
                 })
             }
         }
+    }
+
+    /// Whether a rule covers all of `asked`: whoever has it may grant that. `look` is told how many texts are about to be
+    /// looked up, at least one for each rule.
+    ///
+    /// # Errors
+    /// That of `look`, which ends the comparison.
+    pub(super) fn cover<E>(
+        &self,
+        asked: &PolicyRule,
+        mut look: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let texts = asked.texts();
+        for rule in self.views() {
+            let urls = rule.list(List::Urls);
+            look(1 + texts + urls.len() * asked.non_resource_urls.len())?;
+            let has = |list: List, text: &str| rule.names(list, self.texts.find(text));
+            let has_all = |list: List, texts: &[SmolStr]| {
+                rule.rule.covers_all[list as usize] || texts.iter().all(|text| has(list, text))
+            };
+            let part = |text: &str| text.split_once('/').map(|(_, part)| format_smolstr!("*/{part}"));
+            let has_resource = |text: &SmolStr| {
+                has(List::Resources, text) || part(text).is_some_and(|part| has(List::Resources, &part))
+            };
+            let has_url = |asked: &SmolStr| urls.iter().any(|url| covers_path(self.texts.get(*url), asked));
+            let names = &asked.resource_names;
+            if has_all(List::Verbs, &asked.verbs)
+                && has_all(List::Groups, &asked.api_groups)
+                && (rule.rule.covers_all[List::Resources as usize] || asked.resources.iter().all(has_resource))
+                // Without a name all objects are asked for.
+                && (rule.rule.covers_all[List::Names as usize] || !names.is_empty() && has_all(List::Names, names))
+                && asked.non_resource_urls.iter().all(has_url)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Number of rules that a decision looks at.

@@ -32,7 +32,7 @@ use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
-use crate::selector::{BUDGET_SELECTORS_BYTES_MAX, StoredLabels};
+use crate::selector::{SelectorRoom, StoredLabels};
 
 /// Storage resource of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -69,15 +69,15 @@ enum Selection {
     Nothing,
     /// Those that the selector matches.
     By(LabelSelector),
-    /// Those that the selector in the stored object matches, which is not held: there are too many large ones.
-    NotHeld,
+    /// Those that the selector in the stored object matches, which is not held for want of room. It would take so many bytes.
+    NotHeld(usize),
 }
 
 impl Selection {
     fn held_bytes(&self) -> usize {
         match self {
             Selection::By(selector) => selector.held_bytes(),
-            Selection::Nothing | Selection::NotHeld => 0,
+            Selection::Nothing | Selection::NotHeld(_) => 0,
         }
     }
 }
@@ -123,7 +123,7 @@ impl Budget {
     fn selects(&self, pod: &SharedObject) -> bool {
         match &self.selection {
             Selection::By(selector) => selector.matches(&StoredLabels::of(pod)),
-            Selection::Nothing | Selection::NotHeld => false,
+            Selection::Nothing | Selection::NotHeld(_) => false,
         }
     }
 }
@@ -133,9 +133,7 @@ impl Budget {
 struct Budgets {
     sources: Vec<Arc<str>>,
     by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Budget>>,
-    /// Bytes of the selectors.
-    held: usize,
-    held_max: usize,
+    room: SelectorRoom,
     /// Paths of budgets that have to be counted.
     due: BTreeSet<Arc<str>>,
     /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
@@ -153,8 +151,7 @@ impl Budgets {
         Budgets {
             sources: sources.into_iter().collect(),
             by_namespace: BTreeMap::new(),
-            held: 0,
-            held_max: BUDGET_SELECTORS_BYTES_MAX,
+            room: SelectorRoom::default(),
             due: BTreeSet::new(),
             written: BTreeMap::new(),
         }
@@ -166,7 +163,8 @@ impl Budgets {
             self.due.remove(path);
             self.written.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
-                self.held -= budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
+                let bytes = budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
+                self.room.give_back(namespace, bytes);
                 if budgets.is_empty() {
                     self.by_namespace.remove(namespace);
                 }
@@ -175,14 +173,26 @@ impl Budgets {
         };
         let is_own = self.written.remove(path).is_some_and(|status| budget.has_status(&status));
         let budgets = self.by_namespace.entry(namespace.into()).or_default();
-        self.held -= budgets.get(path).map_or(0, |old| old.selection.held_bytes());
-        if self.held + budget.selection.held_bytes() > self.held_max {
-            budget.selection = Selection::NotHeld;
+        self.room.give_back(namespace, budgets.get(path).map_or(0, |old| old.selection.held_bytes()));
+        let bytes = budget.selection.held_bytes();
+        if !self.room.take(namespace, bytes) {
+            budget.selection = Selection::NotHeld(bytes);
         }
-        self.held += budget.selection.held_bytes();
         budgets.insert(path.clone(), budget);
         if !is_own {
             self.due.insert(path.clone());
+        }
+    }
+
+    /// Holds those selectors of the budgets at `paths` that were not held and have room now.
+    fn hold_again(&mut self, state: &State, paths: &BTreeSet<Arc<str>>) {
+        for path in paths {
+            let selection = self.find(path).map(|budget| &budget.selection);
+            if let Some(Selection::NotHeld(bytes)) = selection
+                && self.room.fits(namespace_of(path), *bytes)
+            {
+                self.set(path, state.collection(BUDGETS).get(path));
+            }
         }
     }
 
@@ -235,7 +245,8 @@ impl Derived for Budgets {
     }
 
     fn rebuild(&mut self, state: &State) {
-        (self.by_namespace, self.held) = (BTreeMap::new(), 0);
+        self.by_namespace.clear();
+        self.room.clear();
         self.due.clear();
         self.written.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
@@ -257,6 +268,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         let mut due = std::mem::take(&mut follower.value_mut().due);
         due.extend(rechecks.iter().filter(|(_, time)| **time <= now).map(|(path, _)| path.clone()));
         let is_idle = due.is_empty();
+        follower.value_mut().hold_again(&applied.state, &due);
         for turn in follower.value().turns(due) {
             let written = count(client, &applied.state, follower.value(), turn, &mut rechecks).await?;
             follower.value_mut().written.extend(written);
@@ -289,7 +301,7 @@ async fn count<S: Store>(
             continue;
         };
         let stored = match budget.selection {
-            Selection::NotHeld => state.collection(BUDGETS).get(&path).and_then(Budget::of),
+            Selection::NotHeld(_) => state.collection(BUDGETS).get(&path).and_then(Budget::of),
             Selection::By(_) | Selection::Nothing => None,
         };
         let status = status_of(client, state, &path, stored.as_ref().unwrap_or(budget)).await;

@@ -179,16 +179,23 @@ async fn a_budget_whose_selector_is_not_held_is_counted_now_and_then() {
     fixture.create(BUDGETS, "n", budget("b", json!({"minAvailable": 1}))).await;
     ready(&fixture, pod("p")).await;
     let mut empty = Budgets::new(fixture.client().registry());
-    empty.held_max = 1;
+    empty.room = SelectorRoom::of(1);
     let mut follower = Follower::new(empty, &fixture.applied());
-    assert_eq!(follower.value().find("n/b").unwrap().selection, Selection::NotHeld);
+    let is_held = |budgets: &Budgets| matches!(budgets.find("n/b").unwrap().selection, Selection::By(_));
+    assert!(!is_held(follower.value()));
     let (client, mut rechecks) = (fixture.client(), BTreeMap::new());
     let turn = || vec![Arc::from("n/b")];
     count(&client, &fixture.state(), follower.value(), turn(), &mut rechecks).await.unwrap();
     assert_eq!(numbers(&fixture, "b"), [1, 1, 1, 0]);
     let due = seconds(fixture.now_ms()) + NOT_HELD_RECHECK_S;
     assert!(rechecks["n/b"] <= due, "its pods are looked at again without a change of it");
-    follower.advance(&fixture.applied());
+    let budgets = follower.advance(&fixture.applied());
+    let path = BTreeSet::from([Arc::from("n/b")]);
+    budgets.hold_again(&fixture.state(), &path);
+    assert!(!is_held(budgets), "there is no room yet");
+    budgets.room = SelectorRoom::default();
+    budgets.hold_again(&fixture.state(), &path);
+    assert!(is_held(budgets));
     fixture.delete(BUDGETS, "n/b", json!({})).await;
-    assert_eq!(follower.advance(&fixture.applied()).held, 0);
+    assert_eq!(follower.advance(&fixture.applied()).room.held(), 0);
 }

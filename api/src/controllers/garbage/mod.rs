@@ -12,6 +12,7 @@
 //! Events are left out, as owners and as dependents: they expire.
 
 mod decide;
+mod edges;
 mod graph;
 mod misplaced;
 mod ownership;

@@ -4,6 +4,7 @@ use orch_schema::json;
 
 use super::*;
 use crate::controllers::testing::{Fixture, event, pod};
+use crate::follow::Follower;
 use crate::request::Verb;
 
 /// A namespace `n` with a config map in it.
