@@ -96,7 +96,7 @@ impl Protected {
 
     /// Paths of the protected objects that the user at `path` uses.
     fn used_by(self, path: &str, user: &SharedObject) -> BTreeSet<Arc<str>> {
-        // Stored JSON has no spaces. few: marks are constants.
+        // few: marks are constants. Stored JSON has no spaces.
         if !self.marks().iter().any(|mark| memchr::memmem::find(&user.json, mark).is_some()) {
             return BTreeSet::new();
         }

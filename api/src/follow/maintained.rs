@@ -187,6 +187,7 @@ impl<T: Derived> Follower<T> {
         }
         changes.sort_unstable();
         let mut bytes = 0;
+        // once: each change is looked at once.
         let beyond = changes.iter().enumerate().find(|(at, (_, of_change))| {
             bytes += of_change;
             *at > 0 && (*at == STEP_CHANGES || bytes > STEP_BYTES)

@@ -55,7 +55,7 @@ impl Edges {
         }
     }
 
-    pub(super) fn contains(&self, uid: &str) -> bool {
+    pub(super) fn is_owner(&self, uid: &str) -> bool {
         self.0.contains_key(&Digest::of(uid))
     }
 
@@ -158,7 +158,7 @@ mod tests {
             edges.disconnect("u", &object(path));
             assert_eq!(paths(&edges, "u"), left);
         }
-        assert!(!edges.contains("u") && edges.contains("v"));
+        assert!(!edges.is_owner("u") && edges.is_owner("v"));
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Graph {
     /// Whether a change can affect ownership.
     fn is_relevant(&self, change: &Change) -> bool {
         let touches =
-            |index: &Index| !index.owners.is_empty() || index.terminating || self.edges.contains(&index.uid);
+            |index: &Index| !index.owners.is_empty() || index.terminating || self.edges.is_owner(&index.uid);
         match (index(&change.old), index(&change.new)) {
             // A new object that others already name as their owner changes nothing for them.
             (None, Some(new)) => !new.owners.is_empty() || new.terminating,
@@ -210,7 +210,7 @@ mod tests {
         fixture.remove_by_force("secrets", "n/b").await;
         follower.advance(&fixture.applied());
         assert_eq!((named(&follower, "u-1").len(), named(&follower, "u-2")), (0, vec!["n/a".to_owned()]));
-        assert!(!follower.value().graph.edges.contains("u-1"), "an owner without dependents is forgotten");
+        assert!(!follower.value().graph.edges.is_owner("u-1"), "an owner without dependents is forgotten");
     }
 
     #[tokio::test]
