@@ -87,6 +87,24 @@ async fn many_namespaces_end_side_by_side() {
     fixture.beside(run(&client), steps).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_content_hangs_delays_no_other() {
+    let fixture = Fixture::hanging();
+    for name in ["n", "m"] {
+        fixture.namespace(name).await;
+    }
+    fixture.create("configmaps", "n", json!({"metadata": {"name": "hung"}})).await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete(NAMESPACES, "n", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+        fixture.delete(NAMESPACES, "m", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert_eq!((fixture.exists(NAMESPACES, "n"), fixture.exists(NAMESPACES, "m")), (true, false));
+}
+
 #[test]
 fn the_next_pass_waits_longer_the_more_is_left() {
     assert_eq!([0, 10, 10_000].map(delay), [0, 200, 200_000].map(Duration::from_micros));
