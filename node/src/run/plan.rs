@@ -28,6 +28,7 @@ use crate::access::authorization::Strictness;
 use crate::certs::Layout;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
+use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls::{MaterialError, TlsFiles};
 
 /// Settings of a node to start.
@@ -242,7 +243,7 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
 /// Reads a file of static tokens.
 pub(super) fn read_tokens(path: &Path) -> Result<TokenTable, RunError> {
     let unreadable = |source| RunError::File { flag: "token-auth-file", path: path.to_owned(), source };
-    let text = std::fs::read(path).map_err(unreadable)?;
+    let text = files::read(path, MATERIAL_BYTES_MAX).map_err(unreadable)?;
     let table =
         TokenTable::parse(&text).map_err(|source| RunError::Tokens { path: path.to_owned(), source })?;
     for warning in table.warnings() {
