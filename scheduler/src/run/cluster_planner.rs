@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_proto::Brand;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::chain;
@@ -23,11 +25,19 @@ use crate::stopwatch::Stopwatch;
 use crate::wall_time::WallTime;
 
 use super::binding::Written;
-use super::extender::{Extender, Filtered};
+use super::extender::{Extender, ExtenderError, Filtered, REFUSED};
 use super::planning::Planning;
 use super::stored::Stored;
 #[cfg(test)]
 use crate::simulation::plant::{self, Plant};
+
+/// Time of one plan for all calls of extenders together, whatever their time limits are: half of the time after which a thread
+/// is taken for stuck and the process ends.
+const EXTENDERS_MAX: Duration = Duration::from_secs(30);
+
+/// The most that extenders add to a node's score, and take from it: far beyond all scores of plugins, to which it is added, and
+/// far from where that sum would overflow.
+const EXTRA_MAX: i64 = 1 << 53;
 
 /// The planner with its snapshot and the extenders.
 pub struct ClusterPlanner {
@@ -128,7 +138,8 @@ impl Planning for ClusterPlanner {
     ) -> Decision {
         let Self { cluster, planners, extenders, runtime, whole, .. } = self;
         let interested = extenders.iter().filter(|extender| extender.is_interested(api)).collect();
-        let mut asked = Asked { extenders: interested, runtime, whole, api };
+        let deadline = Instant::now() + EXTENDERS_MAX;
+        let mut asked = Asked { extenders: interested, runtime, whole, api, deadline };
         planners[profile].plan(cluster, pod, wall, seed, &mut asked)
     }
 
@@ -236,16 +247,21 @@ struct Asked<'a> {
     runtime: &'a Handle,
     whole: &'a Whole,
     api: &'a Pod,
+    /// When the plan's time for extenders is over.
+    deadline: Instant,
 }
 
 impl Asked<'_> {
     /// Passes over an extender that may be ignored; the failure of another one is that of the plan.
-    fn ignored(extender: &Extender, error: &(dyn std::error::Error + 'static)) -> Result<(), String> {
-        let (error, url) = (chain(error), &extender.config().url_prefix);
+    fn ignored(extender: &Extender, error: &ExtenderError) -> Result<(), String> {
+        let (text, url) = (chain(error), &extender.config().url_prefix);
         if !extender.config().is_ignorable {
-            return Err(error);
+            return Err(text);
         }
-        tracing::warn!(%url, error, "skipping an extender that failed and is ignorable");
+        // The failure after which it is left alone was told.
+        if !error.is_silence() {
+            tracing::warn!(%url, error = text, "skipping an extender that failed and is ignorable");
+        }
         Ok(())
     }
 }
@@ -273,7 +289,7 @@ impl Extenders for Asked<'_> {
             names.sort_unstable();
             let asking = extender.filter(self.api, &names, |name| self.whole.node(name));
             // The scheduling thread is no part of the runtime, and the next plan needs this answer: nothing else could run.
-            match self.runtime.block_on(asking) {
+            match extender.wait(self.runtime, self.deadline, asking) {
                 Ok(filtered) => rejections.extend(rejected(&mut left, &filtered)),
                 Err(error) => Self::ignored(extender, &error)?,
             }
@@ -295,15 +311,17 @@ impl Extenders for Asked<'_> {
             let under_way = ::metrics::gauge!("scheduler_goroutines", "operation" => "prioritizing_extender");
             under_way.increment(1.0);
             // As in `filter`: the plan waits for this answer, on a thread of its own.
-            let answer = self.runtime.block_on(asking);
+            let answer = extender.wait(self.runtime, self.deadline, asking);
             under_way.decrement(1.0);
             match answer {
                 Ok(given) => {
                     for (score, name) in scores.iter_mut().zip(&asked) {
-                        *score = score.saturating_add(given.get(*name).copied().unwrap_or_default());
+                        let given = given.get(*name).copied().unwrap_or_default();
+                        *score = score.saturating_add(given).clamp(-EXTRA_MAX, EXTRA_MAX);
                     }
                 }
                 // As in the reference, the scores of the others decide.
+                Err(error) if error.is_silence() => {}
                 Err(error) => {
                     let url = &extender.config().url_prefix;
                     tracing::warn!(%url, error = chain(&error), "an extender gives no scores");
@@ -335,7 +353,8 @@ impl Extenders for Asked<'_> {
             let count = |candidate: &Candidate| i64::try_from(candidate.violations).unwrap_or(i64::MAX);
             let violations = left.iter().map(|candidate| (name(candidate), count(candidate))).collect();
             // As in `filter`: the plan waits for this answer, on a thread of its own.
-            match self.runtime.block_on(extender.preempt(self.api, &victims, &violations)) {
+            let asking = extender.preempt(self.api, &victims, &violations);
+            match extender.wait(self.runtime, self.deadline, asking) {
                 Ok(kept) => left = kept_candidates(left, &kept, name),
                 Err(error) => Self::ignored(extender, &error)?,
             }
@@ -354,7 +373,7 @@ fn rejected(left: &mut HashMap<String, NodeId>, filtered: &Filtered) -> Vec<Reje
         let (reason, resolvable) = match (filtered.unresolvable.get(name), filtered.failed.get(name)) {
             (Some(reason), _) => (reason.clone(), Resolvable::No),
             (None, Some(reason)) => (reason.clone(), Resolvable::Yes),
-            (None, None) => ("node(s) were refused by an extender".to_owned(), Resolvable::Yes),
+            (None, None) => (REFUSED.to_owned(), Resolvable::Yes),
         };
         rejections.push(Rejection { node: *node, reason, resolvable });
         false
@@ -430,5 +449,54 @@ mod tests {
         assert!(planner.worn_bytes() > fresh + 100 * 64, "{fresh}, {}", planner.worn_bytes());
         planner.begin_anew();
         assert_eq!(planner.worn_bytes(), fresh);
+    }
+
+    #[tokio::test]
+    async fn no_score_of_an_extender_turns_into_its_opposite() {
+        use crate::api::core::v1::{NodeStatus, PodSpec};
+        use crate::api::resource::Quantity;
+        use crate::run::extender::testing::serve;
+
+        let node = |name: &str| {
+            let metadata = ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() };
+            let amount = |text: &str| Quantity { string: text.to_owned() };
+            let allocatable = [("cpu", "4"), ("memory", "8Gi"), ("pods", "10")];
+            let allocatable = allocatable.map(|(name, text)| (name.to_owned(), amount(text))).into();
+            let status = NodeStatus { allocatable, ..NodeStatus::default() };
+            Node { metadata: Some(metadata), status: Some(status), ..Node::default() }
+        };
+        for (best, worst) in [(i64::MAX, 0), (0, i64::MIN), (i64::MAX, i64::MIN)] {
+            let extender = serve(move |verb, _| match verb {
+                "filter" => (200, serde_json::json!({ "NodeNames": ["a", "b"] })),
+                _ => {
+                    let scores = [("a", worst), ("b", best)];
+                    let scores =
+                        scores.map(|(host, score)| serde_json::json!({ "Host": host, "Score": score }));
+                    (200, serde_json::json!(scores))
+                }
+            })
+            .await;
+            let extenders = vec![extender.clone(), extender];
+            let stopwatch = Stopwatch::default();
+            let mut planner = ClusterPlanner::new(
+                &ORCH,
+                vec![Profile::default()],
+                extenders,
+                Handle::current(),
+                &stopwatch,
+            );
+            ["a", "b"].into_iter().for_each(|name| planner.upsert(&Stored::Node(Box::new(node(name)))));
+            let metadata = ObjectMeta { uid: "u".to_owned(), name: "p".to_owned(), ..ObjectMeta::default() };
+            let pod = Pod { metadata: Some(metadata), spec: Some(PodSpec::default()), ..Pod::default() };
+            // The planner's thread is none of the runtime's.
+            let planned = tokio::task::spawn_blocking(move || {
+                let compiled = planner.compile(&pod);
+                planner.plan(0, &compiled, &pod, WallTime(0), 0)
+            });
+            match planned.await.unwrap() {
+                Decision::Bind(placement) => assert_eq!(&*placement.node, "b", "{best} {worst}"),
+                other => panic!("{best} {worst}: {other:?}"),
+            }
+        }
     }
 }

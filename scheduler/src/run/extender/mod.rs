@@ -1,16 +1,22 @@
 //! HTTP extenders: services that filter, score, preempt and bind beside the plugins.
 //!
 //! Owns one extender's configuration, which pods it wants to see, and its five calls. The planner asks while it plans,
-//! so that a slow extender slows all planning: its timeout is the bound. An extender that is `ignorable` and fails is
-//! passed over; the failure of another one fails the plan.
+//! so that a slow extender slows all planning: its timeout is the bound of one call, and [`Extender::wait`] that of a plan.
+//! An extender that is `ignorable` and fails is passed over; the failure of another one fails the plan.
+//!
+//! Invariant: texts of an extender are cut ([`texts`]) before anything else sees them.
 
+mod error;
+mod silence;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +24,8 @@ use bytes::Bytes;
 use orch_proto::Brand;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::{
@@ -27,6 +35,10 @@ use crate::client::{
 
 use super::binding::PodRef;
 
+pub use error::ExtenderError;
+use silence::Silence;
+pub(super) use texts::REFUSED;
+use texts::{cut, reasons};
 use wire::{
     BindingArgs, BindingResult, FilterArgs, FilterResult, HostPriority, PreemptionArgs, PreemptionResult,
 };
@@ -80,53 +92,6 @@ pub struct ExtenderTls {
     pub authority: Option<Pem>,
 }
 
-/// Why an extender gave no result.
-#[derive(Debug, thiserror::Error)]
-pub enum ExtenderError {
-    /// It could not be asked.
-    #[error("cannot ask the extender {url}: {problem}")]
-    Call {
-        /// Its address.
-        url: String,
-        /// What happened.
-        problem: String,
-        /// Whether it may have done what it was asked to.
-        is_outcome_unknown: bool,
-    },
-    /// It answered with another status than 200.
-    #[error("failed {verb} with extender at URL {url}, code {code}")]
-    Status {
-        /// What it was asked to do, as the configuration words it.
-        verb: String,
-        /// The address of that.
-        url: String,
-        /// The status code.
-        code: u16,
-    },
-    /// It answered what cannot be read or used.
-    #[error("cannot use the answer of the extender {url}: {problem}")]
-    Answer {
-        /// Its address.
-        url: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// It refused.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl ExtenderError {
-    /// Whether a binding may have happened all the same.
-    pub fn is_outcome_unknown(&self) -> bool {
-        match self {
-            ExtenderError::Call { is_outcome_unknown, .. } => *is_outcome_unknown,
-            ExtenderError::Status { .. } | ExtenderError::Answer { .. } => true,
-            ExtenderError::Refused(_) => false,
-        }
-    }
-}
-
 /// What an extender's filter left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filtered {
@@ -143,6 +108,7 @@ pub struct Extender {
     config: ExtenderConfig,
     server: JsonServer,
     codec: Codec,
+    silence: Silence,
 }
 
 impl std::fmt::Debug for Extender {
@@ -158,12 +124,47 @@ impl Extender {
     /// Where its address or its certificates cannot be used.
     pub fn new(config: ExtenderConfig, brand: &'static Brand) -> Result<Self, ConfigError> {
         let server = JsonServer::new(&connection(&config)?)?;
-        Ok(Self { config, server, codec: Codec::new(brand, ContentType::Json) })
+        Ok(Self { config, server, codec: Codec::new(brand, ContentType::Json), silence: Silence::default() })
     }
 
     /// Its configuration.
     pub fn config(&self) -> &ExtenderConfig {
         &self.config
+    }
+
+    /// The answer to `asking`, for a plan whose time for extenders is over at `deadline`. The calling thread is no part of
+    /// `runtime`.
+    ///
+    /// # Errors
+    /// Those of [`ExtenderError`].
+    pub fn wait<T>(
+        &self,
+        runtime: &Handle,
+        deadline: Instant,
+        asking: impl Future<Output = Result<T, ExtenderError>>,
+    ) -> Result<T, ExtenderError> {
+        let asking = async {
+            let answer = timeout_at(deadline, asking).await;
+            answer.unwrap_or_else(|_| Err(ExtenderError::Late { url: self.config.url_prefix.clone() }))
+        };
+        runtime.block_on(self.unless_silent(asking))
+    }
+
+    /// Awaits `asking`, unless the extender failed slowly a moment ago: other pods wait for the thread that plans, and for the
+    /// places of bindings.
+    async fn unless_silent<T>(
+        &self,
+        asking: impl Future<Output = Result<T, ExtenderError>>,
+    ) -> Result<T, ExtenderError> {
+        let began = Instant::now();
+        if self.silence.lasts(began) {
+            return Err(ExtenderError::Silent { url: self.config.url_prefix.clone() });
+        }
+        let answer = asking.await;
+        if matches!(answer, Err(ExtenderError::Call { .. } | ExtenderError::Late { .. })) {
+            self.silence.failed(began.elapsed(), Instant::now());
+        }
+        answer
     }
 
     /// Whether it wants to see `pod`: it does if it manages a resource that a container asks for, or no resource at all.
@@ -193,7 +194,7 @@ impl Extender {
         let args = self.node_args(pod, nodes, node)?;
         let result: FilterResult = self.call(&self.config.filter_verb, &args).await?;
         if !result.error.is_empty() {
-            return Err(ExtenderError::Refused(result.error));
+            return Err(ExtenderError::Refused(cut(&result.error)));
         }
         let feasible = match (self.config.is_node_cache_capable, result.node_names, result.nodes) {
             (true, Some(names), _) => names,
@@ -203,15 +204,15 @@ impl Extender {
         };
         let asked: HashSet<&str> = nodes.iter().copied().collect();
         if let Some(unknown) = feasible.iter().find(|name| !asked.contains(name.as_str())) {
-            let url = &self.config.url_prefix;
+            let (url, unknown) = (&self.config.url_prefix, cut(unknown));
             return Err(ExtenderError::Refused(format!(
                 "extender {url:?} claims a filtered node {unknown:?} which is not found in the input node list"
             )));
         }
         Ok(Filtered {
             feasible: feasible.into_iter().collect(),
-            failed: result.failed_nodes.unwrap_or_default(),
-            unresolvable: result.failed_and_unresolvable_nodes.unwrap_or_default(),
+            failed: reasons(result.failed_nodes, &asked),
+            unresolvable: reasons(result.failed_and_unresolvable_nodes, &asked),
         })
     }
 
@@ -264,6 +265,7 @@ impl Extender {
         let result: PreemptionResult = self.call(&self.config.preempt_verb, &args).await?;
         let kept = result.node_name_to_meta_victims.unwrap_or_default();
         if let Some(unknown) = kept.keys().find(|node| !victims.contains_key(*node)) {
+            let unknown = cut(unknown);
             return Err(self.unusable(format!("it names node {unknown}, which it was not asked about")));
         }
         Ok(kept)
@@ -280,8 +282,8 @@ impl Extender {
             pod_uid: pod.uid.to_string(),
             node: node.to_owned(),
         };
-        let result: BindingResult = self.call(&self.config.bind_verb, &args).await?;
-        if result.error.is_empty() { Ok(()) } else { Err(ExtenderError::Refused(result.error)) }
+        let result: BindingResult = self.unless_silent(self.call(&self.config.bind_verb, &args)).await?;
+        if result.error.is_empty() { Ok(()) } else { Err(ExtenderError::Refused(cut(&result.error))) }
     }
 
     fn node_args<'n>(

@@ -209,3 +209,65 @@ fn tls_of_an_extender_makes_its_connection() {
     let pair = Certificate { chain: inline_pem("chain"), key: inline_pem("key") };
     assert_eq!(presenting.certificate, Some(pair));
 }
+
+#[tokio::test]
+async fn a_plan_waits_for_extenders_no_longer_than_its_time() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url_prefix = format!("http://{}", listener.local_addr().unwrap());
+    let slow = ExtenderConfig { url_prefix, timeout: Duration::from_secs(600), ..config() };
+    let extender = Extender::new(slow, &orch_proto::brand::ORCH).unwrap();
+    let runtime = tokio::runtime::Handle::current();
+    // The planner's thread is none of the runtime's.
+    let told = tokio::task::spawn_blocking(move || {
+        let soon = tokio::time::Instant::now() + Duration::from_millis(50);
+        let pod = pod("p");
+        let late = extender.wait(&runtime, soon, extender.filter(&pod, &["a"], node)).unwrap_err();
+        extender.silence.failed(Duration::from_secs(1), tokio::time::Instant::now());
+        let after = tokio::time::Instant::now() + Duration::from_secs(600);
+        let silent = extender.wait(&runtime, after, extender.filter(&pod, &["a"], node)).unwrap_err();
+        (late, silent, extender)
+    });
+    let (late, silent, extender) = told.await.unwrap();
+    let pod = PodRef { namespace: "default".into(), name: "p".into(), uid: "u".into(), version: "".into() };
+    let bound = extender.bind(&pod, "a").await.unwrap_err();
+    assert!(
+        matches!(bound, ExtenderError::Silent { .. }),
+        "a binding takes no place for it, either: {bound}"
+    );
+    assert!(matches!(late, ExtenderError::Late { .. }) && late.is_outcome_unknown(), "{late}");
+    assert!(matches!(silent, ExtenderError::Silent { .. }) && !silent.is_outcome_unknown(), "{silent}");
+}
+
+#[tokio::test]
+async fn long_texts_of_an_extender_are_cut() {
+    let long = "x".repeat(100_000);
+    let text = long.clone();
+    let refusing = serve(move |_, _| (200, json!({ "Error": text }))).await;
+    let error = refusing.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(error.to_string().len() < 1000);
+    let text = long.clone();
+    let unknown = serve(move |_, _| (200, json!({ "NodeNames": [text] }))).await;
+    let error = unknown.filter(&pod("p"), &["a"], node).await.unwrap_err();
+    assert!(error.to_string().len() < 1000);
+    let failing =
+        serve(move |_, _| (200, json!({ "NodeNames": [], "FailedNodes": { "a": long, "z": "?" } }))).await;
+    let filtered = failing.filter(&pod("p"), &["a"], node).await.unwrap();
+    assert!(filtered.failed["a"].len() < 1000 && filtered.failed.len() == 1);
+}
+
+#[tokio::test]
+async fn scores_that_are_no_scores_are_errors_or_cut() {
+    for answer in [
+        json!([{ "Host": "a", "Score": "10" }]),
+        json!([{ "Host": "a", "Score": 1e300 }]),
+        json!([{ "Host": "a", "Score": 1.5 }]),
+        json!([{ "Host": "a", "Score": null }]),
+        json!({ "a": 1 }),
+    ] {
+        let extender = serve(move |_, _| (200, answer.clone())).await;
+        assert!(extender.prioritize(&pod("p"), &["a"], node).await.is_err());
+    }
+    let lowest = json!([{ "Host": "a", "Score": i64::MIN }, { "Host": "elsewhere", "Score": 5 }]);
+    let extender = serve(move |_, _| (200, lowest.clone())).await;
+    assert_eq!(extender.prioritize(&pod("p"), &["a"], node).await.unwrap()["a"], i64::MIN);
+}
