@@ -30,7 +30,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Polling interval of a pod.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the client does.
+/// The work of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Small writes, and a large one in twenty.

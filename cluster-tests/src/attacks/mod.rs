@@ -2,8 +2,8 @@
 //!
 //! Owns the list of attacks (`Attack`) and the course of each: a cluster of its own, a calm time, the attack, the time
 //! after it. `stage` is the cluster with an attacking tenant and an honest one, `honest` the second client, `report` the
-//! figures and their table; the others are the attacks. Nothing here judges: bounds are tested in `tests/processes`,
-//! these figures are read by people, and compared between two programs in one folder each (`make attacks`).
+//! figures and their table; the others are the attacks. The figures are for people, who compare
+//! those of two programs, each in a folder with this one (`make attacks`): bounds are tested in `tests/processes`.
 
 mod devices;
 mod graph;
@@ -65,7 +65,7 @@ impl Attack {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What the second client does.
+    /// The second client's work.
     fn work(self) -> Work {
         match self {
             Self::Devices => Work::Pods,

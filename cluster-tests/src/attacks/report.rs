@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::honest::{Sample, Size};
 
-/// What was measured in a time.
+/// The measurements of a time.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) samples: Vec<Sample>,

@@ -36,7 +36,7 @@ pub(super) struct Stage {
     honest: Client,
 }
 
-/// What has to outlive the cluster: files that its flags name, and another server.
+/// Surroundings of the cluster that outlive it: files that its flags name, and another server.
 pub(super) struct Surroundings {
     pub(super) _folder: TempDir,
     pub(super) _hook: super::hook::Hook,
