@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -23,7 +24,10 @@ const START: Duration = Duration::from_secs(2);
 /// Flags of the scheduler: it is the only one.
 const FLAGS: [&str; 1] = ["--leader-elect=false"];
 
-const DEVICES: &str = "/apis/resource.orch.io/v1";
+/// Where device classes and slices are; claims are in namespaces below.
+fn resource_api() -> String {
+    format!("/apis/{}/v1", ORCH.group("resource"))
+}
 
 /// A cluster with a node, a device class, devices and a scheduler.
 pub(super) async fn prepare() -> Result<Stage> {
@@ -32,7 +36,9 @@ pub(super) async fn prepare() -> Result<Stage> {
     stage.make("/api/v1/nodes", json!({"metadata": {"name": "n"}, "status": {"allocatable": offer}})).await?;
     let untainted = stage.admin.merge_patch("/api/v1/nodes/n", &json!({"spec": {"taints": null}})).await?;
     untainted.success().context("cannot take the taint from the node")?;
-    stage.make(&format!("{DEVICES}/deviceclasses"), json!({"metadata": {"name": "c"}, "spec": {}})).await?;
+    stage
+        .make(&format!("{}/deviceclasses", resource_api()), json!({"metadata": {"name": "c"}, "spec": {}}))
+        .await?;
     let devices: Vec<_> = (0..8).map(|number| json!({"name": format!("d{number}")})).collect();
     let slice = json!({
         "metadata": {"name": "s"},
@@ -41,7 +47,7 @@ pub(super) async fn prepare() -> Result<Stage> {
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
         },
     });
-    stage.make(&format!("{DEVICES}/resourceslices"), slice).await?;
+    stage.make(&format!("{}/resourceslices", resource_api()), slice).await?;
     stage.scheduler = Some(stage.cluster.scheduler("attacked", &FLAGS)?);
     sleep(START).await;
     Ok(stage)
@@ -74,7 +80,7 @@ async fn claim(stage: &Stage, number: usize, patterns: usize) -> Result<usize> {
             "metadata": {"name": format!("c{number}")},
             "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
         });
-        let path = format!("{DEVICES}/namespaces/{TENANT}/resourceclaims");
+        let path = format!("{}/namespaces/{TENANT}/resourceclaims", resource_api());
         let answer = stage.tenant.with_timeout(Duration::from_secs(90)).post(&path, &claim).await?;
         if answer.status == 201 {
             return Ok(patterns);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -23,7 +24,7 @@ const PATTERNS: usize = 209;
 
 /// Writes such templates of claims, one after the other from each attacker.
 pub(super) async fn attack(stage: &Stage) -> Result<String> {
-    let path = format!("/apis/resource.orch.io/v1/namespaces/{TENANT}/resourceclaimtemplates");
+    let path = format!("/apis/{}/v1/namespaces/{TENANT}/resourceclaimtemplates", ORCH.group("resource"));
     let began = Instant::now();
     let mut attackers = JoinSet::new();
     for attacker in 0..ATTACKERS {
@@ -60,7 +61,7 @@ pub fn template(number: usize) -> Value {
     };
     let requests: Vec<_> = (0..REQUESTS).map(request).collect();
     json!({
-        "apiVersion": "resource.orch.io/v1",
+        "apiVersion": format!("{}/v1", ORCH.group("resource")),
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": format!("hostile-{number}")},
         "spec": {"spec": {"devices": {"requests": requests}}},

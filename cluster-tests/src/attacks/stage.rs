@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use orch_proto::brand::ORCH;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
@@ -18,8 +19,6 @@ use crate::load::process::{cpu_time, memory};
 
 /// Namespace of the attacking tenant.
 pub(super) const TENANT: &str = "tenant";
-/// API group of bindings.
-const RBAC: &str = "rbac.authorization.orch.io";
 /// Interval of looks at the memory.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -46,15 +45,15 @@ impl Stage {
     /// A cluster with `flags` of its member.
     pub(super) async fn start(flags: Vec<String>) -> Result<Stage> {
         let cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await?;
-        let stage = Stage::of(cluster)?;
+        let (stage, rbac) = (Stage::of(cluster)?, ORCH.group("rbac.authorization"));
         for (namespace, user) in [(TENANT, "alice"), (NAMESPACE, "bob")] {
             stage.make("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await?;
             let binding = json!({
                 "metadata": {"name": user},
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+                "roleRef": {"apiGroup": &rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"apiGroup": &rbac, "kind": "User", "name": user}],
             });
-            stage.make(&format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"), binding).await?;
+            stage.make(&format!("/apis/{rbac}/v1/namespaces/{namespace}/rolebindings"), binding).await?;
         }
         Ok(stage)
     }

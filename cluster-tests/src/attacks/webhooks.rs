@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -42,7 +43,7 @@ pub(super) async fn prepare_authorization() -> Result<Stage> {
         {"type": "RBAC", "name": "rbac"}, {"type": "Webhook", "name": "hook", "webhook": webhook},
     ]);
     let configuration = json!({
-        "apiVersion": "apiserver.config.orch.io/v1", "kind": "AuthorizationConfiguration",
+        "apiVersion": format!("{}/v1", ORCH.group("apiserver.config")), "kind": "AuthorizationConfiguration",
         "authorizers": authorizers,
     });
     let config = write(folder.path(), "authorization.json", &configuration)?;
