@@ -68,11 +68,29 @@ pub struct ClaimWrite {
     pub claim: ClaimName,
     /// The claim's uid; one that no object has if the claim is new.
     pub uid: String,
-    /// What is written to `status.allocation`, with the finalizer; `None` if it is allocated already and only
-    /// `status.reservedFor` gains the pod.
-    pub allocation: Option<AllocationResult>,
+    /// The devices that the plan counted with.
+    pub allocation: Allocation,
     /// The claim is made first, and this way; name and uid are then those that it gets.
     pub new: Option<Arc<NewClaim>>,
+}
+
+/// Where a plan has the devices of a claim from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allocation {
+    /// The plan chose them: they are written to `status.allocation`, with the finalizer.
+    Chosen(AllocationResult),
+    /// The claim had them: `status.reservedFor` gains the pod, while the claim has this very allocation.
+    Held(AllocationResult),
+}
+
+impl Allocation {
+    /// The devices that the plan chose, which have to be written.
+    pub fn chosen(&self) -> Option<&AllocationResult> {
+        match self {
+            Allocation::Chosen(chosen) => Some(chosen),
+            Allocation::Held(_) => None,
+        }
+    }
 }
 
 /// A claim for devices in the place of extended resources, which the pod does not name.

@@ -10,7 +10,7 @@ use crate::selector::LabelLookup;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{NodeId, Slot};
-use super::decision::{ClaimName, ClaimWrite};
+use super::decision::{Allocation, ClaimName, ClaimWrite};
 use super::devices::{Filter, NodeAllocation, NodeOf, PodDevices, PostFilter};
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
@@ -132,14 +132,19 @@ impl Found {
             let object = cluster.devices().resource_claim(&claim.namespace, &claim.name);
             let uid = object.and_then(|object| object.metadata.as_ref()).map(|meta| meta.uid.clone());
             let uid = uid.unwrap_or_default();
-            let result = allocation.results.iter().find(|(other, _)| *other == uid);
-            let allocation = result.map(|(_, result)| result.clone());
+            let held = || object.and_then(|object| object.status.as_ref()?.allocation.clone());
+            let allocation = match allocation.results.iter().find(|(other, _)| *other == uid) {
+                Some((_, result)) => Allocation::Chosen(result.clone()),
+                // The plan passes claims without devices only where it chose some: an empty one is never reserved.
+                None => Allocation::Held(held().unwrap_or_default()),
+            };
             ClaimWrite { claim: claim.clone(), allocation, uid, new: None }
         });
         let new = allocation.new.as_ref().zip(allocation.results.last()).map(|(new, (uid, result))| {
             let namespace = new.object.metadata.as_ref().map(|metadata| metadata.namespace.clone());
             let claim = ClaimName { namespace: namespace.unwrap_or_default(), name: String::new() };
-            ClaimWrite { claim, uid: uid.clone(), allocation: Some(result.clone()), new: Some(new.clone()) }
+            let allocation = Allocation::Chosen(result.clone());
+            ClaimWrite { claim, uid: uid.clone(), allocation, new: Some(new.clone()) }
         });
         writes.chain(new).collect()
     }

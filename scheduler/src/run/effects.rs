@@ -1,7 +1,7 @@
 //! Carries out the executor's effects.
 //!
 //! Owns the tasks that talk to the API, and how many run at once; the order of the writes of one pod is that of `lanes`.
-//! What ends comes back to the executor as an input. Nothing is evicted or written without leadership.
+//! The end of each effect comes back to the executor as an input. Without leadership, no pod is evicted and no object written.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! The order of writes to one pod and for it.
 //!
-//! Owns which write of a pod is under way, and which ones wait for it. Patches that wait become one. A binding waits for
+//! Owns the write of a pod that is under way, and the writes that wait for it. Patches that wait become one. A binding waits for
 //! the patch under way, which could arrive after it and say that a pod with a node has none, and drops the patch that
-//! waits, which would say so for certain. A claim that is given up is out of the way before the next binding reserves it.
+//! waits, which would certainly say that. A claim that is given up is out of the way before the next binding reserves it.
 //!
-//! Pure: it says which write may start, and its caller carries that out. Patches start only when the caller has room for
+//! Pure: it decides which write may start, and its caller carries the write out. Patches start only when the caller has room for
 //! them; a binding does not wait for that room.
 //!
 //! Invariant: of one pod, at most one write is under way.
@@ -23,7 +23,7 @@ use super::binding::{Job, PodRef};
 pub(super) enum Write {
     /// Of a pod's status.
     Patch(PodRef, Value),
-    /// Of a claim that helps nobody.
+    /// Of a claim that is of no use to its pod.
     GiveUp(UnusableClaim, PodRef),
     /// Everything that brings a pod to its node.
     Bind(Box<Job>),
@@ -43,7 +43,7 @@ impl Write {
     }
 }
 
-/// The right to begin a patch, unless a binding was faster.
+/// The turn of a patch that waits for room. A binding that comes first makes it void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn(u64);
 
@@ -52,14 +52,14 @@ pub(super) struct Turn(u64);
 pub(super) enum Start {
     /// At once.
     Now(Write),
-    /// Once there is room for a patch: [`Lanes::begin`] says which.
+    /// Once there is room for a patch: [`Lanes::begin`] returns the patch.
     InTurn(Turn),
 }
 
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The pod is bound: there is nothing more to say of it.
+    /// The pod is bound: its status needs no more patches.
     Bound,
     /// In every other way.
     Otherwise,
@@ -69,7 +69,7 @@ pub(super) enum Ended {
 struct Lane {
     turn: Turn,
     is_under_way: bool,
-    // Those behind the one under way. Where none is, the first is a patch without room.
+    // The writes behind the one under way. Where no write is under way, the first is a patch without room.
     waiting: VecDeque<Write>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Takes in a write, and returns what may start by that.
+    /// Takes in a write, and returns the write that may start.
     pub(super) fn add(&mut self, write: Write) -> Option<Start> {
         let uid = write.uid().clone();
         match self.lanes.get_mut(&uid) {
@@ -100,14 +100,14 @@ impl Lanes {
         }
     }
 
-    /// There is room for a patch; returns that of this turn. `None`: another write took its place.
+    /// There is room for a patch; returns the patch of this turn. `None`: another write took its place.
     pub(super) fn begin(&mut self, uid: &Arc<str>, turn: Turn) -> Option<Write> {
         let lane = self.lanes.get_mut(uid).filter(|lane| lane.turn == turn && !lane.is_under_way)?;
         lane.is_under_way = true;
         lane.waiting.pop_front()
     }
 
-    /// The write under way has ended; returns what may start by that.
+    /// The write under way has ended; returns the write that may start.
     pub(super) fn ended(&mut self, uid: &Arc<str>, how: Ended) -> Option<Start> {
         let lane = self.lanes.get_mut(uid)?;
         lane.is_under_way = false;
@@ -117,7 +117,7 @@ impl Lanes {
         self.start(uid)
     }
 
-    /// Begins the first write that waits for a pod, or gives it its turn. Every turn of before is void.
+    /// Begins the first write that waits for a pod, or gives it its turn. Every earlier turn is void.
     fn start(&mut self, uid: &Arc<str>) -> Option<Start> {
         let lane = self.lanes.get_mut(uid)?;
         self.turns += 1;

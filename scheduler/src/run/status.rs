@@ -1,8 +1,8 @@
 //! Writes of the status of a pod without a node.
 //!
-//! Owns their conditions. A request may arrive long after whoever sent it has given it up: behind the binding of the
-//! pod, by this process, the next leader or another scheduler. So each names the pod's UID and the version that it was
-//! made from; where another write was first, the pod is read, and the patch sent again only while that has no node.
+//! Owns their conditions. A request may arrive long after its sender has given it up: behind the binding of the
+//! pod, by this process, the next leader or another scheduler. So each patch names the pod's UID and the version that it was
+//! made from; where another write was first, the pod is read, and the patch sent again only while the pod has no node.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use crate::simulation::plant::{self, Plant};
 
 use super::binding::PodRef;
 
-/// Attempts against other writers of the same pod. Few write a pod without a node.
+/// Attempts against other writers of the same pod. A pod without a node has few other writers.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// Patches the status of `pod`. `None`: the pod is gone, another has its name, or it has a node; there is nothing to tell.
+/// Patches the status of `pod`. `None`: the pod is gone, another pod has its name, or it has a node; no patch is due.
 ///
 /// # Errors
 /// Those of [`Client::patch`], and the last conflict where others write the pod all the time.
@@ -48,7 +48,7 @@ pub(super) async fn patch_unbound(
     }
 }
 
-/// The members of a patch that are its conditions. A version that is not known is none.
+/// The members of a patch that are its conditions. An unknown version is left out.
 fn condition(uid: &str, version: &str) -> Value {
     #[cfg(test)]
     if plant::is(Plant::PatchesLate) || plant::is(Plant::PatchesBesideBinding) {
@@ -60,7 +60,7 @@ fn condition(uid: &str, version: &str) -> Value {
     }
 }
 
-/// The version of the pod; `None` if it has a node or is another.
+/// The version of the pod; `None` if it has a node or another UID.
 fn version_without_node(found: Pod, uid: &str) -> Option<String> {
     let metadata = found.metadata.filter(|metadata| metadata.uid == uid)?;
     let has_node = found.spec.is_some_and(|spec| !spec.node_name.is_empty());

@@ -122,7 +122,7 @@ impl Run {
             return;
         }
         let [write] = placement.claims.as_slice() else { panic!("{:?}", placement.claims) };
-        let results = &write.allocation.as_ref().unwrap().devices.as_ref().unwrap().results;
+        let results = &write.allocation.chosen().unwrap().devices.as_ref().unwrap().results;
         let held = results.iter().map(|result| (result.pool.clone(), result.device.clone()));
         let held: BTreeSet<_> = held.collect();
         assert_eq!((held.len(), results.len()), (devices_for(pod), devices_for(pod)), "{results:?}");
@@ -138,7 +138,7 @@ impl Run {
         let mut claim = write.new.as_ref().unwrap().object.clone();
         let metadata = claim.metadata.as_mut().unwrap();
         (metadata.name, metadata.uid) = (name.to_owned(), name.to_owned());
-        claim.status.get_or_insert_default().allocation = write.allocation.clone();
+        claim.status.get_or_insert_default().allocation = write.allocation.chosen().cloned();
         self.cluster.apply(Change::Upsert(Object::ResourceClaim(&claim)));
         self.claims.insert(uid.to_owned(), claim);
     }

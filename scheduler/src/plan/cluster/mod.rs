@@ -188,8 +188,10 @@ impl Cluster {
             return Err(AssumeError::NodeGone { pod: Arc::clone(&pod.name), node });
         }
         self.storage.assume(&placement.volumes, node);
-        let results =
-            placement.claims.iter().filter_map(|write| Some((write.uid.clone(), write.allocation.clone()?)));
+        let results = placement
+            .claims
+            .iter()
+            .filter_map(|write| Some((write.uid.clone(), write.allocation.chosen()?.clone())));
         self.devices.assume(&pod.uid, &results.collect::<Vec<_>>());
         let assumed = Some(placement.volumes.clone());
         self.pods.insert(Arc::clone(&pod.uid), Assigned { node, assumed });
@@ -211,7 +213,7 @@ impl Cluster {
     /// Gives back devices that were assumed with a placement of the pod `uid`, because the job that was to write them into
     /// the claims has ended otherwise. Does nothing where the claims say themselves what they hold.
     pub fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]) {
-        for write in claims.iter().filter(|write| write.allocation.is_some()) {
+        for write in claims.iter().filter(|write| write.allocation.chosen().is_some()) {
             self.devices.forget(uid, &write.uid);
         }
     }

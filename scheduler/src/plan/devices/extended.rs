@@ -1,4 +1,4 @@
-//! Extended resources that devices stand for: what pods ask of them, which classes offer them, and the requests for
+//! Extended resources that devices stand for: the amounts that pods ask for, the classes that offer them, and the requests for
 //! devices in their place.
 //!
 //! A container asks for an amount of a resource; the claim has a request for as many devices of the class that offers

@@ -13,7 +13,7 @@
 //! [`PodDevices`], which finds the first set of devices for each node and remembers which selectors select what. Pure: no
 //! clock, no randomness, no writes. Messages are the reference's.
 //!
-//! Invariants: what claims hold (by their status, or assumed) is never handed out twice, but for admin access and within
+//! Invariants: devices that claims hold (by their status, or assumed) are never handed out twice, but for admin access and within
 //! the capacity of shared devices; a result has 32 devices at most; the same state and pod give the same result.
 
 mod allocated;
@@ -109,13 +109,13 @@ pub struct Devices {
 struct Assumed {
     pod: Arc<str>,
     result: AllocationResult,
-    /// The claim, as it was last seen, holds the same devices. It may be told later, of its time before, that it has none.
+    /// The claim, as it was last seen, holds the same devices. A later event, from the time before, may show it without devices.
     is_told: bool,
     /// The version that the claim has since; `None` while the write is under way.
     written: Option<u64>,
 }
 
-/// The version of a claim. Versions grow with each write; one that is no number is the first.
+/// The version of a claim. Versions grow with each write; a version that is no number counts as the first.
 fn version_of(claim: &ResourceClaim) -> u64 {
     let version = claim.metadata.as_ref().map(|metadata| metadata.resource_version.as_str());
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
@@ -154,8 +154,8 @@ impl Devices {
         }
     }
 
-    /// Takes in a claim that is there or has changed. What is assumed for it ends once it is told at the version that it was
-    /// written with. What is told before is the claim's past, whatever devices it had there.
+    /// Takes in a claim that is there or has changed. The assumption about it ends once an event shows it at the version of its
+    /// write. Earlier events are the claim's past, whichever devices it had then.
     pub fn upsert_claim(&mut self, claim: ResourceClaim) {
         self.version += 1;
         let (namespace, name) = key(claim.metadata.as_ref());
@@ -340,7 +340,7 @@ impl Devices {
         assumed.is_told = is_told;
     }
 
-    /// What was assumed for `claim` with this uid on behalf of `pod` was written: the claim has it since `version`, or lost
+    /// The result that was assumed for `claim` with this uid on behalf of `pod` was written: the claim has it since `version`, or lost
     /// it again after that. It is held until the claim is told at that version.
     pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
         let told = self.claim(&claim.namespace, &claim.name).filter(|told| told.uid() == uid);
@@ -373,7 +373,7 @@ impl Devices {
         }
     }
 
-    /// A pod is on its node: what was assumed for its extended resources is held until the claim that its status names
+    /// A pod is on its node: the devices assumed for its extended resources are held until the claim that its status names
     /// says so itself. Another claim that was made for the pod, by an attempt that failed, does not count: it may be gone
     /// already.
     pub fn settle(&mut self, pod: &PodClaims) {
@@ -387,7 +387,8 @@ impl Devices {
         }
     }
 
-    /// A pod is gone: what is still assumed for its extended resources is free. Claims that it names tell themselves.
+    /// A pod is gone: the devices still assumed for its extended resources are free. The events of the claims that it names free
+    /// theirs.
     pub fn forget_pod(&mut self, uid: &str) {
         self.end(&unmade::unmade_uid(uid));
     }

@@ -1,6 +1,6 @@
 //! Pools: the slices of one driver and pool name of the newest generation; older ones are being replaced.
 //!
-//! Owns which pools have devices for a node, in which order, and whether they can be used. What is the same from every node
+//! Owns the pools that have devices for a node, their order, and whether they can be used. The part that is the same for every node
 //! ([`Newest`]) is found once after each change of a pool's slices, when a plan first looks at it: a plan asks about
 //! thousands of nodes, and a pool may hold slices for all of them.
 

@@ -1,6 +1,6 @@
 //! ResourceSlices as the allocator reads them.
 //!
-//! Owns devices, what they consume of counters, and from which nodes they can be used. Invariant: what a slice holds is parsed once, when it is taken in.
+//! Owns devices, the counters that they consume, and the nodes that can use them. Invariant: a slice is parsed once, when it is taken in.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The claim of a pod for its extended resources before it is made.
 //!
-//! Owns what the claim asks for on a node: devices for those resources that the node does not offer itself. The claim
-//! exists in memory only until the pod is about to be bound; one that is there already, when the pod is planned, is left
+//! Owns the requests of the claim on a node: devices for those resources that the node does not offer itself. The claim
+//! exists in memory only until the pod is about to be bound; a claim that is there already, when the pod is planned, is left
 //! of an attempt that failed, and keeps the pod from every node until it is deleted.
 
 use std::collections::BTreeMap;

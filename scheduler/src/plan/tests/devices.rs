@@ -97,7 +97,7 @@ impl Bench {
         let metadata = claim.metadata.as_mut().unwrap();
         metadata.name = name.to_owned();
         metadata.uid = name.to_owned();
-        claim.status.get_or_insert_default().allocation = write.allocation.clone();
+        claim.status.get_or_insert_default().allocation = write.allocation.chosen().cloned();
         self.cluster.apply(Change::Upsert(Object::ResourceClaim(&claim)));
     }
 }
@@ -115,7 +115,7 @@ fn a_resource_that_no_node_offers_is_left_to_devices_once_a_class_offers_it() {
     let [write] = placement.claims.as_slice() else { panic!("one claim is new") };
     let mappings = &write.new.as_ref().unwrap().mappings;
     assert_eq!((&*mappings[0].container_name, &*mappings[0].resource_name), ("c", "x.com/gpu"));
-    assert!(write.allocation.is_some());
+    assert!(write.allocation.chosen().is_some());
     let refusal = bench.refused(&gpus("q", 2));
     let reasons =
         "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: ";

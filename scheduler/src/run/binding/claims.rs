@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::api::meta::v1::Time;
 use crate::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use crate::client::{Backoff, Created, Reason, chain};
-use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
+use crate::plan::decision::{Allocation, ClaimName, ClaimWrite, UnusableClaim};
 use crate::plan::devices::{
     Binding, RESERVED_FOR_MAX, binding_failure, binding_state, has_conditions, has_same_devices,
 };
@@ -95,11 +95,14 @@ pub(super) fn reservation(
     let status = claim.status.get_or_insert_default();
     // First: the pod may have reserved it in another plan, with other devices.
     match (&write.allocation, &status.allocation) {
-        (None, None) => return Err(format!("claim {name} is not allocated any more")),
-        (Some(wanted), Some(found)) if !has_same_devices(wanted, found) => {
+        (Allocation::Held(_), None) => return Err(format!("claim {name} is not allocated any more")),
+        (Allocation::Held(planned), Some(found)) if planned != found => {
+            return Err(format!("claim {name} got allocated anew in the meantime"));
+        }
+        (Allocation::Chosen(chosen), Some(found)) if !has_same_devices(chosen, found) => {
             return Err(format!("claim {name} got allocated elsewhere in the meantime"));
         }
-        _ => {}
+        (Allocation::Held(_) | Allocation::Chosen(_), _) => {}
     }
     if status.reserved_for.iter().any(|holder| holder.uid == *pod.uid) {
         return Ok(Change::None);
@@ -107,7 +110,7 @@ pub(super) fn reservation(
     if status.reserved_for.len() >= RESERVED_FOR_MAX {
         return Err(format!("claim {name} is reserved for {RESERVED_FOR_MAX} pods already"));
     }
-    if let Some(allocation) = &write.allocation {
+    if let Some(allocation) = write.allocation.chosen() {
         if !metadata.finalizers.iter().any(|held| held == finalizer) {
             metadata.finalizers.push(finalizer.to_owned());
             return Ok(Change::Finalizer(Box::new(claim)));
@@ -127,7 +130,7 @@ pub(super) fn reservation(
 fn stamped(mut claim: ResourceClaim, write: &ClaimWrite) -> ResourceClaim {
     let allocation = claim.status.as_mut().and_then(|status| status.allocation.as_mut());
     if let Some(allocation) = allocation.filter(|allocation| has_conditions(allocation))
-        && write.allocation.is_some()
+        && write.allocation.chosen().is_some()
     {
         let seconds = WallTime::now().seconds();
         allocation.allocation_timestamp = Some(Time { seconds, nanos: 0 });
@@ -144,7 +147,7 @@ pub(super) fn release(mut claim: ResourceClaim, uid: &str, write: &ClaimWrite) -
     if status.reserved_for.len() == before {
         return None;
     }
-    if status.reserved_for.is_empty() && write.allocation.is_some() {
+    if status.reserved_for.is_empty() && write.allocation.chosen().is_some() {
         status.allocation = None;
     }
     Some(claim)

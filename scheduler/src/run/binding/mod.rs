@@ -270,7 +270,7 @@ impl Binder {
             self.lead()?;
             let Some(new) = &claim.new else {
                 let version = self.reserve(&job.pod, claim, None).await?;
-                if claim.allocation.is_some() {
+                if claim.allocation.chosen().is_some() {
                     written.push(Written { claim: claim.claim.clone(), uid: claim.uid.clone(), version });
                 }
                 reserved.push(claim.clone());

@@ -3,14 +3,18 @@
 //! Owns the two writes (a volume's `claimRef`, a claim's selected node) and the wait until every claim is bound. The
 //! controller of volumes completes what is written here; when it takes a selected node back, provisioning failed there
 //! and another node must be found.
+//!
+//! Invariant: a pod is bound only to a node that the volumes of the claims which it waited for can be used on. The controller
+//! may bind a claim to another volume than the plan chose.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use crate::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use crate::client::{Backoff, Object, PatchType, Reason};
 use crate::plan::decision::{BindVolume, ClaimName};
+use crate::selector::{Labels, NodeSelector};
 
 use super::{Binder, Job, Why, refused};
 
@@ -58,6 +62,13 @@ pub(super) fn claim_state(
         return ClaimState::Failed(format!("{what} for PVC \"{}\"", name.name));
     }
     ClaimState::Waiting
+}
+
+/// Whether pods on the node can use the volume.
+fn is_usable_on(volume: &PersistentVolume, node: &str, labels: &Labels) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| NodeSelector::new(required).matches(node, labels))
 }
 
 impl Binder {
@@ -129,25 +140,79 @@ impl Binder {
     }
 
     async fn await_claims(&self, job: &Job) -> Result<(), Why> {
-        let bound = job.volumes.bind.iter().map(|bind| (&bind.claim, false));
-        let made = job.volumes.provision.iter().map(|claim| (claim, true));
-        let (selected_node, completed) = (self.selected_node(), self.bind_completed());
-        let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
-        for (claim, is_provisioned) in bound.chain(made) {
-            loop {
-                let found = self.claim(claim).await?;
-                match claim_state(&found, &job.node, is_provisioned, &selected_node, &completed) {
-                    ClaimState::Bound => break,
-                    ClaimState::Failed(problem) => {
-                        return Err(Why::Refused(format!("binding volumes: {problem}")));
-                    }
-                    ClaimState::Waiting => {
-                        self.pause(job, backoff.random_pause()).await?;
-                    }
-                }
+        let bound = job.volumes.bind.iter().map(|bind| (&bind.claim, Some(&*bind.volume)));
+        let made = job.volumes.provision.iter().map(|claim| (claim, None));
+        let mut labels = None;
+        for (claim, chosen) in bound.chain(made) {
+            let volume = self.await_claim_of_volume(job, claim, chosen).await?;
+            let labels = match &mut labels {
+                Some(labels) => labels,
+                None => labels.insert(self.node_labels(&job.node).await?),
+            };
+            if !is_usable_on(&volume, &job.node, labels) {
+                let name = volume.metadata.map(|metadata| metadata.name).unwrap_or_default();
+                let node = &job.node;
+                let problem = format!("pv \"{name}\" node affinity doesn't match node \"{node}\"");
+                return Err(Why::Refused(format!("binding volumes: {problem}")));
             }
         }
         Ok(())
+    }
+
+    /// Waits until a claim is bound, and returns its volume. `chosen`: the volume that was reserved for it, if one was.
+    async fn await_claim_of_volume(
+        &self,
+        job: &Job,
+        claim: &ClaimName,
+        chosen: Option<&str>,
+    ) -> Result<PersistentVolume, Why> {
+        let (selected_node, completed) = (self.selected_node(), self.bind_completed());
+        let mut backoff = Backoff::new(LOOK_FIRST, LOOK_LAST);
+        loop {
+            let found = self.claim(claim).await?;
+            match claim_state(&found, &job.node, chosen.is_none(), &selected_node, &completed) {
+                ClaimState::Bound => {
+                    let volume = found.spec.map(|spec| spec.volume_name).unwrap_or_default();
+                    // A volume that is gone takes the binding of its claim with it.
+                    if let Some(volume) = self.volume(&volume).await? {
+                        return Ok(volume);
+                    }
+                }
+                ClaimState::Failed(problem) => {
+                    return Err(Why::Refused(format!("binding volumes: {problem}")));
+                }
+                ClaimState::Waiting => {
+                    if let Some(chosen) = chosen {
+                        self.still_reserved(chosen).await?;
+                    }
+                }
+            }
+            self.pause(job, backoff.random_pause()).await?;
+        }
+    }
+
+    /// Fails where the controller took the reservation of a volume back: nothing would bind the claim to it any more.
+    async fn still_reserved(&self, volume: &str) -> Result<(), Why> {
+        let found = self.volume(volume).await?;
+        let holder = found.and_then(|found| found.spec).and_then(|spec| spec.claim_ref);
+        match holder.is_some_and(|holder| !holder.uid.is_empty()) {
+            true => Ok(()),
+            false => Err(Why::Refused(format!("binding volumes: ClaimRef got reset for pv \"{volume}\""))),
+        }
+    }
+
+    async fn volume(&self, name: &str) -> Result<Option<PersistentVolume>, Why> {
+        match self.client.get::<PersistentVolume>("", name).await {
+            Ok(volume) => Ok(Some(volume)),
+            Err(error) if error.is(Reason::NotFound) => Ok(None),
+            Err(error) => Err(refused("binding volumes", &error)),
+        }
+    }
+
+    async fn node_labels(&self, node: &str) -> Result<Labels, Why> {
+        let node = self.client.get::<Node>("", node).await;
+        let node = node.map_err(|error| refused("binding volumes", &error))?;
+        Ok(node.metadata.map(|metadata| metadata.labels).unwrap_or_default())
     }
 
     async fn claim(&self, claim: &ClaimName) -> Result<PersistentVolumeClaim, Why> {

@@ -1,8 +1,8 @@
 //! The beginning anew, with nothing known.
 //!
-//! Owns when that is due: some tables of the planner only grow, so that a cluster where objects come and go for months,
-//! or a user who makes and deletes pods with thousands of labels, would fill the memory. Everything is then forgotten and
-//! listed again, as after a restart; pods wait some seconds, in large clusters.
+//! Owns the moment of it. The tables of the planner only grow, so that a cluster where objects come and go for months, or a user
+//! who makes and deletes pods with thousands of labels, would fill the memory. All objects are then forgotten and listed again,
+//! as after a restart; pods wait for seconds in large clusters.
 //!
 //! Never forgets a job that is under way: its pod could be bound twice. The caller does not forget an eviction either: its
 //! preemptor would be planned again, and choose more victims.
@@ -17,16 +17,16 @@ use super::super::planning::Planning;
 use super::super::stored::Followed;
 use super::{Executor, Objects};
 
-/// When everything is forgotten and listed again.
+/// The conditions under which all objects are forgotten and listed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuild {
-    /// Not with less in the tables that only grow.
+    /// Least size of the tables that only grow.
     pub bytes_min: usize,
-    /// Not with less than so often what was in them at the last beginning.
+    /// Least growth of these tables, as a multiple of their size at the last beginning.
     pub factor: usize,
-    /// Not sooner after the last beginning.
+    /// Shortest time between two beginnings.
     pub interval_min: Duration,
-    /// How long planning pauses at most, until the jobs under way have ended; then it is tried an interval later.
+    /// Longest pause of planning, in which the jobs under way may end; after it the beginning is put off by an interval.
     pub pause_max: Duration,
 }
 
@@ -37,27 +37,27 @@ impl Default for Rebuild {
             bytes_min: 128 << 20,
             // Two thirds are waste then, unless the cluster has grown, which makes the next beginning come later.
             factor: 3,
-            // The lists of a large cluster take some seconds, and whoever creates and deletes pods without pause must not
+            // The lists of a large cluster take some seconds, and a user who creates and deletes pods without pause must not
             // have the scheduler do nothing else.
             interval_min: Duration::from_secs(30),
-            // A binding takes milliseconds; one whose outcome is unknown may be asked after for ever.
+            // A binding takes milliseconds, but its outcome may stay unknown for ever.
             pause_max: Duration::from_secs(10),
         }
     }
 }
 
-/// How much of what the planner holds may be of objects that are gone.
+/// The part of the planner's memory that objects which are gone may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wear {
-    /// Little.
+    /// A little part.
     Light,
-    /// Most: it is time to begin anew at a quiet moment.
+    /// The larger part: it is time to begin anew at a quiet moment.
     Worn,
-    /// So much more that jobs which wait for volumes or devices are not waited for.
+    /// So large a part that jobs which wait for volumes or devices are cancelled for the beginning.
     Heavy,
 }
 
-/// How often the limit of [`Wear::Worn`] that of [`Wear::Heavy`] is.
+/// The limit of [`Wear::Heavy`], as a multiple of that of [`Wear::Worn`].
 const HEAVY_FACTOR: usize = 4;
 
 impl<P: Planning> Executor<P> {
@@ -73,14 +73,14 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// Every kind has been listed: what is held now is what a beginning costs.
+    /// Every kind has been listed: the memory in use is that which a beginning costs.
     pub(super) fn all_known(&mut self) {
         if self.known_bytes.is_none() {
             self.known_bytes = Some(self.planning.worn_bytes());
         }
     }
 
-    /// Tells the jobs to end that still wait for volumes or devices. Those that are sent end by themselves.
+    /// Cancels the jobs that still wait for volumes or devices. Jobs whose binding is sent end by themselves.
     pub fn cancel_preparing(&mut self, effects: &mut Vec<Effect>) {
         let jobs = self.pending.values_mut().filter_map(|pending| pending.preparing.take());
         effects.extend(jobs.map(Effect::Cancel));

@@ -1,8 +1,9 @@
-//! Preemption: who is evicted, and when the pod that needs the room may be planned again.
+//! Preemption: the evictions of victims, and the moment at which their preemptor may be planned again.
 //!
-//! Owns who has to be deleted: a victim that is not bound yet, because its volumes or devices are being made ready, only
-//! gives up its place and waits for another. And the two steps of an eviction. While the first victims are evicted the preemptor is held back, because planning
-//! it again would choose more victims. Then it is let go, and the last victim evicted: the end of that one wakes it.
+//! Owns the choice between deletion and giving way: a victim that is not bound yet, because its volumes or devices are being made
+//! ready, only gives up its place and waits for another. Owns also the two steps of an eviction. While the first victims are evicted
+//! the preemptor is held back, because planning it again would choose more victims. Then the preemptor is let go and the last
+//! victim evicted, whose end wakes the preemptor.
 
 use crate::plan::decision::{PodName, Preemption};
 use crate::queue::Uid;
@@ -65,8 +66,8 @@ impl<P: Planning> Executor<P> {
         });
     }
 
-    /// A job has ended; returns whether it was told to, for a preemptor. Where it had bound its pod before, no event will
-    /// wake that one.
+    /// A job has ended; returns whether it was cancelled for a preemptor. Where the job had bound its pod before, no event will
+    /// wake the preemptor.
     pub(super) fn gave_way(&mut self, uid: &Uid, is_bound: bool, now: Now) -> bool {
         let Some(preemptor) = self.giving_way.remove(uid) else { return false };
         if is_bound {

@@ -1,7 +1,7 @@
 //! The end of jobs.
 //!
-//! Owns what follows from a certain outcome, in whichever order it and the watch tell of it: a pod that the watch has
-//! confirmed, or has told to be gone, is not pending any more, and its outcome changes nothing.
+//! Owns the consequences of an outcome, which the watch may tell before or after the job: a pod that the watch has confirmed, or
+//! has told to be gone, is not pending any more, and the outcome of its job changes nothing.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::pods::is_ending;
 use super::report::scheduled;
 use super::{Executor, Now};
 
-/// What users are told of a pod that gave way before it was bound.
+/// The message for users about a pod that gave way before it was bound.
 const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
 
-/// What users are told of a pod whose job was cancelled because the scheduler stops, or begins anew.
+/// The message for users about a pod whose job was cancelled because the scheduler stops, or begins anew.
 const INTERRUPTED: &str = "the scheduler was interrupted before the pod was bound, and plans it again";
 
 impl<P: Planning> Executor<P> {
@@ -68,8 +68,8 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// What was assumed for claims ends with the job. No earlier, even where the pod is gone: a write under way may still give
-    /// its devices to a claim.
+    /// Assumptions about claims end with the job, and no earlier, even where the pod is gone: a write under way may still give its
+    /// devices to a claim.
     fn end_claims(&mut self, uid: &Uid, job: &Job, outcome: &BindOutcome, now: Now) {
         self.planning.settle_claims(&uid.0, &job.written);
         let is_gone = !self.pending.contains_key(uid) && !self.assigned.contains_key(uid);
@@ -80,13 +80,13 @@ impl<P: Planning> Executor<P> {
         // few: the claims of one pod.
         let is_written = |claim: &ClaimWrite| job.written.iter().any(|written| written.uid == claim.uid);
         for ClaimWrite { claim, .. } in
-            job.claims.iter().filter(|claim| claim.allocation.is_some() && !is_written(claim))
+            job.claims.iter().filter(|claim| claim.allocation.chosen().is_some() && !is_written(claim))
         {
             self.wake(Some(ClusterEvent::devices_given_back(&claim.namespace, &claim.name)), now);
         }
     }
 
-    /// `why` comes with what users are told where the job was cancelled, and what becomes of the pod's nomination.
+    /// `why` comes with the message for users and the end of the nomination that apply where the job was cancelled.
     fn not_bound(
         &mut self,
         uid: &Uid,
@@ -97,13 +97,13 @@ impl<P: Planning> Executor<P> {
     ) {
         let Some(pending) = self.pending.get_mut(uid) else {
             self.queue.done(uid);
-            // The watch was first to tell that another scheduler bound the pod: what was assumed for it here is free.
+            // The watch was first to tell that another scheduler bound the pod: the room assumed for it here is free.
             let elsewhere = self.assigned.get(uid).filter(|facts| facts.node_name != job.node).cloned();
             self.wake(elsewhere.map(ClusterEvent::assigned_pod_deleted), now);
             return;
         };
         if job.nominates {
-            // The watch may not have told yet what the job wrote.
+            // The watch may tell the nomination that the job wrote later.
             let status = Arc::make_mut(&mut pending.api).status.get_or_insert_default();
             status.nominated_node_name = job.node.to_string();
         }
@@ -132,7 +132,7 @@ impl<P: Planning> Executor<P> {
         self.wake(Some(ClusterEvent::assigned_pod_deleted(facts)), now);
     }
 
-    /// Forgets a pod that needs no node of this process any more: the watch tells the rest, that it is gone, or whose it is.
+    /// Forgets a pod that needs no node of this process any more: the watch tells that the pod is gone, or has another node.
     fn let_go(&mut self, uid: &Uid, now: Now) {
         self.pending.remove(uid);
         self.with_queue(now, |queue, at| queue.delete(at, uid));

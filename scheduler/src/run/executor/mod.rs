@@ -1,4 +1,4 @@
-//! The executor: which pod is planned, and what follows from it.
+//! The executor: the choice of the pod that is planned, and the consequences of its plan.
 //!
 //! ```text
 //!   Upsert, Delete ──> pods, cluster ──> planner's snapshot, queue (events wake pods)
@@ -13,7 +13,7 @@
 //!
 //! Invariants: a pod that waits for a node is in `pending` and in the queue; while a job binds it, it is also assumed in
 //! the planner's snapshot, exactly once. An assumption ends in one of three ways only: the API confirms a node, the API
-//! says that the pod is gone, or a job ends certainly without effect. What the API says always wins.
+//! says that the pod is gone, or a job ends certainly without effect. The state in the API always wins.
 
 mod anew;
 mod changes;
@@ -56,7 +56,7 @@ use pending::{Pending, Stage};
 pub(super) use tests::slots_for_tests;
 
 /// Pods that are bound at the same time. At a thousandth of a second for each binding this is far from a limit of
-/// throughput; it bounds what a slow API leaves under way, and what is unsure when the process ends.
+/// throughput; it bounds the requests that a slow API leaves under way, and the outcomes that are unsure when the process ends.
 pub const BINDINGS_MAX: usize = 1_024;
 
 /// Pods whose volumes or devices are made ready at the same time, which may take minutes each and must not hold up pods
@@ -114,12 +114,12 @@ pub struct Executor<P: Planning> {
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
     costly: Costly,
-    // Pods whose jobs were told to end, and for whom.
+    // Pods whose jobs were cancelled, with their preemptors.
     giving_way: HashMap<Uid, Uid>,
     unsynced: BTreeSet<Followed>,
-    // Which request for new lists all kinds have to answer before a pod is planned; 0 for the first lists.
+    // The request for new lists that all kinds have to answer before a pod is planned; 0 for the first lists.
     lists_wanted: u64,
-    // Bytes that the planner held when everything was first known, since the beginning or the last one anew.
+    // Bytes that the planner held once all kinds had been listed, after the start or the last beginning anew.
     known_bytes: Option<usize>,
     // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
     // preparing <= PREPARING_MAX.
@@ -178,13 +178,13 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// Takes in that what is known may be old: it counts as known again once every kind was listed after `request`.
+    /// Takes in that the view of the cluster may be old: it counts as known again once every kind was listed after `request`.
     pub fn distrust(&mut self, request: u64) {
         self.lists_wanted = request;
         self.unsynced = Followed::ALL.iter().copied().collect();
     }
 
-    /// Whether everything is known that was stored at the start, or when it was last distrusted.
+    /// Whether all objects are known that were stored at the start, or at the last [`Executor::distrust`].
     pub fn is_synced(&self) -> bool {
         self.unsynced.is_empty()
     }
@@ -234,7 +234,7 @@ impl<P: Planning> Executor<P> {
         &self.planning
     }
 
-    /// What is held now, for metrics.
+    /// The objects that are held now, for metrics.
     pub fn levels(&self) -> Levels<'_> {
         let assumed_pods = self.pending.values().filter(|pending| pending.stage == Stage::Assumed).count();
         Levels {

@@ -1,7 +1,7 @@
 //! A pod that has no node yet.
 //!
-//! Owns what is kept of it. Decoded as the API has it, a pod takes some ten kilobytes, so that a hundred thousand that
-//! wait would take a gigabyte: unless an extender wants to see them whole, only what the executor itself reads is kept.
+//! Owns the form in which a pod is kept. Decoded whole, a pod takes about ten kilobytes, so that a hundred thousand waiting pods
+//! would take a gigabyte: unless an extender wants to see whole pods, only the fields that the executor reads are kept.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use super::super::pod_status::Unscheduled;
 pub(super) struct Pending<P: Planning> {
     /// As the API has it, or reduced to what the executor reads.
     pub(super) api: Arc<Pod>,
-    /// What the queue knows of it.
+    /// The pod in the form of the queue.
     pub(super) facts: Arc<PodFacts>,
-    /// What the planner knows of it.
+    /// The pod in the form of the planner.
     pub(super) compiled: Arc<P::Compiled>,
     /// Index of its profile.
     pub(super) profile: usize,
@@ -28,11 +28,11 @@ pub(super) struct Pending<P: Planning> {
     pub(super) stage: Stage,
     /// Ends its job while that still waits for volumes or devices; `None` for a job that only binds.
     pub(super) preparing: Option<CancellationToken>,
-    /// What was last written of its status, which watches tell only later.
+    /// The last write of its status, which watches tell only later.
     pub(super) reported: Option<Reported>,
 }
 
-/// What was told of a pod, without the times in it.
+/// The written status of a pod, without the times in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reported {
     pub(super) reason: Unscheduled,
@@ -50,7 +50,7 @@ pub(super) enum Stage {
     Assumed,
 }
 
-/// What the executor reads of a pod: its names and versions, whether it is being deleted or has gates, its conditions and
+/// The fields of a pod that the executor reads: its names and versions, whether it is being deleted or has gates, its conditions and
 /// its nomination.
 pub(super) fn reduced(pod: Pod) -> Pod {
     let metadata = pod.metadata.map(|metadata| ObjectMeta {

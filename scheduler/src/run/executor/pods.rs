@@ -1,6 +1,6 @@
 //! Changes of pods.
 //!
-//! Owns which pods are pending, which are assigned, and the passage between: by a job of this process, by another
+//! Owns the sets of pending and assigned pods, and the passage between them: by a job of this process, by another
 //! scheduler, by the end of the pod. A name that comes back with another UID is another pod, whose predecessor is gone.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::super::stored::Stored;
 use super::pending::{Pending, Stage, reduced};
 use super::{Executor, Now};
 
-/// Labels of events of pods that wake nobody.
+/// Labels of events of pods that wake no pod.
 const ASSIGNED_POD_UPDATE: &str = "AssignedPodUpdate";
 
 impl<P: Planning> Executor<P> {
@@ -52,7 +52,7 @@ impl<P: Planning> Executor<P> {
         if !is_ending {
             return self.upsert_pending(pod, uid, now, effects);
         }
-        // A pod without a node that is being deleted needs none. One that is being bound is left to its job, which does
+        // A pod without a node that is being deleted needs none. While a job binds the pod, the job takes care of it, and does
         // not bring it back.
         match self.pending.get_mut(&uid) {
             Some(pending) if pending.stage == Stage::Assumed => {
@@ -75,7 +75,7 @@ impl<P: Planning> Executor<P> {
         self.pod_is_gone(key, &uid, now, effects)
     }
 
-    /// A pod has a node: by a job of this process, or by whoever.
+    /// A pod has a node: by a job of this process, or by another client.
     fn upsert_assigned(
         &mut self,
         pod: Box<Pod>,
@@ -86,7 +86,7 @@ impl<P: Planning> Executor<P> {
         let facts = Arc::new(self.shapes.facts(&pod));
         if let Some(pending) = self.pending.remove(&uid) {
             effects.extend(pending.preparing.map(Effect::Cancel));
-            // The snapshot replaces an assumption by what the API says, whichever node that is.
+            // The snapshot replaces an assumption by the node that the API tells.
             self.leave_queue(&uid, now);
         }
         // Its remaining victims need not be evicted.
@@ -130,7 +130,7 @@ impl<P: Planning> Executor<P> {
             Pending { api, facts: kept, compiled, profile, stage: stage.clone(), preparing, reported };
         self.pending.insert(uid.clone(), pending);
         // While a job binds it the queue holds it in flight, and takes the update. Once it is bound the queue has let go
-        // of it: what is told of its time before the binding must not bring it back.
+        // of it: a late event from the time before the binding must not bring it back.
         if stage == Stage::Queued || self.queue.pod(&uid).is_some() {
             self.with_queue(now, |queue, at| queue.add(at, facts, profile));
         }
@@ -140,7 +140,7 @@ impl<P: Planning> Executor<P> {
         Some(event)
     }
 
-    /// Whether somebody reads more of pending pods than the executor does.
+    /// Whether an extender reads more fields of pending pods than the executor does.
     fn reads_whole_pods(&self) -> bool {
         self.planning.reads_pods() || !self.options.binders.is_empty()
     }
@@ -183,7 +183,7 @@ impl<P: Planning> Executor<P> {
         event
     }
 
-    /// Takes a pod out of the queue. One whose job is under way leaves when the job ends.
+    /// Takes a pod out of the queue. A pod whose job is under way leaves when the job ends.
     fn leave_queue(&mut self, uid: &Uid, now: Now) {
         self.with_queue(now, |queue, at| queue.delete(at, uid));
     }

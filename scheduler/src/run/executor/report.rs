@@ -1,6 +1,6 @@
-//! What users are told of a pod: its condition, its nomination, and events.
+//! Reports about a pod to users: its condition, its nomination, and events.
 //!
-//! Owns that nothing is told twice: what was written is remembered until the watch tells it.
+//! Invariant: no report is written twice: the last one is remembered until the watch tells it.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// The write of a pod's status has ended. One that failed is made again from what is known now: nobody else would tell
-    /// of a pod that is not planned for long.
+    /// The write of a pod's status has ended. A write that failed is made again from the present state: a pod that is not planned
+    /// for long would otherwise have no report.
     pub(super) fn patched(&mut self, uid: &Uid, outcome: Patching, now: Now, effects: &mut Vec<Effect>) {
         if outcome == Patching::Done {
             return;
@@ -92,7 +92,7 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// The same for all pods: this process begins to lead, and what it had to say before was not written.
+    /// The same for all pods: this process begins to lead, and its reports of before were not written.
     pub fn report_all_gates(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let waiting = self.pending.iter().filter(|(_, pending)| pending.stage == Stage::Queued);
         let mut uids: Vec<Uid> = waiting.map(|(uid, _)| uid.clone()).collect();
@@ -106,7 +106,7 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// Takes back the nomination of a pod that another one displaces.
+    /// Takes back the nomination of a pod that another pod displaces.
     pub(super) fn withdraw_nomination(&mut self, uid: &Uid, effects: &mut Vec<Effect>) {
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);

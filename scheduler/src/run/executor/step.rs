@@ -1,7 +1,7 @@
 //! One step: the next pod of the queue is planned, and its plan carried out.
 //!
-//! Owns what each decision leads to. A pod that is to be bound is assumed before the next one is planned, so that its
-//! room is taken at once, whatever the API is doing.
+//! Owns the effects of each decision. A pod that is to be bound is assumed before the next one is planned, so that its
+//! room is taken at once, however slow the API is.
 
 use tokio_util::sync::CancellationToken;
 
@@ -28,15 +28,15 @@ fn namespace_of(api: &Pod) -> &str {
 }
 
 impl<P: Planning> Executor<P> {
-    /// Plans the next pod. Returns whether there was one. Nothing is planned before [`Executor::is_synced`], and
-    /// without [`Executor::has_room`]: those are the caller's to ask.
+    /// Plans the next pod. Returns whether the queue had a pod. The caller checks [`Executor::is_synced`] and
+    /// [`Executor::has_room`] before.
     pub fn step(&mut self, now: Now, seed: u64, effects: &mut Vec<Effect>) -> bool {
         assert!(self.is_synced() && self.has_room(), "the caller asks first");
         let Some(queued) = self.queue.pop(now.monotonic) else { return false };
         let began = self.options.stopwatch.start();
         let uid = queued.facts.uid.clone();
         let Some(pending) = self.pending.get(&uid) else {
-            // The queue lets go of pods that are not pending any more; one that it gives out all the same is none.
+            // The queue lets go of pods that are not pending any more; a pod that it gives out all the same is passed over.
             self.queue.done(&uid);
             return true;
         };
@@ -73,7 +73,7 @@ impl<P: Planning> Executor<P> {
     /// Whether the pod waits for its turn among those whose claims take long to plan; it is back in the queue then.
     fn is_set_aside(&mut self, uid: &Uid, api: &Pod, now: Now, effects: &mut Vec<Effect>) -> bool {
         let Some(from) = self.costly.planned_from(namespace_of(api), now.monotonic) else { return false };
-        // A reason that was told before tells more.
+        // The reason that was reported before tells users more.
         if self.pending.get(uid).is_some_and(|pending| pending.reported.is_none()) {
             let reason = Unscheduled::SchedulerError;
             self.report_failure(uid, reason, SET_ASIDE, &Nomination::Keep, now, effects);
@@ -143,9 +143,9 @@ impl<P: Planning> Executor<P> {
         };
         job.nominates = job.prepares() && nominated_node(&pending.api) != &*job.node;
         pending.preparing = job.prepares().then(|| job.cancelled.clone());
-        // The job drops the report that waits to be written: if it fails, that is written anew.
+        // The job drops the report that waits to be written; a job that fails has the report written anew.
         pending.reported = None;
-        // Room that was kept for it is its own now.
+        // The pod now has the room that was kept for it by its nomination.
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
         *self.jobs_like(&job) += 1;
@@ -194,7 +194,7 @@ impl<P: Planning> Executor<P> {
         self.with_queue(now, |queue, at| queue.requeue(at, uid, Rejection::default()));
     }
 
-    /// Brings back a pod whose job ended without effect. A nomination that is kept gets its room again.
+    /// Brings back a pod whose job ended without effect. A nomination that stays keeps its room again.
     pub(super) fn back_to_queue(
         &mut self,
         uid: &Uid,

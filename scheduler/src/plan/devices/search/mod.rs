@@ -127,7 +127,7 @@ struct Search<'a> {
     constraints: Vec<Vec<Constraint<'a>>>,
     /// By candidate.
     taken: Vec<Taken>,
-    /// By pool: what is left of counters but for what this search takes.
+    /// By pool: the rest of its counters, without the amounts that this search takes.
     available: HashMap<usize, BTreeMap<CounterId, Quantity>>,
     counters: BTreeMap<(usize, CounterId), Quantity>,
     solution: Solution,

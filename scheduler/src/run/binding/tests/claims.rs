@@ -17,10 +17,15 @@ use crate::api::resource::v1::{
 };
 use crate::client::testing::{FakeApi, Fault, eventually};
 use crate::election::Leadership;
-use crate::plan::decision::{ClaimName, ClaimWrite};
+use crate::plan::decision::{Allocation, ClaimName, ClaimWrite};
 use crate::plan::devices::RESERVED_FOR_MAX;
 
-fn write(allocation: Option<AllocationResult>) -> ClaimWrite {
+/// The devices that the claim had already.
+fn held() -> Allocation {
+    Allocation::Held(allocation())
+}
+
+fn write(allocation: Allocation) -> ClaimWrite {
     let claim = ClaimName { namespace: "default".to_owned(), name: "c".to_owned() };
     ClaimWrite { claim, uid: "claim-uid".to_owned(), allocation, new: None }
 }
@@ -44,7 +49,7 @@ fn put_claim(api: &FakeApi) {
 async fn a_claim_gets_finalizer_allocation_and_reservation() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
-    job.claims = vec![write(Some(allocation()))];
+    job.claims = vec![write(Allocation::Chosen(allocation()))];
     assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     let claim = claim(&api);
     let finalizer = format!("resource.{}", FakeApi::brand().label("delete-protection"));
@@ -61,7 +66,7 @@ async fn another_writer_of_the_claim_is_met_by_looking_again() {
     put_claim(&api);
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(409, 0));
     api.plant("PUT", "/resourceclaims/c/status", 1, Fault::LostAfter);
-    job.claims = vec![write(Some(allocation()))];
+    job.claims = vec![write(Allocation::Chosen(allocation()))];
     assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
 }
 
@@ -70,7 +75,7 @@ async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));
-    job.claims = vec![write(Some(allocation()))];
+    job.claims = vec![write(Allocation::Chosen(allocation()))];
     assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     let status = &claim(&api)["status"];
     assert!(status["allocation"].is_null() && status["reservedFor"].is_null(), "{status}");
@@ -81,7 +86,7 @@ async fn no_claim_is_written_again_after_the_lease() {
     let (api, _, mut job) = bench().await;
     put_claim(&api);
     api.plant("PUT", "/resourceclaims", 1, Fault::Status(429, 1));
-    job.claims = vec![write(Some(allocation()))];
+    job.claims = vec![write(Allocation::Chosen(allocation()))];
     let lasting = Instant::now() + Duration::from_secs(3_600);
     let (lease, until) = watch::channel(Some(lasting));
     let binder = Binder::new(api.client(), Leadership::until(until), Arc::new(|_| ()), Arc::new(|_| ()));
@@ -95,7 +100,7 @@ async fn no_claim_is_written_again_after_the_lease() {
 #[tokio::test]
 async fn a_claim_that_is_gone_ends_the_job() {
     let (_api, binder, mut job) = bench().await;
-    job.claims = vec![write(None)];
+    job.claims = vec![write(held())];
     assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
 }
 
@@ -127,40 +132,44 @@ fn held_by(uids: &[&str], allocation: Option<AllocationResult>) -> ResourceClaim
 #[test]
 fn a_reservation_needs_a_claim_that_is_as_it_was_planned() {
     let reserve = |claim, wanted| reservation(claim, &pod(), &write(wanted), "f");
-    assert_eq!(reserve(held_by(&["u"], Some(allocation())), None), Ok(Change::None));
-    assert!(reserve(held_by(&["u"], None), None).is_err(), "a reservation alone is no device");
+    assert_eq!(reserve(held_by(&["u"], Some(allocation())), held()), Ok(Change::None));
+    assert!(reserve(held_by(&["u"], None), held()).is_err(), "a reservation alone is no device");
     let mut other = allocation();
     other.devices.as_mut().unwrap().results.push(DeviceRequestAllocationResult::default());
-    let of_before = reserve(held_by(&["u"], Some(other.clone())), Some(allocation()));
+    let of_before = reserve(held_by(&["u"], Some(other.clone())), Allocation::Chosen(allocation()));
     assert!(of_before.is_err(), "a plan before reserved others");
-    let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), None) else {
+    let Ok(Change::Status(shared)) = reserve(held_by(&["v"], Some(allocation())), held()) else {
         panic!("a claim that others use can be reserved")
     };
     let shared = shared.status.unwrap();
     assert_eq!(shared.allocation, Some(allocation()), "it stays allocated");
     let holders = shared.reserved_for.iter().map(|holder| (&*holder.resource, &*holder.name, &*holder.uid));
     assert_eq!(holders.collect::<Vec<_>>(), [("", "", "v"), ("pods", "p", "u")]);
-    assert!(reserve(held_by(&[], None), None).unwrap_err().contains("not allocated any more"));
-    let elsewhere = reserve(held_by(&[], Some(other)), Some(allocation())).unwrap_err();
+    assert!(reserve(held_by(&[], None), held()).unwrap_err().contains("not allocated any more"));
+    let anew = reserve(held_by(&["u"], Some(other.clone())), held()).unwrap_err();
+    assert!(anew.contains("allocated anew"), "the plan's node may not have these devices: {anew}");
+    let elsewhere = reserve(held_by(&[], Some(other)), Allocation::Chosen(allocation())).unwrap_err();
     assert!(elsewhere.contains("allocated elsewhere"), "{elsewhere}");
     let many: Vec<String> = (0..RESERVED_FOR_MAX).map(|index| format!("v{index}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert!(reserve(held_by(&many, Some(allocation())), None).unwrap_err().contains("256 pods"));
+    assert!(reserve(held_by(&many, Some(allocation())), held()).unwrap_err().contains("256 pods"));
     let mut ending = held_by(&[], Some(allocation()));
     ending.metadata.as_mut().unwrap().deletion_timestamp = Some(Default::default());
-    assert!(reserve(ending, None).unwrap_err().contains("being deleted"));
+    assert!(reserve(ending, Allocation::Chosen(allocation())).unwrap_err().contains("being deleted"));
     let mut another = held_by(&[], Some(allocation()));
     another.metadata.as_mut().unwrap().uid = "another".to_owned();
-    assert!(reserve(another, None).unwrap_err().contains("made anew"));
+    assert!(reserve(another, Allocation::Chosen(allocation())).unwrap_err().contains("made anew"));
 }
 
 #[test]
 fn the_finalizer_comes_before_the_allocation() {
-    let change = reservation(held_by(&[], None), &pod(), &write(Some(allocation())), "other").unwrap();
+    let change =
+        reservation(held_by(&[], None), &pod(), &write(Allocation::Chosen(allocation())), "other").unwrap();
     let Change::Finalizer(claim) = change else { panic!("{change:?}") };
     assert_eq!(claim.metadata.unwrap().finalizers, ["f", "other"]);
     assert_eq!(claim.status.unwrap().allocation, None);
-    let change = reservation(held_by(&[], None), &pod(), &write(Some(allocation())), "f").unwrap();
+    let change =
+        reservation(held_by(&[], None), &pod(), &write(Allocation::Chosen(allocation())), "f").unwrap();
     let Change::Status(claim) = change else { panic!("the finalizer is there: {change:?}") };
     assert_eq!(claim.metadata.unwrap().finalizers, ["f"]);
     assert_eq!(claim.status.unwrap().allocation, Some(allocation()));
@@ -168,12 +177,18 @@ fn the_finalizer_comes_before_the_allocation() {
 
 #[test]
 fn a_release_keeps_an_allocation_that_others_use() {
-    assert_eq!(release(held_by(&["v"], Some(allocation())), "u", &write(Some(allocation()))), None);
-    let shared = release(held_by(&["u", "v"], Some(allocation())), "u", &write(Some(allocation()))).unwrap();
+    assert_eq!(
+        release(held_by(&["v"], Some(allocation())), "u", &write(Allocation::Chosen(allocation()))),
+        None
+    );
+    let shared =
+        release(held_by(&["u", "v"], Some(allocation())), "u", &write(Allocation::Chosen(allocation())))
+            .unwrap();
     assert!(shared.status.unwrap().allocation.is_some());
-    let last = release(held_by(&["u"], Some(allocation())), "u", &write(Some(allocation()))).unwrap();
+    let last =
+        release(held_by(&["u"], Some(allocation())), "u", &write(Allocation::Chosen(allocation()))).unwrap();
     assert_eq!(last.status.unwrap().allocation, None);
-    let found = release(held_by(&["u"], Some(allocation())), "u", &write(None)).unwrap();
+    let found = release(held_by(&["u"], Some(allocation())), "u", &write(held())).unwrap();
     assert!(found.status.unwrap().allocation.is_some(), "the pod did not bring it");
 }
 
@@ -218,7 +233,7 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
     ] {
         let (api, binder, mut job) = bench().await;
         put_claim(&api);
-        job.claims = vec![write(Some(unready()))];
+        job.claims = vec![write(Allocation::Chosen(unready()))];
         if condition.is_none() {
             job.device_timeout = Duration::from_millis(50);
         }
@@ -249,7 +264,7 @@ async fn a_job_waits_for_devices_until_they_fail_or_take_too_long() {
 async fn devices_that_need_nothing_get_no_time() {
     let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
-    job.claims = vec![write(Some(allocation()))];
+    job.claims = vec![write(Allocation::Chosen(allocation()))];
     assert_eq!(binder.run(&job, &mut Vec::new()).await, BindOutcome::Bound);
     assert!(claim(&api)["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(*told.lock(), [], "there is nothing to wait for");
@@ -259,7 +274,7 @@ async fn devices_that_need_nothing_get_no_time() {
 async fn users_are_told_once_that_a_pod_waits_for_devices() {
     let (api, binder, mut job, told) = super::telling().await;
     put_claim(&api);
-    job.claims = vec![write(Some(unready()))];
+    job.claims = vec![write(Allocation::Chosen(unready()))];
     job.device_timeout = Duration::from_millis(700);
     assert!(matches!(binder.run(&job, &mut Vec::new()).await, BindOutcome::NotBound(Why::Refused(_))));
     let told = told.lock();

@@ -11,7 +11,7 @@ use crate::api::core::v1::ContainerExtendedResourceRequest;
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{AllocationResult, ResourceClaim};
 use crate::client::testing::{FakeApi, Fault, eventually};
-use crate::plan::decision::{ClaimName, ClaimWrite, NewClaim, UnusableClaim};
+use crate::plan::decision::{Allocation, ClaimName, ClaimWrite, NewClaim, UnusableClaim};
 
 fn write(allocation: AllocationResult) -> ClaimWrite {
     let metadata = ObjectMeta {
@@ -28,7 +28,7 @@ fn write(allocation: AllocationResult) -> ClaimWrite {
     ClaimWrite {
         claim: ClaimName { namespace: "default".to_owned(), name: String::new() },
         uid: "u/extended-resources".to_owned(),
-        allocation: Some(allocation),
+        allocation: Allocation::Chosen(allocation),
         new: Some(Arc::new(NewClaim { object, mappings: vec![mapping] })),
     }
 }

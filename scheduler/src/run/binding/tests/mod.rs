@@ -53,6 +53,7 @@ fn job(api: &FakeApi) -> Job {
 async fn bench() -> (FakeApi, Binder, Job) {
     let api = FakeApi::start().await;
     api.store().put("pods", pod("p"));
+    api.store().put("nodes", json!({ "metadata": { "name": "n" } }));
     let binder = Binder::new(api.client(), Leadership::always(), Arc::new(|_| ()), Arc::new(|_| ()));
     let job = job(&api);
     (api, binder, job)

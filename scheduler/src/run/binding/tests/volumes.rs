@@ -69,6 +69,7 @@ async fn a_volume_of_another_claim_is_left_alone() {
 #[tokio::test]
 async fn a_volume_is_made_for_the_node() {
     let (api, binder, mut job) = bench().await;
+    api.store().put("persistentvolumes", json!({ "metadata": { "name": "v" } }));
     put_claim(&api, "c");
     job.volumes.provision = vec![claim_name("c")];
     let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
@@ -101,6 +102,49 @@ async fn a_missing_claim_is_named() {
     };
     let expected = "running PreBind plugin \"VolumeBinding\": persistentvolumeclaim \"c\" not found";
     assert_eq!(message, expected);
+}
+
+/// A volume that is usable on the node `elsewhere` alone.
+fn volume_elsewhere() -> Value {
+    let term =
+        json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["elsewhere"] }] });
+    json!({
+        "metadata": { "name": "v" },
+        "spec": { "nodeAffinity": { "required": { "nodeSelectorTerms": [term] } } },
+    })
+}
+
+#[tokio::test]
+async fn a_claim_that_gets_another_volume_than_the_plan_chose_holds_its_pod_back() {
+    for provision in [false, true] {
+        let (api, binder, mut job) = bench().await;
+        api.store().put("persistentvolumes", volume_elsewhere());
+        api.store().put("persistentvolumes", json!({ "metadata": { "name": "w" } }));
+        put_claim(&api, "c");
+        match provision {
+            true => job.volumes.provision = vec![claim_name("c")],
+            false => job.volumes.bind = vec![BindVolume { volume: "w".to_owned(), claim: claim_name("c") }],
+        }
+        let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
+        eventually("the claim or its volume is written", || api.count("PUT") + api.count("PATCH") == 1).await;
+        bind_claim(&api, "c");
+        let BindOutcome::NotBound(Why::Refused(message)) = running.await.unwrap() else { panic!("bound") };
+        assert!(message.contains("pv \"v\" node affinity doesn't match node \"n\""), "{message}");
+        assert_eq!(super::node_of(&api), None);
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_taken_back_ends_the_job_before_its_time() {
+    let (api, binder, mut job) = bench().await;
+    api.store().put("persistentvolumes", json!({ "metadata": { "name": "v" } }));
+    put_claim(&api, "c");
+    job.volumes.bind = vec![BindVolume { volume: "v".to_owned(), claim: claim_name("c") }];
+    let running = tokio::spawn(async move { binder.run(&job, &mut Vec::new()).await });
+    eventually("the volume is reserved", || volume(&api)["spec"]["claimRef"]["name"] == "c").await;
+    api.store().put("persistentvolumes", json!({ "metadata": { "name": "v" } }));
+    let BindOutcome::NotBound(Why::Refused(message)) = running.await.unwrap() else { panic!("bound") };
+    assert!(message.contains("ClaimRef got reset for pv \"v\""), "{message}");
 }
 
 #[test]

@@ -3,14 +3,15 @@
 use super::super::super::binding::{BindOutcome, PodRef, Why, Written};
 use super::super::super::input::Effect;
 use super::{Bench, on_node, pod};
-use crate::plan::decision::{ClaimName, ClaimWrite, UnusableClaim};
+use crate::plan::decision::{Allocation, ClaimName, ClaimWrite, UnusableClaim};
 
 fn name() -> ClaimName {
     ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }
 }
 
 fn write() -> ClaimWrite {
-    ClaimWrite { claim: name(), uid: "claim-uid".to_owned(), allocation: None, new: None }
+    let allocation = Allocation::Held(Default::default());
+    ClaimWrite { claim: name(), uid: "claim-uid".to_owned(), allocation, new: None }
 }
 
 #[test]
