@@ -17,6 +17,8 @@
 //!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     default_service, api_endpoints  the service of the API, its ranges, and where the members serve it
+//!     service_cidrs  finalizer and condition of the ranges of cluster addresses
+//!     protection   finalizers of claims, volumes and attribute classes in use
 //!     identity     the leases by which others see which servers there are
 //!     token_tracking  the day since which uses of long-lived tokens are noted
 //!     allocation_repair  claims and addresses that no longer agree with services
@@ -100,7 +102,7 @@ pub struct Options {
     /// The members of the cluster; `None`: the default service has no endpoints, and nothing is told of the servers: neither
     /// their leases nor the day since which they note uses of long-lived tokens.
     pub members: Option<Arc<dyn Members>>,
-    /// What the node announces of its authorities; `None` announces nothing.
+    /// The node's authorities of clients and front proxies, to be announced; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
 

@@ -82,7 +82,7 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
     }
 }
 
-/// Takes the work on; adds the results of what has ended.
+/// Polls the work under way; adds the results of ended work.
 fn drive<R>(
     under_way: &mut FuturesUnordered<BoxFuture<'_, R>>,
     ended: &mut Vec<R>,
@@ -93,7 +93,7 @@ fn drive<R>(
     }
 }
 
-/// Ready when a change was announced. All that was announced counts as seen then: the loop reads the state after it.
+/// Ready when a change was announced. Every announcement so far counts as seen: the loop reads the state afterwards.
 fn poll_changed(subscriptions: &mut [Subscription], context: &mut Context<'_>) -> Poll<()> {
     let mut is_changed = false;
     for subscription in subscriptions {
