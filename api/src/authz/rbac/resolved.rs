@@ -43,7 +43,7 @@ impl Resolved {
     }
 }
 
-/// Whose grants, and where.
+/// User and namespace of the grants.
 #[derive(Debug, PartialEq, Eq)]
 struct Holder {
     name: String,
