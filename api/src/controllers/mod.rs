@@ -256,7 +256,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     join_all(loops).await;
 }
 
-/// Keeps what programs of others expect to find of the servers, where there are any.
+/// Keeps the date of token tracking and collects old leases of servers, where the members are known.
 async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
     if options.members.is_none() {
         return std::future::pending().await;
@@ -266,7 +266,7 @@ async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallib
     select(Box::pin(tracking), Box::pin(leases)).await.factor_first().0
 }
 
-/// Repairs what services hold, and keeps the ranges that they draw on.
+/// Repairs the claims and addresses of services, and keeps the ranges that they draw on.
 async fn keep_allocation<S: Store>(
     repairing: &Client<S>,
     ranging: &Client<S>,
@@ -277,7 +277,7 @@ async fn keep_allocation<S: Store>(
     let ranges: BoxFuture<'_, Infallible> =
         Box::pin(keep("service ranges", ranging, || service_cidrs::run(ranging)));
     let loops = [("ipallocator-repair-controller", repair), ("service-cidr-controller", ranges)];
-    // None of them ends.
+    // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
@@ -291,11 +291,11 @@ async fn keep_protection<S: Store>(
             Box::pin(keep("storage protection", client, || protection::run(client, *of)));
         unless_left_out(&options.selection, of.controller(), run)
     });
-    // None of them ends.
+    // No loop ends.
     select_all(loops).await.0
 }
 
-/// Fills secrets with tokens, and removes those that nothing uses.
+/// Fills secrets with tokens, and removes tokens that nothing uses.
 async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
     let fill = || secret_tokens::fill(client, options.root_ca.clone());
     let filling: BoxFuture<'_, Infallible> = Box::pin(keep("tokens in secrets", client, fill));
@@ -305,7 +305,7 @@ async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> 
         ("serviceaccount-token-controller", filling),
         ("legacy-serviceaccount-token-cleaner-controller", cleaning),
     ];
-    // None of them ends.
+    // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
@@ -323,7 +323,7 @@ async fn keep_certificates<S: Store>(client: &Client<S>, options: &Options) -> I
         selected("certificatesigningrequest-cleaner-controller", cleaning),
         selected("certificatesigningrequest-signing-controller", signing),
     ];
-    // None of them ends.
+    // No loop ends.
     select_all(loops).await.0
 }
 

@@ -1,8 +1,7 @@
 //! When a loop takes its next turn: after a change, when something is due, or when work that it began has ended.
 //!
-//! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object (an
-//! admission webhook that does not answer) holds up nothing but what waits for it. No loop of this kind polls: without a
-//! change, a due time or work under way it sleeps.
+//! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object
+//! holds up no other. No loop of this kind polls: without a change, a due time or work under way it sleeps.
 //!
 //!     wake (change, due time, end of work) -> gather -> turn
 //!

@@ -203,7 +203,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
             queue.done(&cause);
             next.iter().for_each(|next| queue.add(next, Duration::ZERO));
         }
-        // A client changed the object meanwhile, or a webhook answered with a conflict: decide again once it has settled.
+        // A client changed the object meanwhile and may change it again: decide once it has settled.
         Err(error) if is_overtaken(&error) => queue.put_back(&cause, SETTLE),
         Err(error) => {
             let ObjectRef { storage, path } = &cause;
