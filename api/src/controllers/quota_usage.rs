@@ -39,7 +39,7 @@ const VERIFY_WAIT: Duration = Duration::from_secs(10);
 /// Time between two counts of a quota that no write charges, as in the reference: only these find pods that are overdue.
 const RESYNC_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Wait after a change: quotas that come together are taken in together. Writers wait for the usage of a new quota.
+/// Wait after a change: changes that come together are taken in together. Writers wait for the usage of a new quota.
 const SETTLE_WAIT: Duration = Duration::from_millis(10);
 
 /// Objects that are measured before other tasks run: about a millisecond.
