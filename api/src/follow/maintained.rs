@@ -76,7 +76,7 @@ impl<T: Derived> Maintained<T> {
     }
 
     /// Passes the value as of `applied`, or of a later state, to `read`. `None`: there is more to take in than a request does
-    /// by itself, or the lock is held for longer than [`LOCK_WAIT`]; see [`Maintained::catch_up`].
+    /// by itself, or the lock is held for longer than `LOCK_WAIT`; see [`Maintained::catch_up`].
     pub fn try_read<R>(&self, applied: &Applied, read: impl FnOnce(&T) -> R) -> Option<R> {
         let current = self.0.follower.try_read_for(LOCK_WAIT)?;
         if let Some(follower) = current.as_ref().filter(|follower| follower.is_current(applied)) {
