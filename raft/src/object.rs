@@ -27,7 +27,7 @@ pub struct Index {
     pub terminating: bool,
 }
 
-/// One immutable version of one object.
+/// An immutable version of an object.
 #[derive(Debug)]
 pub struct Object {
     /// Index of the log entry that wrote this version.

@@ -1,8 +1,8 @@
-//! Nobody grants rights that they do not have.
+//! Refuses roles and bindings by which a user would grant rights beyond their own.
 //!
-//! Owns the refusal of roles and bindings beyond the writer's own rights, unless the writer may `escalate` the role or
-//! `bind` it. In the reference this is part of the storage of the four kinds, has no name, and comes before the rules of
-//! the kind: the last of what mutates, it changes nothing.
+//! Owns that refusal, and its exceptions: a writer that may `escalate` the role or `bind` it. In the reference this is part
+//! of the storage of the four kinds, has no name, and comes before the rules of the kind. So it is the last of the mutating
+//! plugins, and changes nothing.
 
 use std::fmt::Write;
 

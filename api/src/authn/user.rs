@@ -14,7 +14,7 @@ use super::service_account_name;
 pub const GROUP_MASTERS: &str = "system:masters";
 /// Group of the nodes' users.
 pub const GROUP_NODES: &str = "system:nodes";
-/// What the name of a node's user begins with; the node's name follows.
+/// Prefix of the user name of a node; the node's name follows.
 pub const USER_NODE_PREFIX: &str = "system:node:";
 /// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";

@@ -57,7 +57,7 @@ impl Review {
     }
 }
 
-/// What a review asks, without the user.
+/// The request that a review asks about, without the user.
 #[derive(Debug, Default)]
 pub struct Question {
     texts: [String; 7],
@@ -170,7 +170,7 @@ fn selector_text(selector: &Value, syntax: SelectorSyntax) -> (String, bool) {
     (terms.join(","), terms.len() == asked.len())
 }
 
-/// One requirement as selectors spell it; `None` where their syntax has no such one.
+/// A requirement as selectors spell it; `None` where their syntax cannot express it.
 fn term_text(requirement: &Value, syntax: SelectorSyntax) -> Option<String> {
     let (key, values) = (requirement.text("key"), requirement.texts("values"));
     let is_of_labels = syntax == SelectorSyntax::Labels;
@@ -199,7 +199,7 @@ pub fn subject(spec: &Value) -> User {
     }
 }
 
-/// What a user may do in a namespace, as far as it can be listed.
+/// The rules of a user in a namespace, as far as they can be listed.
 #[derive(Clone, Debug, Default)]
 pub struct UserRules {
     /// Rules that are no role's.

@@ -57,7 +57,7 @@ pub struct Settings {
     pub unauthorized_span: Duration,
     /// Version of the documents.
     pub version: ReviewVersion,
-    /// What follows when there is no answer.
+    /// The decision on a request for which the webhook gives no answer.
     pub on_failure: OnFailure,
     /// When the webhook is asked.
     pub conditions: Conditions,

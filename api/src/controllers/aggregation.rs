@@ -154,7 +154,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
 /// default roles of a new cluster, which is not ready without them.
 ///
 /// # Errors
-/// A failure other than a change by somebody else.
+/// A failure other than a concurrent change of the object.
 pub(super) async fn settle<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     for _ in 0..PASSES_MAX {
         let mut roles = Roles::default();

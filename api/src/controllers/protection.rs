@@ -1,8 +1,8 @@
 //! Protection of storage in use: a claim outlives the pods that use it, a volume its claim, and a class of attributes the
 //! claims and volumes that name it.
 //!
-//! Owns the finalizers by which that is kept: one that is absent is added, and one of an object that is being deleted is
-//! removed once nothing uses the object. The admission plugin `StorageObjectInUseProtection` sets them on new objects.
+//! Owns their finalizers: a finalizer that is absent is added, and that of an object that is being deleted is removed
+//! once nothing uses the object. The admission plugin `StorageObjectInUseProtection` sets them on new objects.
 //!
 //! Invariant: a finalizer is removed only from the version of the object that was looked at.
 
@@ -34,10 +34,10 @@ const PODS: &str = "pods";
 /// one sees it once more with its finalizer, as in the recordings, which no loop took part in (vectors/kinds).
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Objects whose writes are under way.
+/// Objects whose writes are under way at most: few beside the writes of clients.
 const OBJECTS_AT_ONCE: usize = 16;
 
-/// What is protected.
+/// The kinds of objects that are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protected {
     /// Claims, which pods use.
@@ -137,8 +137,8 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
     spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
 }
 
-/// How many objects use each protected one, and which protected objects have to be looked at. What a user uses is read from
-/// the user: a pod may name thousands of claims.
+/// How many objects use each protected one, and which protected objects have to be looked at. The objects that a user uses
+/// are read from the user, not held: a pod may name thousands of claims.
 #[derive(Debug)]
 struct Uses {
     of: Protected,
@@ -235,7 +235,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
         if due.is_empty() {
             continue;
         }
-        // A user that came since the last turn holds its objects, too.
+        // Users that were stored since the last turn count, too.
         let applied = client.newest().await?;
         for path in due {
             // An object that is in use is looked at again when its last user lets it go.
@@ -257,7 +257,7 @@ fn end<S: Store>(
 ) {
     match result {
         Ok(()) => queue.done(path),
-        // Its change makes it due again.
+        // The change that overtook the write has made the object due again.
         Err(error) if is_overtaken(&error) => queue.done(path),
         Err(error) => {
             if let Some(left_out) = FAILED.pass_at(client.moment()) {
@@ -294,7 +294,7 @@ fn patch(of: Protected, brand: &Brand, state: &State, path: &str, is_used: bool)
 fn wanted_finalizers(of: Protected, brand: &Brand, object: &Value, is_used: bool) -> Option<Vec<Value>> {
     let finalizer = json!(of.finalizer(brand));
     let mut finalizers = object.at("metadata").items("finalizers").to_vec();
-    // once: one finalizer is looked for.
+    // once: one search in each object looked at.
     let at = finalizers.iter().position(|one| *one == finalizer);
     let is_ending = object.at("metadata").has("deletionTimestamp");
     let is_bound = of == Protected::Volumes && object.at("status").text("phase") == "Bound";

@@ -5,7 +5,7 @@
 //!
 //!     wait (due key, change, end of work) -> results -> changes -> keys that are due, of which `at_once` are under way at most
 //!
-//! Invariant: a key that was given out is under way until its work has ended, or was told to the queue as done.
+//! Invariant: a key in `Round::due` counts as under way until its work has ended or the loop has called `Rounds::done`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::follow::{Applied, Derived, Follower};
 
 /// A derived value with the queue of keys that its changes make due.
 pub(super) trait Queued: Derived {
-    /// Names what has to be looked at.
+    /// Identifies an object, or other work, that the loop looks at.
     type Key: Clone + Ord + Send + 'static;
 
     fn queue(&mut self) -> &mut Queue<Self::Key>;
 }
 
-/// Keys to look at, and the state in which their changes are.
+/// The keys that are due, and the state that the derived value has been brought up to.
 pub(super) struct Round<K> {
     pub due: Vec<K>,
     pub applied: Applied,
@@ -83,7 +83,7 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         self.turns.start(async move { (key, work.await) });
     }
 
-    /// Nothing is to be done for `key`.
+    /// Ends the turn of `key`, for which the loop has found no work.
     pub(super) fn done(&mut self, key: &D::Key) {
         self.follower.value_mut().queue().done(key);
     }

@@ -23,8 +23,8 @@ const STEP_CHANGES: usize = 256;
 /// hundred changes of small objects have fewer; one object may have six times as many.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Time for which a request's thread waits for others that read the value or take something in: longer than either mostly
-/// takes. One object may take twenty times as long.
+/// Time for which a request's thread waits for the lock, which readers and steps hold for less as a rule. A step of one
+/// large object may hold it for twenty times as long.
 const LOCK_WAIT: Duration = Duration::from_millis(2);
 
 /// A derived value that is built in the background. Clones share it.
@@ -33,7 +33,7 @@ pub struct Maintained<T>(Arc<Shared<T>>);
 struct Shared<T> {
     /// `None` before it was built for the first time.
     follower: RwLock<Option<Follower<T>>>,
-    /// Held by whoever builds.
+    /// Held by the task that brings the value up on a thread for blocking work.
     building: Arc<Mutex<()>>,
     empty: Box<dyn Fn() -> T + Send + Sync>,
     sources: Vec<Arc<str>>,
@@ -76,7 +76,7 @@ impl<T: Derived> Maintained<T> {
     }
 
     /// Passes the value as of `applied`, or of a later state, to `read`. `None`: there is more to take in than a request does
-    /// by itself, or others are at it; see [`Maintained::catch_up`].
+    /// by itself, or the lock is held for longer than `LOCK_WAIT`; see [`Maintained::catch_up`].
     pub fn try_read<R>(&self, applied: &Applied, read: impl FnOnce(&T) -> R) -> Option<R> {
         let current = self.0.follower.try_read_for(LOCK_WAIT)?;
         if let Some(follower) = current.as_ref().filter(|follower| follower.is_current(applied)) {
@@ -180,7 +180,7 @@ impl<T: Derived> Follower<T> {
             let collection = applied.state.collection(source);
             if collection.changed() > self.seen {
                 let due = collection.changes_after(self.seen).ok()?;
-                // One more than is taken in tells that there are more.
+                // One more than a step takes in, which shows that the step does not lead to the end.
                 let due = due.take(STEP_CHANGES + 1);
                 changes.extend(due.map(|change| (change.revision, change.object_bytes())));
             }

@@ -125,7 +125,7 @@ struct Parts {
     /// Reports the authenticated user to the listener.
     admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
-    /// What is counted for this request; empty until its resource is known.
+    /// Metrics of this request; empty until its resource is known.
     measured: OnceLock<Measured>,
 }
 

@@ -230,7 +230,7 @@ fn webhook_plan(flags: &AuditArgs) -> Result<Option<WebhookPlan>, RunError> {
 
 /// The flags that both sinks have.
 struct SinkFlags {
-    /// What their names begin with.
+    /// Prefix of their names.
     prefix: &'static str,
     mode: AuditMode,
     buffer: usize,

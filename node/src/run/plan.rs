@@ -78,7 +78,7 @@ pub struct Plan {
     pub anonymous: AnonymousAccess,
     /// Methods of authentication that ask other servers.
     pub authentication: AuthenticationPlan,
-    /// Who rules on requests.
+    /// The authorizers of requests.
     pub authorization: AuthorizationPlan,
     /// The brand of the data, else the value of `--brand`, if any.
     pub brand: Option<&'static Brand>,
@@ -106,7 +106,7 @@ pub struct Plan {
     pub flow: orch_api::flow::Options,
     /// Which requests are audited, and where.
     pub audit: Audit,
-    /// What requests for logs, streams and proxies are passed on through.
+    /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
     pub connector: Connector,
 }
 
@@ -129,7 +129,7 @@ impl Plan {
     }
 }
 
-/// What `orch dev` and `orch serve` resolve each in its own way. The rest of a plan is the same for both.
+/// The settings that `orch dev` and `orch serve` each resolve in their own way. The rest of a plan is the same for both.
 pub(super) struct Resolved {
     pub(super) kind: Kind,
     pub(super) data_dir: PathBuf,
@@ -144,7 +144,7 @@ pub(super) struct Resolved {
     /// The certificate directory, which has the files of `name`.
     pub(super) layout: Layout,
     pub(super) tokens: TokenTable,
-    /// That of the data, else the one asked for, if any.
+    /// The brand of the data, else that of `--brand`, if any.
     pub(super) brand: Option<&'static Brand>,
     pub(super) space: SpaceOptions,
     pub(super) strictness: Strictness,

@@ -167,8 +167,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 tracing::error!(
                     ?lost_data,
                     removed,
-                    "some say that this member was removed or lost its data, more that have a leader behind them do not: it \
-                     goes on; look at those that said so"
+                    "members say that this one was removed or lost its data, but more members with a leader behind them do \
+                     not: it goes on; look at the members that said so"
                 );
             }
             return others;

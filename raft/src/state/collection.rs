@@ -47,7 +47,7 @@ struct Root {
     changes_cost: usize,
 }
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Revision of the log entry that made the change.

@@ -1,7 +1,7 @@
 //! The cache of verified tokens, by the digest of the token.
 //!
-//! Owns its bound and the epoch of the keys: what was verified with keys that have been replaced since is not kept. It never
-//! decides whether a token is still good: whoever finds one here checks expiry and objects. No token is held.
+//! Owns its bound and the epoch of the keys: a token that was verified with keys that have been replaced since is not kept.
+//! It never decides whether a token is still good: its caller checks expiry and objects. The tokens' texts are not held.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,8 +15,8 @@ use super::Verified;
 /// objects. Beyond it the expired are dropped, or else all, which costs a signature check each.
 const CACHED_MAX: usize = 8 << 10;
 
-/// Bytes of one token that is held, so that all together take 32 MiB at most. Whoever may ask for tokens chooses their
-/// audiences: a thousand of them fit into a token and would take 60 KiB. Such a token is verified each time.
+/// Bytes of one token that is held, so that all together take 32 MiB at most. The audiences are the choice of the client that
+/// requests a token: a thousand of them fit into a token and would take 60 KiB. Such a token is verified each time.
 const TOKEN_HELD_BYTES_MAX: usize = 4 << 10;
 
 /// SHA-256 of a token.

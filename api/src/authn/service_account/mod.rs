@@ -129,8 +129,8 @@ impl ServiceAccounts {
         &self.last_uses
     }
 
-    /// The holder of `token` and the audiences it is meant for. `None`: the token says that somebody else made it, or is no
-    /// JSON Web Token. The use of a token that a secret keeps is recorded.
+    /// The holder of `token` and the audiences it is meant for. `None`: the token names another issuer, or is no JSON Web
+    /// Token. The use of a token that a secret keeps is recorded.
     ///
     /// # Errors
     /// The token is not valid, is for none of the audiences `wanted`, or an object that it is bound to is gone.

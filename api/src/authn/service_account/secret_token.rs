@@ -44,11 +44,11 @@ pub struct SecretClaims {
 pub(super) enum Origin {
     /// Its account lists it, as those that older clusters made for each account.
     Generated,
-    /// Somebody asked for it by making the secret.
+    /// A client asked for it by creating the secret.
     ByHand,
 }
 
-/// A good token, or one that is marked as unused for long, with what its use is to be recorded by.
+/// A good token, or a token marked as unused for long, with the fields by which its use is recorded.
 #[derive(Debug)]
 pub(super) struct SecretToken {
     pub(super) namespace: String,

@@ -45,7 +45,7 @@ const SLICES: &str = "resourceslices.resource";
 pub struct NodeAuthorizer {
     brand: &'static Brand,
     graph: Maintained<Graph>,
-    /// What every node may do, whatever its relations.
+    /// Rules of every node, whatever its pods refer to.
     rules: Rules,
 }
 

@@ -95,7 +95,8 @@ pub(super) fn digest_of_group(scope: &str, name: &str) -> Digest {
 }
 
 impl Subject {
-    /// The digest of the subject of a binding in `scope`; `None` for one that is nobody.
+    /// The digest of the subject of a binding in `scope`; `None` for a subject that no user can be: of an unknown kind, or
+    /// an account without a namespace.
     pub(super) fn digest(&self, scope: &str) -> Option<Digest> {
         match self.kind.as_str() {
             "User" => Some(digest_of_user(scope, &self.name)),

@@ -1,4 +1,4 @@
-//! Which bindings name a subject.
+//! The bindings that name a subject.
 //!
 //! Owns a table from the digest of a subject to the numbers of bindings, with the first place (byte) of the subject in each. Most
 //! subjects are in one binding of their scope, which takes 24 bytes and a byte of the table's own, between 28 and 57 with its
@@ -10,13 +10,13 @@ use hashbrown::HashMap;
 
 use crate::follow::Digest;
 
-/// The place that stands for a list: a binding of this many bytes is larger than any object.
+/// The value of `Held::place` that marks a list. No subject begins at this byte: objects are far smaller.
 const LIST: u32 = u32::MAX;
 
 /// Free places of the table, in entries, that are kept when it shrinks.
 const SPARE_MAX: usize = 1024;
 
-/// A binding and a place in it; or, where the place is [`LIST`], a list.
+/// A binding and the place of the subject in it; or, where the place is [`LIST`], the number of a list in `many`.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     binding: u32,
@@ -56,7 +56,7 @@ impl Holders {
             }
             None => {
                 self.many.push(list);
-                // Each is of two subjects at least, which take more than a byte of memory each.
+                // Each list is of two bindings at least, of more than a byte each: far fewer than 2^32 fit into memory.
                 u32::try_from(self.many.len() - 1).unwrap_or(u32::MAX)
             }
         };

@@ -57,7 +57,7 @@ impl Rbac {
         Decision::NoOpinion(self.remark(&missing))
     }
 
-    /// What a refusal says of roles that bindings name and that do not exist.
+    /// The text in a refusal about `missing`, roles that bindings name and that do not exist; empty where there are none.
     fn remark(&self, missing: &[RoleKey]) -> String {
         if missing.is_empty() {
             return String::new();

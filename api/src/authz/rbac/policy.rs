@@ -59,7 +59,7 @@ impl Role {
         stored_rules(&self.object)
     }
 
-    /// Bytes that [`Role::stored`] reads.
+    /// Bytes that a call of [`Role::stored`] parses.
     pub fn stored_bytes(&self) -> usize {
         self.object.json.len()
     }
@@ -95,7 +95,7 @@ fn stored_rules(object: &SharedObject) -> Vec<PolicyRule> {
     document.and_then(|document| document.rules).unwrap_or_default()
 }
 
-/// A role's number, with the count of what holds it.
+/// A role and the number of bindings that name it. Its index in `Policy::slots` is the role's number.
 #[derive(Debug)]
 struct Slot {
     key: RoleKey,

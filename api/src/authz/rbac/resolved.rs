@@ -14,7 +14,7 @@ use super::policy::Role;
 use super::rules::{Asked, Sieve};
 use crate::authn::User;
 
-/// Grants that are kept in all, about 100 bytes each: 50 for each of a thousand users. The cache is emptied when it is
+/// Grants that are kept in all, about 200 bytes each and the name of the subject: 50 for each of a thousand users. The cache is emptied when it is
 /// full, after which each user's next decision collects its grants again (some microseconds).
 const GRANTS_MAX: usize = 50_000;
 
@@ -43,7 +43,7 @@ impl Resolved {
     }
 }
 
-/// Whose grants, and where.
+/// User and namespace of the grants.
 #[derive(Debug, PartialEq, Eq)]
 struct Holder {
     name: String,

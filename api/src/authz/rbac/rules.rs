@@ -3,8 +3,8 @@
 //! Owns the reference's matching of verbs, groups, resources, names and URLs. It knows no role and no user.
 //!
 //! The rules of a role share their texts: a text that is asked for is looked up once, and rules compare numbers. Most roles
-//! do not even name what is asked for, which a [`Sieve`] tells without a look at their rules. Rules take no more memory than
-//! they take in the store, and twice that where each of their texts is another, of three letters.
+//! do not even name the resource that is asked for, which a [`Sieve`] tells without a look at their rules. Rules take no
+//! more memory than they take in the store, and twice that where each of their texts is another, of three letters.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -239,11 +239,11 @@ impl Rules {
         }
     }
 
-    /// Whether a rule covers all of `asked`: whoever has it may grant that. `look` is told how many texts are about to be
-    /// looked up, at least one for each rule.
+    /// Whether one rule covers all of `asked`, so that a user who has that rule may grant `asked`. `look` is told how many texts
+    /// are about to be looked up, at least one for each rule.
     ///
     /// # Errors
-    /// That of `look`, which ends the comparison.
+    /// The error of `look`, which ends the comparison.
     pub(super) fn cover<E>(
         &self,
         asked: &PolicyRule,
@@ -306,7 +306,7 @@ impl Rules {
 impl Rule {
     /// The rule of the shape of `shape`, for the names of all of `like`. Its lists are added to `numbers`.
     fn new(shape: &PolicyRule, like: &[&PolicyRule], texts: &Texts, numbers: &mut Vec<u32>) -> Rule {
-        // few: see `Rules::new`, where each rule is looked at once.
+        // once: each rule is in one `like` of `Rules::new`.
         let is_of_all_names = like.iter().any(|rule| rule.resource_names.is_empty());
         let has_all = |list: &[SmolStr]| list.iter().any(|text| text == ALL);
         let covers_all =
@@ -320,7 +320,7 @@ impl Rule {
                     true => {}
                     false => like.iter().for_each(|rule| add(&rule.resource_names)),
                 },
-                // What covers everything needs no list; that of resources tells parts of all resources.
+                // A list that covers everything is not held.
                 at if covers_all.get(at) == Some(&true) => {}
                 _ => add(list),
             }
@@ -339,12 +339,13 @@ impl Rule {
     }
 }
 
-/// The bit of a text of 64, by its hash.
+/// The bit of `text` among 64, by its hash.
 fn bit(text: &str) -> u64 {
     1 << (BuildHasherDefault::<DefaultHasher>::default().hash_one(text) % 64)
 }
 
-/// What the rules of a role name at all. It lets through every request that a rule allows, and some others.
+/// A filter before the rules of a role, by the resources that they name (a Bloom filter of one hash). It lets through
+/// every request that a rule allows, and some others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sieve {
     /// The bit of each named resource; all of them where a rule is about every resource or about a part of every one.
@@ -406,7 +407,7 @@ pub enum Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What `attributes` ask for. `qualified` is the resource as rules spell it.
+    /// Prepares `attributes`. `qualified` is the resource as rules spell it.
     pub fn new(attributes: Attributes<'a>, qualified: &'a str) -> Self {
         match attributes {
             Attributes::Path { verb, path } => Asked::Path { verb, path },

@@ -67,9 +67,9 @@ const NOT_HELD_RECHECK_S: i64 = 10;
 enum Selection {
     /// No pod.
     Nothing,
-    /// Those that the selector matches.
+    /// Pods that the selector matches.
     By(LabelSelector),
-    /// Those that the selector in the stored object matches, which is not held for want of room. It would take so many bytes.
+    /// Pods that the stored object's selector matches. The parsed selector, of this many bytes, is not held for want of room.
     NotHeld(usize),
 }
 
@@ -323,7 +323,7 @@ async fn count<S: Store>(
 async fn write_status<S: Store>(client: &Client<S>, path: &str, patch: &Value) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(()) };
     match client.patch(Place { resource: &resource, path }, Action::Status, patch).await {
-        // What changed meanwhile is taken in with the next turn.
+        // The change that overtook the write is taken in with the next turn.
         Err(error) if is_overtaken(&error) => Ok(()),
         // A budget that its own rules or an admission plugin keep from being written holds up no other.
         Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {

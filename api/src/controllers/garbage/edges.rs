@@ -2,7 +2,7 @@
 //!
 //! Owns a table from the digest of an owner's uid to the objects that name it. A tenant chooses how many owners an object
 //! names, and under which uids; most owners have one dependent, which takes 56 bytes and a byte of the table's own, between
-//! 65 and 130 with its free places; the shortest owner reference takes 55 in the store. Each further one takes 32.
+//! 65 and 130 with its free places; the shortest owner reference takes 55 in the store. Each further dependent takes 32.
 //! It reads no object.
 //!
 //! Invariant: a list in [`Dependents::Few`] has two objects or more, a set in [`Dependents::Many`] more than a list may have.

@@ -1,8 +1,8 @@
 //! Fills secrets of the type `service-account-token` with a token, the authority of the servers and the namespace.
 //!
-//! Owns the way of such a secret: it is filled once its account exists, keeps what it has, follows a new authority, and is
-//! deleted with its account. The name of a deleted one is taken out of its account's list. As in the reference no secret is
-//! made here.
+//! Owns the life of such a secret: it is filled once its account exists, keeps the fields that are set, follows a new
+//! authority, and is deleted with its account. The name of a deleted secret is taken out of its account's list. As in the
+//! reference no secret is made here.
 //!
 //! Invariant: a secret is written and deleted only in the version or with the uid that was looked at.
 
@@ -43,11 +43,11 @@ const AT_ONCE: usize = 8;
 enum Work {
     /// The secret at this path.
     Secret(Arc<str>),
-    /// The account, which may list the secret of this name, which is gone.
+    /// The account that may still list the secret of this name, which is gone.
     Listing(Owner, Arc<str>),
 }
 
-/// The secrets of each account, and what has to be looked at.
+/// The secrets of each account, and the queue of secrets and accounts to look at.
 struct Kept {
     brand: &'static Brand,
     sources: [Arc<str>; 2],
