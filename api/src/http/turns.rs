@@ -1,10 +1,11 @@
 //! Places for work that users take in turn, one after the other.
 //!
 //! Owns the order: a place that becomes free goes to the user whose turn it is, and the user to the end of the line. So
-//! one user's requests wait for those of that user and for one of each other user, however many these have. What is under
-//! way is never broken off. Places that nobody else waits for are all for one user.
+//! one user's requests wait for those of that user and for one of each other user, however many these have. Work
+//! under way is never broken off. Places that nobody else waits for are all for one user.
 //!
-//! Invariants: nobody waits while a place is free; a place is given to one waiter or is free; whoever left is passed over.
+//! Invariants: no request waits while a place is free; a place is given to one request or is free; requests that left are
+//! passed over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +15,8 @@ use tokio::sync::oneshot;
 use crate::authn::User;
 use crate::authn::service_account_name::{self, GROUP_SERVICE_ACCOUNTS};
 
-/// Whose turn it is: a user's, or that of all service accounts of a namespace. Whoever may make one account may make a
-/// thousand.
+/// A party that takes turns: a user, or all service accounts of a namespace together, since a client who may make one
+/// account may make a thousand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Party(Arc<str>);
 
@@ -109,7 +110,7 @@ impl Drop for Place {
             };
             match next.send(Place(Some(turns.clone()))) {
                 Ok(()) => return,
-                // Whoever waited has left: the place is offered to the next, by this loop.
+                // The request that waited has left: this loop offers the place to the next one.
                 Err(mut place) => drop(place.0.take()),
             }
         }
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_loses_no_place() {
+    fn requests_that_leave_lose_no_place() {
         let turns = Turns::new(1);
         let held = turns.take(&party("a")).now_or_never();
         let (left, mut stays) = (waiting(&turns, "a"), waiting(&turns, "b"));
