@@ -28,6 +28,7 @@ mod served;
 #[cfg(test)]
 mod tests;
 mod token_keys;
+mod turns;
 mod version;
 
 use std::sync::{Arc, OnceLock};
@@ -329,7 +330,7 @@ impl<S: Store> Api<S> {
             let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
             let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
             let under_way = (self.measure_watch(request), watcher, held);
-            return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
+            return Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
