@@ -2,6 +2,8 @@
 //!
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 
+#[cfg(test)]
+mod absence;
 pub mod age;
 pub mod autoscaler;
 pub mod batch;
