@@ -13,6 +13,7 @@ use orch_schema::testing::orch;
 use orch_schema::value::Value;
 use orch_schema::{Limits, ResourceType, apply_defaults, decode_json, write_value};
 
+use super::alike::judged_against;
 use super::testing::CONTEXT;
 use super::{Context, Strategy, strategy_for};
 use crate::Action;
@@ -24,6 +25,9 @@ const CASES: u32 = 3000;
 
 /// Of twenty members that are not on the way to the place, those that an object is left without.
 const LEFT_OUT: u64 = 13;
+
+/// Objects that are tried for each place with an amount.
+const OBJECTS: u32 = 10;
 
 /// Members whose absence and zero are one by a rule of the reference, by kind and path, each with the reason.
 const EXCEPTIONS: [(&str, &str, &str); 0] = [];
@@ -179,11 +183,20 @@ impl Kind {
         Some(value)
     }
 
+    /// The context of an update that changes `place`.
+    fn context(&self, place: &[Step]) -> Context<'static> {
+        let is_status = matches!(place.first(), Some(Step::Member(name)) if name == "status");
+        let action = if is_status { Action::Status } else { Action::Object };
+        Context { action, group: &self.resource.group, version: &self.resource.version, ..CONTEXT }
+    }
+
     /// The errors of an update from `old` to `new`.
     fn errors(&self, context: &Context<'_>, old: &Value, new: &Value) -> BTreeSet<String> {
         let mut new = new.clone();
         carry_system_fields(&old["metadata"], child_mut(&mut new, "metadata"));
         self.strategy.prepare_for_update(context, old, &mut new);
+        let alike = judged_against(orch(), self.resource.type_id, &*self.strategy, context, old, &mut new);
+        let old = alike.as_ref().unwrap_or(old);
         let metadata =
             validate_object_meta_update(&new["metadata"], &old["metadata"], &Path::new("metadata"));
         let all = metadata.into_iter().chain(self.strategy.validate_update(context, old, &new));
@@ -209,10 +222,7 @@ fn absence_is_another_value_wherever_a_change_is_refused() {
             continue;
         }
         let place = &kind.places[random.index(kind.places.len())];
-        let is_status = matches!(place.first(), Some(Step::Member(name)) if name == "status");
-        let action = if is_status { Action::Status } else { Action::Object };
-        let context =
-            Context { action, group: &kind.resource.group, version: &kind.resource.version, ..CONTEXT };
+        let context = kind.context(place);
         let mut object = kind.whole.clone();
         thin(&mut object, Some(place), &mut random);
         let zero = zero(at(&object, place));
@@ -251,4 +261,33 @@ fn absence_is_another_value_wherever_a_change_is_refused() {
         places.len(),
         places.join("\n")
     );
+}
+
+#[test]
+fn an_amount_that_is_written_in_another_way_is_no_change() {
+    let (mut random, mut refused, mut immutable) = (Random(35), BTreeSet::new(), BTreeSet::new());
+    for kind in &kinds() {
+        for place in &kind.places {
+            let context = kind.context(place);
+            let of = |object: &Value, amount: &str| {
+                kind.canonical(&context, &with(object.clone(), place, Some(json!(amount))))
+            };
+            let is_amount = of(&kind.whole, "1000m").is_some_and(|object| at(&object, place) == "1");
+            for _ in (0..OBJECTS).take_while(|_| is_amount) {
+                let mut object = kind.whole.clone();
+                thin(&mut object, Some(place), &mut random);
+                let all = ["1Gi", "1073741824", "2Gi"].map(|amount| of(&object, amount));
+                let [Some(object), Some(same), Some(other)] = all else { continue };
+                if !kind.refuses(&context, &object, &other) || !kind.refuses(&context, &other, &object) {
+                    continue;
+                }
+                immutable.insert(kind.resource.kind.as_str());
+                if kind.refuses(&context, &object, &same) || kind.refuses(&context, &same, &object) {
+                    refused.insert((kind.resource.kind.clone(), format!("{place:?}")));
+                }
+            }
+        }
+    }
+    assert!(immutable.len() > 5, "{immutable:?}");
+    assert!(refused.is_empty(), "{} places: {refused:#?}", refused.len());
 }

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod absence;
 pub mod age;
+pub mod alike;
 pub mod autoscaler;
 pub mod batch;
 pub mod binding;
