@@ -26,6 +26,7 @@ impl AmountFields {
                 holders[*id as usize].push(holder);
             }
         }
+        // once: one pass over the fields of each type, when the schema is made.
         let has_amount = |ty: &ObjectType| ty.fields.iter().any(|field| is_amount(&field.value));
         let mut holds: Vec<bool> = types.iter().map(has_amount).collect();
         let mut found: Vec<usize> = (0..types.len()).filter(|&at| holds[at]).collect();
