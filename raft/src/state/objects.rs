@@ -47,7 +47,7 @@ impl Objects {
     pub(super) fn range<'a>(
         &'a self,
         bounds: (Bound<&str>, Bound<&str>),
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + 'a {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + use<'a> {
         self.by_path.range::<_, str>(bounds)
     }
 

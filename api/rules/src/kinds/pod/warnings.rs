@@ -207,7 +207,7 @@ impl Profiles<'_> {
     fn warning(&self, prefix: &str, name: &str, text: &str) -> Option<String> {
         let annotations = self.pod.at("metadata").at("annotations").as_object()?;
         let key = format!("{prefix}.{}", self.brand.label(name));
-        annotations.get(&*key).map(|_| format!("{}: {text}", self.path.key(&key)))
+        annotations.get(&key).map(|_| format!("{}: {text}", self.path.key(&key)))
     }
 }
 
