@@ -3,11 +3,11 @@
 //! Owns checking the flags, opening the sinks once, reading the policy again when its file changes, and storing what is
 //! left in the buffers when the node stops.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::fmt;
 
 use arc_swap::ArcSwap;
 use orch_api::ambient::SystemAmbient;
