@@ -7,7 +7,8 @@
 use orch_schema::budget::count_step;
 use smol_str::SmolStr;
 
-use super::rules::{PolicyRule, Rules};
+use super::policy_rule::PolicyRule;
+use super::rules::Rules;
 
 /// Single rights that are compared. A role of more is refused, so that a request cannot ask for hours of work.
 const RIGHTS_MAX: usize = 100_000;

@@ -9,6 +9,7 @@ mod missing_role;
 #[cfg(test)]
 mod oracle;
 mod policy;
+mod policy_rule;
 mod resolved;
 mod rules;
 #[cfg(test)]
@@ -22,8 +23,9 @@ use orch_proto::Brand;
 pub use self::escalation::{Uncovered, covers};
 pub use self::grant::{Binding, Grant, RoleKey};
 pub use self::policy::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Policy, ROLE_BINDINGS, ROLES, Role};
+pub use self::policy_rule::PolicyRule;
 use self::resolved::Resolved;
-pub use self::rules::{ALL, Asked, PolicyRule, Rules, Sieve};
+pub use self::rules::{ALL, Asked, Rules, Sieve};
 use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Listing, Reason, decided};
 use crate::authn::User;

@@ -18,8 +18,9 @@ use super::grant::{
     Binding, Grant, RoleKey, digest_of_group, digest_of_user, parts, read_binding, read_subject,
 };
 use super::holders::Holders;
+use super::policy_rule::PolicyRule;
 use super::resolved::{Cache, Resolved};
-use super::rules::{Asked, PolicyRule, Rules, Sieve};
+use super::rules::{Asked, Rules, Sieve};
 use crate::authn::User;
 use crate::follow::{Derived, Digest};
 
