@@ -180,7 +180,7 @@ impl<T: Derived> Follower<T> {
             let collection = applied.state.collection(source);
             if collection.changed() > self.seen {
                 let due = collection.changes_after(self.seen).ok()?;
-                // One more than a step takes in, which shows that the step does not lead to the end.
+                // A further change, beyond those of a step, shows that the step does not lead to the end.
                 let due = due.take(STEP_CHANGES + 1);
                 changes.extend(due.map(|change| (change.revision, change.object_bytes())));
             }

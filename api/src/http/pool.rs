@@ -238,7 +238,7 @@ impl<S: Store> Api<S> {
                     || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            // What another sub-resource changes is not compiled again.
+            // Writes of sub-resources compile no expressions.
             Verb::Create | Verb::Update | Verb::Patch
                 if request.action == Action::Object && request.resource.strategy.compiles_expressions() =>
             {

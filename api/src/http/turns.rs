@@ -173,7 +173,7 @@ mod tests {
         drop(held);
         let place = (&mut stays).now_or_never();
         assert!(place.is_some(), "the place of one who left is lost");
-        // One that was given a place and left before looking.
+        // A waiting request that leaves after a place was given to it, before it looks.
         drop(place);
         drop(given);
         assert_eq!(locked(&turns.0).free, 1);

@@ -120,7 +120,7 @@ impl<S: Store> Pipeline<S> {
             Some(revision) => Snapshot::At(revision),
             None => self.newest(request, None).await?,
         };
-        // What is sent at another revision is no part of this one.
+        // The count of a token holds for the revision of its first page alone.
         let start = Start { after: &token.after, sent: token.sent.filter(|_| token.revision.is_some()) };
         self.page(request, snapshot, start, limit, selector).await.map_err(|error| match error {
             ApiError::Expired { .. } => self.expired_token(request, &token.after),

@@ -18,7 +18,7 @@ pub(super) const NAMESPACE: &str = "honest";
 const WRITE_INTERVAL: Duration = Duration::from_millis(25);
 /// Time between two pods.
 const POD_INTERVAL: Duration = Duration::from_millis(200);
-/// One write in this many is large.
+/// Number of writes of which the last is large.
 const LARGE_EVERY: u64 = 20;
 /// Bytes of a large object and of a small one.
 const LARGE_BYTES: usize = 500 << 10;
@@ -46,7 +46,7 @@ pub(super) enum Size {
     Large,
 }
 
-/// One request, or one pod.
+/// A request of the honest client, or its pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) size: Size,
