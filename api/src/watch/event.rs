@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Collection, Revision};
+use orch_raft::{Change, Collection, Interest, Revision};
 
 use crate::render::EventType;
 use crate::selector::Selector;
@@ -52,6 +52,28 @@ impl Scope {
             (Some(old), None) => {
                 Some(Event { kind: EventType::Deleted, object: old, revision: Some(change.revision) })
             }
+        }
+    }
+
+    /// The narrowest thing that the selection demands: what names one object, then fields, labels, the namespace. Whatever
+    /// the selection shows, before or after a change, has it.
+    pub(super) fn interest(&self) -> Interest {
+        let Selector { labels, fields } = &self.selector;
+        if let Some(path) = &self.path {
+            return Interest::Object(path.as_str().into());
+        }
+        if let Some(name) = fields.required_name() {
+            return Interest::Name(name.into());
+        }
+        if let Some((name, place, value)) = fields.required_values().next() {
+            return Interest::Field { name: name.into(), place, value: value.into() };
+        }
+        if let Some((key, value)) = labels.required_values().next() {
+            return Interest::Label { key: key.into(), value: value.into() };
+        }
+        match self.prefix.strip_suffix('/').or_else(|| fields.required_namespace()) {
+            Some(namespace) => Interest::Namespace(namespace.into()),
+            None => Interest::Everything,
         }
     }
 

@@ -166,6 +166,10 @@ pub struct SharedArgs {
     /// How long changes stay available to watches and to lists at an older version
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
     pub watch_history: Duration,
+    /// How long a watch gathers changes that follow one another closely, to send them together. A watch that was quiet sends
+    /// its event at once. 0s sends each by itself
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = STORE)]
+    pub watch_batch_delay: Duration,
     /// Memory for those changes; older ones go to the disk: 40Mi, 1Gi [default: a 512th of the machine's, 16Mi to 256Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
     pub watch_history_memory: Option<u64>,
