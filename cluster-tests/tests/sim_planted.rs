@@ -90,8 +90,11 @@ fn a_watch_that_is_not_woken_is_found() {
 fn finds_in_hubs(bug: HubBug, reasons: &[&str]) {
     let setup = |seed| Setup { length: Duration::from_secs(5), ..Setup::new(seed, 3) };
     let mut failures = (0..200).filter_map(|seed| with_hub_bug(bug, || run(setup(seed))).failure);
-    let found = failures.find(|failure| reasons.iter().any(|reason| failure.contains(reason)));
-    assert!(found.is_some(), "{bug:?} was not found");
+    let mut others = Vec::new();
+    let is_right = |failure: &String| reasons.iter().any(|reason| failure.contains(reason));
+    let found =
+        failures.by_ref().inspect(|failure| others.push(failure.clone())).any(|failure| is_right(&failure));
+    assert!(found, "{bug:?} was not found, but {others:?}");
 }
 
 #[test]
@@ -106,7 +109,8 @@ fn a_watch_that_begins_where_the_index_has_walked_is_found() {
 
 #[test]
 fn a_watch_that_passes_what_it_has_not_read_is_found() {
-    finds_in_hubs(HubBug::PassesPending, &["watch of client"]);
+    // Where the run is already settling, the event that was passed over counts as one that never came.
+    finds_in_hubs(HubBug::PassesPending, &["watch of client", "was not woken"]);
 }
 
 #[test]

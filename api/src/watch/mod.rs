@@ -403,3 +403,17 @@ impl<S: Store> Watch<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::memory::MemoryStore;
+
+    use super::*;
+
+    /// A node holds a hundred thousand of them.
+    #[test]
+    fn an_idle_watch_holds_little() {
+        let held = size_of::<Watch<MemoryStore>>();
+        assert!(held <= 768, "{held} bytes");
+    }
+}

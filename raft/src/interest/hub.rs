@@ -183,6 +183,10 @@ impl Subscribers {
         for number in found.iter() {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.concern(*number, change.revision, change.revision, wakers);
+                #[cfg(any(test, feature = "simulation"))]
+                if has(HubBug::LosesWakes) {
+                    entry.is_woken = wakers.contains_key(number);
+                }
             }
         }
     }
@@ -240,10 +244,6 @@ impl Subscription {
         let mut subscribers = self.hub.0.lock();
         let (walked, is_closed) = (subscribers.walked, subscribers.closed);
         let Some(entry) = subscribers.entries.get_mut(&self.number) else { return Poll::Ready(None) };
-        #[cfg(any(test, feature = "simulation"))]
-        if entry.waker.is_none() && has(HubBug::LosesWakes) {
-            entry.is_woken = false;
-        }
         if std::mem::take(&mut entry.is_woken) {
             return Poll::Ready(Some(walked));
         }
