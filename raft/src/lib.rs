@@ -25,7 +25,7 @@ pub mod warnings;
 pub use digest::{Digest, DigestError, digest};
 pub use encoding::FEATURE_LEVEL_MAX;
 pub use fields::Fields;
-pub use key::{Key, Revision};
+pub use key::{Key, ObjectPath, Revision};
 pub use labels::Labels;
 pub use member::{ClusterIdentity, Handle, Member};
 pub use notify::Subscription;
