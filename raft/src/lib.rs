@@ -29,7 +29,7 @@ pub use fields::Fields;
 #[cfg(any(test, feature = "simulation"))]
 pub use interest::{HUB_BUGS, HubBug, with_hub_bug};
 pub use interest::{Interest, Subscription};
-pub use key::{Key, Revision};
+pub use key::{Key, ObjectPath, Revision};
 pub use labels::Labels;
 pub use member::{ClusterIdentity, Handle, Member};
 pub use object::{Index, Object};

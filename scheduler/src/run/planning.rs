@@ -1,4 +1,4 @@
-//! What the executor needs of a planner.
+//! The interface of a planner, as the executor uses it.
 //!
 //! Owns the border between the executor and the planner: the planner decides over compact objects of its own, the
 //! executor carries out. Tests of the executor put a planner of a few lines behind it.

@@ -1,7 +1,7 @@
-//! The end of jobs.
+//! The end of jobs: bindings and evictions that the rim carries out.
 //!
-//! Owns the consequences of an outcome, which the watch may tell before or after the job: a pod that the watch has confirmed, or
-//! has told to be gone, is not pending any more, and the outcome of its job changes nothing.
+//! Owns the consequences of an outcome. The watch may show the same change before the job ends or after it: a pod that it has
+//! shown with its node, or has shown to be gone, is not pending any more, and the outcome of its job changes nothing.
 
 use std::sync::Arc;
 
