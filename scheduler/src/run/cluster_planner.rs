@@ -255,6 +255,10 @@ impl Asked<'_> {
     /// Passes over an extender that may be ignored; the failure of another one is that of the plan.
     fn ignored(extender: &Extender, error: &ExtenderError) -> Result<(), String> {
         let (text, url) = (chain(error), &extender.config().url_prefix);
+        #[cfg(test)]
+        if plant::is(Plant::TrustsSilentExtenders) {
+            return Ok(());
+        }
         if !extender.config().is_ignorable {
             return Err(text);
         }
