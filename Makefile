@@ -25,7 +25,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover services microbench prices verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover attacks services microbench prices verify vectors fuzz setup build
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -97,6 +97,9 @@ bench-scheduler: setup ## Measure the scheduler without a server: planner, queue
 
 failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
 	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)
+
+attacks: build ## Attack a node and its scheduler, and print memory, CPU and a second client's waits; some with ARGS='selectors devices'
+	$(CARGO) run --quiet --release --bin attacks -- $(ARGS)
 
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture

@@ -74,7 +74,7 @@ fn put(
 ) {
     let key = Key::new(&storage.into(), namespace, name).expect("a good name");
     let json = format!(r#"{{"resourceVersion":"",{}"#, &object.to_string()[1..]);
-    let index = Index { labels, ..Index::default() };
+    let index = Index { labels: labels.into_iter().collect(), ..Index::default() };
     let put = Put { key, json: json.into(), revision_at: 20, index };
     let operations = vec![Operation::Put(put)];
     let proposed = store.propose(Transaction { proposed_ms: 0, conditions: Vec::new(), operations });

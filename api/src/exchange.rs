@@ -70,7 +70,8 @@ impl Exchange {
     /// The context of an HTTP request. A missing or empty `Audit-ID` is replaced by a random UUID.
     pub fn begin(method: &Method, path: &str, headers: &HeaderMap, ambient: &dyn Ambient) -> Self {
         let id = match headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
-            Some(id) => id.clone(),
+            // A copy: the value is a part of the request's head, which would be held as long as the exchange.
+            Some(id) => HeaderValue::from_bytes(id.as_bytes()).unwrap_or_else(|_| id.clone()),
             None => HeaderValue::from_str(&uuid_text(ambient.random())).expect("a UUID is plain text"),
         };
         let asked = RequestHead { id, method: method.clone(), path: path.to_owned(), began: ambient.now() };
@@ -152,6 +153,17 @@ impl Exchange {
     pub(crate) fn set_user(&self, user: Arc<User>) {
         // A request passes the gate once.
         let _ = self.user.set(user);
+    }
+
+    /// Bytes of memory that the exchange holds of a client's choice, for requests that last: id, path, headers of the
+    /// credential, the user, and the user that it acts as.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of_head = self.asked.as_ref().map_or(0, |asked| asked.id.len() + asked.path.len());
+        let of_credential = self.credential.get().map_or(0, Credential::held_bytes);
+        let users = [self.user.get(), self.impersonated()];
+        let of_users: usize = users.into_iter().flatten().map(|user| user.held_bytes()).sum();
+        let of_trail = self.trail().map_or(0, Trail::held_bytes);
+        of_head + of_credential + of_users + of_trail
     }
 
     /// The user as whom the authenticated user acts; `None` where it acts as itself.

@@ -162,7 +162,7 @@ impl Gate {
     /// `store` has applied by `now`.
     ///
     /// # Errors
-    /// Nobody holds it.
+    /// The token is valid for no user.
     pub async fn review<S: Store>(
         &self,
         token: &[u8],

@@ -1,6 +1,8 @@
 //! Continue tokens: position and revision of the next page of a list.
 //!
-//! Owns the token's encoding. A token is authenticated with the cluster's key and bound to the collection it was issued
+//! Owns the token's encoding. Behind the path and a zero byte, which no path has, a token names how many objects the pages
+//! before have shown, so that those that remain need not be counted: a member that does not know this goes on from there
+//! all the same. A token is authenticated with the cluster's key and bound to the collection it was issued
 //! for, so that a crafted token cannot name a key outside it. It expires five minutes after it was issued. Every node
 //! of a cluster reads every node's tokens.
 
@@ -25,6 +27,8 @@ pub struct ContinueToken {
     pub issued: Timestamp,
     /// The last path (`namespace/name`) already sent.
     pub after: String,
+    /// Number of objects up to it at that revision; `None` where it is not known, with selectors among them.
+    pub sent: Option<u64>,
 }
 
 /// A refused token. The error does not tell forgery, damage or another collection apart.
@@ -56,6 +60,10 @@ impl TokenKey {
         bytes.extend_from_slice(&token.revision.map_or(0, |revision| revision.0).to_be_bytes());
         bytes.extend_from_slice(&token.issued.0.to_be_bytes());
         bytes.extend_from_slice(token.after.as_bytes());
+        if let Some(sent) = token.sent {
+            bytes.push(0);
+            bytes.extend_from_slice(sent.to_string().as_bytes());
+        }
         let code = self.mac(&bytes, scope).finalize().into_bytes();
         bytes.extend_from_slice(&code[..MAC_BYTES]);
         URL_SAFE_NO_PAD.encode(bytes)
@@ -78,7 +86,11 @@ impl TokenKey {
             return Err(InvalidToken);
         }
         let revision = Some(Revision(number(1)?)).filter(|revision| revision.0 != 0);
-        Ok(ContinueToken { revision, issued: Timestamp(number(9)?), after: after.to_owned() })
+        let (after, sent) = match after.split_once('\0') {
+            Some((after, sent)) => (after, sent.parse().ok()),
+            None => (after, None),
+        };
+        Ok(ContinueToken { revision, issued: Timestamp(number(9)?), after: after.to_owned(), sent })
     }
 
     fn mac(&self, body: &[u8], scope: (&str, &str)) -> Hmac<Sha256> {
@@ -110,7 +122,8 @@ mod tests {
     use super::*;
 
     fn token() -> ContinueToken {
-        ContinueToken { revision: Some(Revision(42)), issued: Timestamp(7), after: "ns/name".to_owned() }
+        let (revision, issued) = (Some(Revision(42)), Timestamp(7));
+        ContinueToken { revision, issued, after: "ns/name".to_owned(), sent: Some(500) }
     }
 
     #[test]
@@ -118,6 +131,8 @@ mod tests {
         let key = TokenKey::new([7; 32]);
         let text = key.seal(&token(), ("configmaps", "ns"));
         assert_eq!(key.open(&text, ("configmaps", "ns")), Ok(token()));
+        let uncounted = ContinueToken { sent: None, ..token() };
+        assert_eq!(key.open(&key.seal(&uncounted, ("", "")), ("", "")), Ok(uncounted));
         assert_eq!(key.open(&text, ("configmaps", "")), Err(InvalidToken), "widened to all namespaces");
         assert_eq!(key.open(&text, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
         assert_eq!(

@@ -2,8 +2,36 @@
 //!
 //! Owns the lookup of labels, name and fields in a stored object's index. Matching never reads the object's bytes.
 
-use orch_raft::Object;
-use orch_rules::selector::{FieldSelector, LabelSelector};
+mod room;
+
+use orch_raft::{Labels, Object};
+use orch_rules::selector::{FieldSelector, LabelSelector, LabelSet};
+
+pub(crate) use self::room::SelectorRoom;
+
+/// The labels of a stored object, for label selectors.
+pub(crate) struct StoredLabels<'a>(&'a Labels);
+
+impl<'a> StoredLabels<'a> {
+    /// The labels of `object`.
+    pub(crate) fn of(object: &'a Object) -> Self {
+        StoredLabels(&object.index.labels)
+    }
+}
+
+impl LabelSet for StoredLabels<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn find(&self, key: &str) -> Option<&str> {
+        self.0.find(key)
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter()
+    }
+}
 
 /// Label selector and field selector of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +57,7 @@ impl Selector {
     pub fn matches(&self, path: &str, object: &Object) -> bool {
         let (namespace, name) = path.split_once('/').unwrap_or(("", path));
         let field = |name: &str, place: usize| object.index.fields.value(name, place);
-        self.labels.matches(&object.index.labels) && self.fields.matches(namespace, name, field)
+        self.labels.matches(&StoredLabels::of(object)) && self.fields.matches(namespace, name, field)
     }
 
     /// The name that the field selector requires by equality, if any.
@@ -60,7 +88,7 @@ mod tests {
     }
 
     fn object(fields: &[(&str, &str)]) -> Object {
-        let labels = vec![("app".to_owned(), "x".to_owned())];
+        let labels = Labels::new([("app", "x")]);
         let fields = Fields::new(fields.iter().copied());
         Object {
             revision: Revision(5),

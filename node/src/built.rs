@@ -6,7 +6,7 @@
 
 use orch_api::http::Build;
 
-/// What the environment of the build told.
+/// Commit, tree state and date, from the environment of the build.
 pub fn build() -> Build {
     from(option_env!("ORCH_GIT_COMMIT"), option_env!("ORCH_GIT_TREE_STATE"), option_env!("ORCH_BUILD_DATE"))
 }

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod connect;
 pub mod egress;
 pub mod encryption;
+mod files;
 pub mod kubeconfig;
 pub mod log_check;
 pub mod logging;

@@ -18,8 +18,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey as ParsedKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+use crate::files;
+
 /// Largest key file: some hundred keys. A larger one is taken for the wrong file.
-const FILE_BYTES_MAX: usize = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A key file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -158,12 +160,9 @@ fn load_verifying(path: &Path) -> Result<Vec<VerifyingKey>, KeyFileError> {
 
 /// The PEM blocks of a file. Damaged ones are refused.
 fn blocks(path: &Path) -> Result<Vec<Pem>, KeyFileError> {
-    let text =
-        std::fs::read(path).map_err(|source| KeyFileError::Unreadable { path: path.to_owned(), source })?;
+    let text = files::read(path, FILE_BYTES_MAX)
+        .map_err(|source| KeyFileError::Unreadable { path: path.to_owned(), source })?;
     let empty = || KeyFileError::Empty { path: path.to_owned(), expected: "key" };
-    if text.len() > FILE_BYTES_MAX {
-        return Err(empty());
-    }
     // The parser's error may quote the file.
     Pem::iter_from_buffer(&text).collect::<Result<_, _>>().map_err(|_| empty())
 }

@@ -30,7 +30,7 @@ fn put(name: &str, condition: impl FnOnce(Key) -> Option<Condition>) -> Transact
     let key = Key::new(&Arc::from("configmaps"), "default", name).expect("a good name");
     let index = Index {
         uid: "0f8fad5b-d9cb-469f-a165-70867728950e".into(),
-        labels: vec![("app".into(), "bench".into())],
+        labels: [("app", "bench")].into_iter().collect(),
         ..Index::default()
     };
     let conditions = condition(key.clone()).into_iter().collect();

@@ -197,7 +197,7 @@ fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeEr
 }
 
 fn index_to_wire(index: &Index, level: u32) -> wire::Index {
-    let label = |(key, value): &(String, String)| wire::Label { key: key.clone(), value: value.clone() };
+    let label = |(key, value): (&str, &str)| wire::Label { key: key.to_owned(), value: value.to_owned() };
     let named = index.fields.are_named() && level >= LEVEL_NAMED_FIELDS;
     let by_name = index.fields.iter().filter(|(_, value)| named && !value.is_empty());
     let by_position = index.fields.iter().filter(|_| !named);
@@ -220,7 +220,7 @@ fn index_from_wire(index: wire::Index) -> Index {
     };
     Index {
         uid: index.uid,
-        labels: index.labels.into_iter().map(|label| (label.key, label.value)).collect(),
+        labels: index.labels.iter().map(|label| (&label.key, &label.value)).collect(),
         fields,
         owners: index.owners,
         terminating: index.terminating,
@@ -270,6 +270,7 @@ pub(crate) fn object_from_wire(object: wire::StoredObject) -> Result<SharedObjec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::Labels;
 
     fn transaction() -> Transaction {
         let key = |name| Key::new(&Arc::from("configmaps"), "ns", name).unwrap();
@@ -279,7 +280,7 @@ mod tests {
             revision_at: 32,
             index: Index {
                 uid: "u".into(),
-                labels: vec![("k".into(), "v".into())],
+                labels: Labels::new([("k", "v")]),
                 fields: Fields::new([("spec.nodeName", "x")]),
                 owners: vec!["o".into()],
                 terminating: true,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::fields::Fields;
 use crate::key::Revision;
+use crate::labels::Labels;
 
 /// Metadata of an object, readable without decoding its JSON. Set by the proposer, replicated and stored with the
 /// bytes.
@@ -17,7 +18,7 @@ pub struct Index {
     /// `metadata.uid`.
     pub uid: String,
     /// Labels, sorted by key.
-    pub labels: Vec<(String, String)>,
+    pub labels: Labels,
     /// The kind's selectable fields (`metadata.name` and `.namespace` come from the key).
     pub fields: Fields,
     /// Uids of `metadata.ownerReferences`.
@@ -26,7 +27,7 @@ pub struct Index {
     pub terminating: bool,
 }
 
-/// One immutable version of one object.
+/// An immutable version of an object.
 #[derive(Debug)]
 pub struct Object {
     /// Index of the log entry that wrote this version.
@@ -48,8 +49,7 @@ pub struct Object {
 impl Object {
     /// The value of `label`, if the object has it.
     pub fn label(&self, label: &str) -> Option<&str> {
-        let labels = &self.index.labels;
-        labels.binary_search_by(|(key, _)| key.as_str().cmp(label)).ok().map(|at| labels[at].1.as_str())
+        self.index.labels.find(label)
     }
 }
 

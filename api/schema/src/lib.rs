@@ -12,6 +12,7 @@
 //! Invariant: a `Value` in canonical form holds exactly what [`encode_json`] writes of it, and decoding those bytes,
 //! or those of [`encode_protobuf`], gives the same `Value` again.
 
+mod amounts;
 pub mod budget;
 pub mod compile;
 mod compile_resource;
@@ -29,6 +30,7 @@ pub mod types;
 pub mod value;
 mod yaml;
 
+pub use amounts::written_alike;
 pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
 pub use fill::apply_defaults;

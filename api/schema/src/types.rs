@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use orch_proto::Brand;
 
+use super::amounts::AmountFields;
 use super::compile::compile;
 use super::index::FieldIndex;
 use super::resource::ResourceType;
@@ -21,6 +22,7 @@ pub struct TypeId(pub u32);
 pub struct Schema {
     types: Vec<ObjectType>,
     by_name: HashMap<Box<str>, TypeId>,
+    amount_fields: AmountFields,
     resources: Vec<ResourceType>,
 }
 
@@ -188,7 +190,7 @@ impl Schema {
     /// A schema of these types, each known by its name; ids are positions.
     pub fn new(types: Vec<ObjectType>) -> Self {
         let by_name = (0..).zip(&types).map(|(at, ty)| (ty.name.clone(), TypeId(at))).collect();
-        Self { types, by_name, resources: Vec::new() }
+        Self { amount_fields: AmountFields::of(&types), types, by_name, resources: Vec::new() }
     }
 
     /// The schema with the definitions of its resources.
@@ -208,6 +210,11 @@ impl Schema {
     /// Every resource that has a definition, in no special order; which of them are served is the caller's choice.
     pub fn resources(&self) -> &[ResourceType] {
         &self.resources
+    }
+
+    /// The fields of its types that hold amounts.
+    pub(super) fn amount_fields(&self) -> &AmountFields {
+        &self.amount_fields
     }
 
     /// The number of types; their ids are the numbers below it.

@@ -20,16 +20,16 @@ use crate::error::ApiError;
 /// Buckets that a limit keeps by default, as in the reference.
 pub const CACHE_SIZE: usize = 4096;
 
-/// What events share a bucket.
+/// The events that share a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitType {
-    /// All.
+    /// All events.
     Server,
-    /// Those of a namespace.
+    /// Events of a namespace.
     Namespace,
-    /// Those that a user writes.
+    /// Events that a user writes.
     User,
-    /// Those of one source about one object.
+    /// Events of one source about one object.
     SourceAndObject,
 }
 
@@ -69,7 +69,7 @@ impl LimitType {
 /// One limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventLimit {
-    /// What it counts together.
+    /// The events that are counted together.
     pub limit_type: LimitType,
     /// Events a second in the long run.
     pub qps: u32,

@@ -3,20 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
+use futures::future::Either;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State};
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, set_default};
 use orch_schema::value::{SmolStr, Value};
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
-use crate::follow::{Derived, Prepared};
+use crate::follow::{Derived, Maintained};
 
 const CLASSES: &str = "priorityclasses.scheduling";
 const PREEMPT: &str = "PreemptLowerPriority";
 
 #[derive(Debug, Default)]
 pub(super) struct Priority {
-    classes: Prepared<Classes>,
+    classes: Maintained<Classes>,
 }
 
 /// The priority classes, decoded: every create of a pod looks one up.
@@ -105,13 +106,18 @@ impl Plugin for Priority {
         if *attributes.resource.storage == *CLASSES {
             return rule(Ok(()));
         }
-        rule(match attributes.old {
-            None => set_priority(pod, &view.prepared(&self.classes)).map_err(Refusal::Forbidden),
-            Some(old) => {
-                keep_priority(old, pod);
-                Ok(())
-            }
-        })
+        if let Some(old) = attributes.old {
+            keep_priority(old, pod);
+            return rule(Ok(()));
+        }
+        let applied = view.applied();
+        match self.classes.try_read(applied, |classes| set_priority(pod, classes)) {
+            Some(result) => rule(result.map_err(Refusal::Forbidden)),
+            None => Either::Right(Box::pin(async move {
+                let result = self.classes.read(applied, |classes| set_priority(pod, classes)).await;
+                result.map_err(Refusal::Forbidden)
+            })),
+        }
     }
 
     fn validate<'a>(
@@ -121,13 +127,17 @@ impl Plugin for Priority {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        rule(match class {
-            Some(class) if *attributes.resource.storage == *CLASSES => {
-                check_only_default(class, attributes.old.is_none(), &view.prepared(&self.classes))
-                    .map_err(Refusal::Forbidden)
-            }
-            _ => Ok(()),
-        })
+        let Some(class) = class.filter(|_| *attributes.resource.storage == *CLASSES) else {
+            return rule(Ok(()));
+        };
+        let (is_new, applied) = (attributes.old.is_none(), view.applied());
+        let check = move |classes: &Classes| check_only_default(class, is_new, classes);
+        match self.classes.try_read(applied, check) {
+            Some(result) => rule(result.map_err(Refusal::Forbidden)),
+            None => Either::Right(Box::pin(async move {
+                self.classes.read(applied, check).await.map_err(Refusal::Forbidden)
+            })),
+        }
     }
 }
 
@@ -196,7 +206,8 @@ mod tests {
         let key =
             |class: &Value| (CLASSES.to_owned(), String::new(), class.at("metadata").text("name").to_owned());
         let objects = Objects(classes.iter().map(|class| (key(class), class.clone())).collect());
-        (*objects.view("ns").prepared(&Prepared::<Classes>::default())).clone()
+        let read = Maintained::<Classes>::default().try_read(objects.view("ns").applied(), Classes::clone);
+        read.expect("few classes")
     }
 
     #[test]

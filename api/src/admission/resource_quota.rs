@@ -9,8 +9,8 @@
 //!               object into the scopes of a quota that has no room for it
 //!     delete    given back by the transaction that removes the object
 //!
-//! What was given back is the reference's only by its loop `resourcequota-controller`. A node that leaves this loop to
-//! another program gives nothing back, either ([`Release::Elsewhere`]).
+//! In the reference only the loop `resourcequota-controller` gives usage back. A node that leaves this loop to another
+//! program gives nothing back in its writes, either ([`Release::Elsewhere`]).
 //!
 //! Invariant: usage is changed only together with an object, or by the loop under a condition on the quota.
 
@@ -30,7 +30,7 @@ pub(crate) const NAME: &str = "ResourceQuota";
 /// Storage resource of quotas.
 pub(crate) const QUOTAS: &str = "resourcequotas";
 
-/// Who takes usage back that objects no longer need.
+/// The writer that takes back usage which objects no longer need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
     /// The write that frees it.
@@ -104,7 +104,7 @@ struct Change<'a> {
     ends_overdue: bool,
 }
 
-/// What one quota says of a change.
+/// A change as one quota accounts for it.
 struct Account<'a> {
     covering: &'a Covering,
     hard: Amounts,

@@ -1,8 +1,8 @@
-//! Nobody grants rights that they do not have.
+//! Refuses roles and bindings by which a user would grant rights beyond their own.
 //!
-//! Owns the refusal of roles and bindings beyond the writer's own rights, unless the writer may `escalate` the role or
-//! `bind` it. In the reference this is part of the storage of the four kinds, has no name, and comes before the rules of
-//! the kind: the last of what mutates, it changes nothing.
+//! Owns that refusal, and its exceptions: a writer that may `escalate` the role or `bind` it. In the reference this is part
+//! of the storage of the four kinds, has no name, and comes before the rules of the kind. So it is the last of the mutating
+//! plugins, and changes nothing.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use orch_schema::value::Value;
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, forbidden, rule};
 use crate::authn::User;
 use crate::authz::rbac::{
-    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Uncovered, covers,
+    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Rules, Uncovered, covers,
 };
 use crate::authz::review::UserRules;
 use crate::authz::{Attributes as Asked, ResourceAttributes};
@@ -106,7 +106,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
     if attributes.gate.rule(attributes.user, Asked::Resource(asked), applied).await.is_allowed() {
         return Ok(());
     }
-    let owned = attributes.gate.authorizers().rules_of(attributes.user, attributes.namespace, applied);
+    let owned = attributes.gate.authorizers().rules_of(attributes.user, attributes.namespace, applied).await;
     if is_binding {
         let rules = granted(attributes, role, view)?;
         return confirm(attributes.user, &owned, &rules);
@@ -148,7 +148,9 @@ fn rules_in(rules: &Value) -> Vec<PolicyRule> {
 
 /// Refuses rules that `owned` does not cover.
 fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), Refusal> {
-    let lacking = match covers(owned.iter(), asked) {
+    let own = Rules::new(&owned.rules);
+    let rules: Vec<&Rules> = std::iter::once(&own).chain(owned.prepared()).collect();
+    let lacking = match covers(&rules, asked) {
         Ok(()) => return Ok(()),
         Err(Uncovered::TooMany) => {
             return Err(Refusal::Forbidden(

@@ -6,7 +6,7 @@ use orch_raft::{Key, Store};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
-use crate::follow::{Applied, Derived, Prepared};
+use crate::follow::Applied;
 
 /// Stored objects at one revision, addressed by storage resource (`priorityclasses.scheduling`). The namespace is empty
 /// for cluster scope.
@@ -72,11 +72,6 @@ impl View {
         namespace.at("metadata").at("annotations").at(name).as_str().map(str::to_owned)
     }
 
-    /// The derived value `value`, as of this view or of a later state.
-    pub fn prepared<T: Derived + Clone + Default>(&self, value: &Prepared<T>) -> std::sync::Arc<T> {
-        value.at_least(&self.0)
-    }
-
     #[cfg(test)]
     pub(crate) fn certain(state: orch_raft::State) -> Self {
         View(Applied::certain(state.into()))
@@ -90,8 +85,6 @@ pub struct Labels(SharedObject);
 impl Labels {
     /// The value of the label `key`; `None` where there is none.
     pub fn value(&self, key: &str) -> Option<&str> {
-        let labels = &self.0.index.labels;
-        let at = labels.binary_search_by(|(name, _)| name.as_str().cmp(key)).ok()?;
-        Some(&labels[at].1)
+        self.0.index.labels.find(key)
     }
 }

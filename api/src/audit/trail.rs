@@ -58,7 +58,14 @@ impl Trail {
     /// The trail of a request for `uri` that came from `peer`.
     pub fn new(auditor: &Arc<Auditor>, uri: &Uri, peer: Option<IpAddr>) -> Trail {
         let (progress, annotations) = (Mutex::new(Progress::Undecided), Mutex::default());
-        Trail { auditor: auditor.clone(), uri: uri.clone(), peer, progress, annotations }
+        // A copy: a clone would hold the head of the request as long as the trail.
+        let uri = uri.to_string().parse().unwrap_or_else(|_| uri.clone());
+        Trail { auditor: auditor.clone(), uri, peer, progress, annotations }
+    }
+
+    /// Bytes of memory that the trail holds of the request's path and query.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.uri.path_and_query().map_or(0, |path| path.as_str().len())
     }
 
     /// Decides by the policy whether the request is audited, and stores the event of its arrival.

@@ -240,11 +240,10 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The holder of `token`. For whoever is shown a token and has to know whose it is. `wanted`: the audiences that are asked
-    /// for.
+    /// The holder of `token`, for a TokenReview. `wanted`: the audiences that the review asks for.
     ///
     /// # Errors
-    /// Nobody holds it. `Unseen`: somebody may in a newer state.
+    /// The token is valid for no user. `Unseen`: it may be valid in a newer state.
     pub async fn review(
         &self,
         token: &[u8],

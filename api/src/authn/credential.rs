@@ -45,6 +45,13 @@ impl Credential {
         Credential { peer, headers: Arc::new(kept), user }
     }
 
+    /// Bytes of memory that its headers hold: their texts, and what the map keeps beside each.
+    pub(crate) fn held_bytes(&self) -> usize {
+        const FIELD_BYTES: usize = 96;
+        let fields = self.headers.iter().map(|(name, value)| FIELD_BYTES + name.as_str().len() + value.len());
+        fields.sum()
+    }
+
     /// The connection that it came by.
     pub fn peer(&self) -> &Peer {
         &self.peer

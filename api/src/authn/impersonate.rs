@@ -24,7 +24,7 @@ use super::{
 };
 use crate::authz::ResourceAttributes;
 
-/// What every header of impersonation starts with, in lower case.
+/// Prefix of every header of impersonation, in lower case.
 pub const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
@@ -111,7 +111,7 @@ impl Mode {
 }
 
 impl Impersonation {
-    /// What the headers ask for; `None` where they ask for nothing.
+    /// The impersonation that the headers ask for; `None` where there is no such header.
     ///
     /// # Errors
     /// A header of identity that does not exist, is not text, or comes without a user. The text is for the client.

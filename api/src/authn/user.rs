@@ -14,7 +14,7 @@ use super::service_account_name;
 pub const GROUP_MASTERS: &str = "system:masters";
 /// Group of the nodes' users.
 pub const GROUP_NODES: &str = "system:nodes";
-/// What the name of a node's user begins with; the node's name follows.
+/// Prefix of the user name of a node; the node's name follows.
 pub const USER_NODE_PREFIX: &str = "system:node:";
 /// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
@@ -41,6 +41,13 @@ pub struct User {
 }
 
 impl User {
+    /// Bytes of memory that its texts hold, as the allocator counts them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of = |text: &String| size_of::<String>() + text.len().next_multiple_of(16);
+        let extra = self.extra.iter().map(|(key, values)| of(key) + values.iter().map(of).sum::<usize>());
+        of(&self.name) + of(&self.uid) + self.groups.iter().map(of).sum::<usize>() + extra.sum::<usize>()
+    }
+
     /// The user of requests without a credential.
     pub fn anonymous() -> User {
         User {

@@ -43,6 +43,14 @@ pub fn decided<'a>(decision: Decision) -> Deciding<'a> {
     Either::Left(ready(decision))
 }
 
+/// The rules of a user, once what they are derived from is up to date.
+pub type Listing<'a> = BoxFuture<'a, UserRules>;
+
+/// Rules that are known at once.
+pub fn listed<'a>(rules: UserRules) -> Listing<'a> {
+    Box::pin(ready(rules))
+}
+
 /// Decides on requests.
 pub trait Authorizer: Send + Sync {
     /// The authorizer's name in logs.
@@ -53,9 +61,9 @@ pub trait Authorizer: Send + Sync {
     -> Deciding<'a>;
 
     /// The rules of `user` in `namespace`, and for paths. By default they cannot be listed.
-    fn rules_of(&self, _user: &User, _namespace: &str, _applied: &Applied) -> UserRules {
+    fn rules_of<'a>(&'a self, _user: &'a User, _namespace: &'a str, _applied: &'a Applied) -> Listing<'a> {
         let faults = vec![format!("{} does not support user rule resolution", self.name())];
-        UserRules { is_incomplete: true, faults, ..UserRules::default() }
+        listed(UserRules { is_incomplete: true, faults, ..UserRules::default() })
     }
 
     /// Brings what the authorizer derives from stored objects up to `applied`, away from the requests that will need it. By
@@ -79,7 +87,7 @@ impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
         (**self).decide(user, attributes, applied)
     }
 
-    fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+    fn rules_of<'a>(&'a self, user: &'a User, namespace: &'a str, applied: &'a Applied) -> Listing<'a> {
         (**self).rules_of(user, namespace, applied)
     }
 
@@ -201,11 +209,11 @@ impl Authorizers {
     }
 
     /// The rules of `user` in `namespace`, those of all authorizers together.
-    pub fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+    pub async fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
         let mut all = UserRules::default();
         for authorizer in self.chain().iter() {
             let UserRules { rules, roles, is_incomplete, faults } =
-                authorizer.rules_of(user, namespace, applied);
+                authorizer.rules_of(user, namespace, applied).await;
             all.rules.extend(rules);
             all.roles.extend(roles);
             all.is_incomplete |= is_incomplete;
@@ -244,8 +252,8 @@ impl Authorizer for Masters {
     }
 
     /// None of its own, as in the reference: the role that is bound to the group by default says the same.
-    fn rules_of(&self, _user: &User, _namespace: &str, _applied: &Applied) -> UserRules {
-        UserRules::default()
+    fn rules_of<'a>(&'a self, _user: &'a User, _namespace: &'a str, _applied: &'a Applied) -> Listing<'a> {
+        listed(UserRules::default())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::review::UserRules;
 use super::webhook::Webhook;
-use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
+use super::{Attributes, Authorizer, Deciding, Decision, Listing, Reason, decided, listed};
 use crate::authn::User;
 use crate::follow::Applied;
 
@@ -40,8 +40,8 @@ impl Authorizer for AlwaysAllow {
         decided(Decision::Allow(Reason::default()))
     }
 
-    fn rules_of(&self, _: &User, _: &str, _: &Applied) -> UserRules {
-        UserRules::all()
+    fn rules_of<'a>(&'a self, _: &'a User, _: &'a str, _: &'a Applied) -> Listing<'a> {
+        listed(UserRules::all())
     }
 }
 
@@ -57,7 +57,7 @@ impl Authorizer for AlwaysDeny {
         decided(Decision::NoOpinion("Everything is forbidden.".to_owned()))
     }
 
-    fn rules_of(&self, _: &User, _: &str, _: &Applied) -> UserRules {
-        UserRules::default()
+    fn rules_of<'a>(&'a self, _: &'a User, _: &'a str, _: &'a Applied) -> Listing<'a> {
+        listed(UserRules::default())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Owns the translation between documents and the authorizers' question and ruling. It asks nobody.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use orch_rules::selector::{FieldSelector, LabelSelector};
@@ -10,7 +11,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::rbac::{ALL, PolicyRule, Role};
+use super::rbac::{ALL, PolicyRule, Role, Rules};
 use super::{Attributes, ResourceAttributes, Ruling};
 use crate::authn::service_account::TokenFault;
 use crate::authn::{Holder, Unauthenticated, User};
@@ -18,6 +19,12 @@ use crate::authn::{Holder, Unauthenticated, User};
 /// Texts of rules that a rules review shows: those of an administrator's default roles are a thousand, and a review is held
 /// in memory a dozen times its size.
 const TEXTS_SHOWN_MAX: usize = 100_000;
+
+/// Bytes of these texts: a thousand bindings may give the same role with one text of a megabyte.
+const BYTES_SHOWN_MAX: usize = 4 << 20;
+
+/// Bytes of roles that a rules review reads, some fifty milliseconds: a role may be large and have no rules.
+const READ_BYTES_MAX: usize = 16 << 20;
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +57,7 @@ impl Review {
     }
 }
 
-/// What a review asks, without the user.
+/// The request that a review asks about, without the user.
 #[derive(Debug, Default)]
 pub struct Question {
     texts: [String; 7],
@@ -163,7 +170,7 @@ fn selector_text(selector: &Value, syntax: SelectorSyntax) -> (String, bool) {
     (terms.join(","), terms.len() == asked.len())
 }
 
-/// One requirement as selectors spell it; `None` where their syntax has no such one.
+/// A requirement as selectors spell it; `None` where their syntax cannot express it.
 fn term_text(requirement: &Value, syntax: SelectorSyntax) -> Option<String> {
     let (key, values) = (requirement.text("key"), requirement.texts("values"));
     let is_of_labels = syntax == SelectorSyntax::Labels;
@@ -192,7 +199,7 @@ pub fn subject(spec: &Value) -> User {
     }
 }
 
-/// What a user may do in a namespace, as far as it can be listed.
+/// The rules of a user in a namespace, as far as they can be listed.
 #[derive(Clone, Debug, Default)]
 pub struct UserRules {
     /// Rules that are no role's.
@@ -215,9 +222,29 @@ impl UserRules {
         UserRules { rules: vec![resources, paths], ..UserRules::default() }
     }
 
-    /// All rules.
-    pub fn iter(&self) -> impl Iterator<Item = &PolicyRule> {
-        self.rules.iter().chain(self.roles.iter().flat_map(|role| &role.stored))
+    /// The rules of the roles, prepared for matching, those of each role once.
+    pub fn prepared(&self) -> impl Iterator<Item = &Rules> {
+        let mut seen = HashSet::new();
+        self.roles.iter().filter(move |role| seen.insert(Arc::as_ptr(role))).map(|role| role.prepared())
+    }
+
+    /// Passes all rules to `visit` until that returns `false`; those of a role as often as bindings give it. `false`: there
+    /// are more. A role is read once, and only while little was read: bindings by the thousand may give large ones.
+    fn visit(&self, mut visit: impl FnMut(&PolicyRule) -> bool) -> bool {
+        let mut read: HashMap<*const Role, Vec<PolicyRule>> = HashMap::new();
+        let mut left = READ_BYTES_MAX;
+        self.rules.iter().all(&mut visit)
+            && self.roles.iter().all(|role| {
+                let rules = match read.entry(Arc::as_ptr(role)) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => {
+                        let Some(rest) = left.checked_sub(role.stored_bytes()) else { return false };
+                        left = rest;
+                        new.insert(role.stored())
+                    }
+                };
+                rules.iter().all(&mut visit)
+            })
     }
 
     /// The status of a rules review. Of very many rules it shows the first ones, and says so.
@@ -226,14 +253,11 @@ impl UserRules {
             Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect())
         };
         let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
-        let mut left = TEXTS_SHOWN_MAX;
-        let mut is_cut = false;
-        for rule in self.iter() {
-            let Some(rest) = left.checked_sub(rule.texts()) else {
-                is_cut = true;
-                break;
-            };
-            left = rest;
+        let (mut texts_left, mut bytes_left) = (TEXTS_SHOWN_MAX, BYTES_SHOWN_MAX);
+        let is_whole = self.visit(|rule| {
+            let left = (texts_left.checked_sub(rule.texts()), bytes_left.checked_sub(rule.bytes()));
+            let (Some(texts), Some(bytes)) = left else { return false };
+            (texts_left, bytes_left) = (texts, bytes);
             if !rule.resources.is_empty() {
                 let mut shown = json!({"verbs": list(&rule.verbs)});
                 insert_unless_empty(&mut shown, "apiGroups", list(&rule.api_groups));
@@ -245,10 +269,11 @@ impl UserRules {
                 let urls = list(&rule.non_resource_urls);
                 of_paths.push(json!({"verbs": list(&rule.verbs), "nonResourceURLs": urls}));
             }
-        }
+            true
+        });
         let (of_resources, of_paths) = (Value::Array(of_resources), Value::Array(of_paths));
         let mut status = json!({
-            "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete || is_cut,
+            "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete || !is_whole,
         });
         let mut seen = HashSet::new();
         let faults: Vec<&str> =

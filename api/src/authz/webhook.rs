@@ -14,7 +14,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
-use super::{Attributes, Authorizer, Deciding, Decision, OnFailure, Reason, ResourceAttributes, decided};
+use super::review::UserRules;
+use super::{
+    Attributes, Authorizer, Deciding, Decision, Listing, OnFailure, Reason, ResourceAttributes, decided,
+    listed,
+};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::egress::{Askers, ExpiringMap, ReviewHook};
@@ -53,7 +57,7 @@ pub struct Settings {
     pub unauthorized_span: Duration,
     /// Version of the documents.
     pub version: ReviewVersion,
-    /// What follows when there is no answer.
+    /// The decision on a request for which the webhook gives no answer.
     pub on_failure: OnFailure,
     /// When the webhook is asked.
     pub conditions: Conditions,
@@ -221,9 +225,9 @@ impl Authorizer for Webhook {
         }
     }
 
-    fn rules_of(&self, _: &User, _: &str, _: &Applied) -> super::review::UserRules {
+    fn rules_of<'a>(&'a self, _: &'a User, _: &'a str, _: &'a Applied) -> Listing<'a> {
         let faults = vec!["webhook authorizer does not support user rule resolution".to_owned()];
-        super::review::UserRules { is_incomplete: true, faults, ..Default::default() }
+        listed(UserRules { is_incomplete: true, faults, ..UserRules::default() })
     }
 }
 

@@ -20,6 +20,7 @@ use super::turns::any_changed;
 use crate::authz::rbac::CLUSTER_ROLES;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
+use crate::selector::StoredLabels;
 
 /// Wait after a change: those that come together are taken in together.
 const WAIT: Duration = Duration::from_millis(100);
@@ -34,10 +35,8 @@ const MATCHED_PER_TURN: usize = 1024;
 /// A cluster role, as far as aggregation reads it.
 #[derive(Clone, Debug)]
 struct Role {
-    version: String,
-    /// The stored object, for its labels.
+    /// The stored object, for its labels and its rules.
     object: SharedObject,
-    rules: Vec<Value>,
     /// The selectors of its `aggregationRule`, each once and in their order; `None`: it has no such rule.
     selectors: Option<Vec<LabelSelector>>,
 }
@@ -47,11 +46,15 @@ impl Role {
         let role: Value = serde_json::from_slice(&object.json).ok()?;
         let rule = role.at("aggregationRule");
         Some(Role {
-            version: role.at("metadata").text("resourceVersion").to_owned(),
             object: object.clone(),
-            rules: role.items("rules").to_vec(),
             selectors: rule.is_object().then(|| distinct_selectors(rule.items("clusterRoleSelectors"))),
         })
+    }
+
+    /// The rules, read anew: they are needed after a change of some role only.
+    fn rules(&self) -> Vec<Value> {
+        let role: Value = serde_json::from_slice(&self.object.json).unwrap_or_default();
+        role.items("rules").to_vec()
     }
 }
 
@@ -84,9 +87,9 @@ impl Roles {
     async fn patch<S: Store>(&self, store: &S, name: &str) -> Option<Value> {
         let role = self.0.get(name)?;
         let rules = self.union(store, name, role.selectors.as_deref()?).await;
-        let is_same = role.rules == rules;
+        let is_same = role.rules() == rules;
         (!is_same)
-            .then(|| json!({"metadata": {"resourceVersion": &*role.version}, "rules": Value::Array(rules)}))
+            .then(|| json!({"metadata": {"resourceVersion": role.object.revision.0.to_string()}, "rules": Value::Array(rules)}))
     }
 
     async fn union<S: Store>(&self, store: &S, name: &str, selectors: &[LabelSelector]) -> Vec<Value> {
@@ -103,12 +106,11 @@ impl Roles {
                 if matched % MATCHED_PER_TURN == 0 {
                     let_others_run(store).await;
                 }
-                if !selector.matches(&role.object.index.labels) {
+                if !selector.matches(&StoredLabels::of(&role.object)) {
                     others.push((other, role));
                     continue;
                 }
-                let new = role.rules.iter().filter(|rule| seen.insert(rule.to_string()));
-                union.extend(new.cloned());
+                union.extend(role.rules().into_iter().filter(|rule| seen.insert(rule.to_string())));
             }
             left = others;
         }
@@ -152,7 +154,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
 /// default roles of a new cluster, which is not ready without them.
 ///
 /// # Errors
-/// A failure other than a change by somebody else.
+/// A failure other than a concurrent change of the object.
 pub(super) async fn settle<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     for _ in 0..PASSES_MAX {
         let mut roles = Roles::default();

@@ -36,7 +36,7 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Limits the warnings of things found wrong.
 static WRONG: WarningLimit<Moment> = WarningLimit::new();
 
-/// One thing that is wrong.
+/// A disagreement between services and their claims or addresses.
 #[derive(Debug)]
 enum Repair {
     /// A service lacks this claim.
@@ -139,7 +139,7 @@ fn is_of_allocator<S: Store>(client: &Client<S>, address: &Value) -> bool {
     address.at("metadata").at("labels").text(&label) == format!("ipallocator.{}", brand.group_domain)
 }
 
-/// What is wrong in `state`.
+/// The disagreements in `state`.
 fn examine<S: Store>(client: &Client<S>, state: &State) -> Vec<Repair> {
     let mut repairs = Vec::new();
     let mut holders: BTreeMap<Key, String> = BTreeMap::new();

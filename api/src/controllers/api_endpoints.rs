@@ -118,7 +118,7 @@ struct Reached {
 }
 
 impl Reached {
-    /// What the notes of `members` say; `None` where no address can be an endpoint.
+    /// The addresses in the notes of `members`; `None` where no address can be an endpoint.
     fn of(state: &State, members: &BTreeSet<String>) -> Option<Reached> {
         let mut found: BTreeMap<Family, BTreeMap<u16, BTreeSet<String>>> = BTreeMap::new();
         let notes = state.collection(NOTES);

@@ -19,11 +19,11 @@ use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 
-/// Wait after a change: those that come together are taken in together. Pods wait for the account of a new namespace.
+/// Wait after a change: changes that come together are taken in together. Pods wait for the account of a new namespace.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Milliseconds until a namespace that refused the object is asked again. One that ends is gone by then; a quota that was
-/// full may have room.
+/// Milliseconds until the object is created again in a namespace that refused it: a namespace that was ending is gone by
+/// then, and a quota that was full may have room.
 const REFUSED_PACE_MS: u64 = 10_000;
 
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.

@@ -144,12 +144,13 @@ pub(super) async fn collect<S: Store>(client: &Client<S>) -> Result<Infallible, 
 async fn remove_expired<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(LEASES) else { return Ok(()) };
     let (brand, now) = (client.registry().brand, i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX));
-    let label = (identity_label(brand), server_name(brand));
+    let (key, value) = (identity_label(brand), server_name(brand));
     let state = client.most_recent().await?;
     let leases = state.collection(LEASES);
     let leases = leases.within(brand.system_namespace, "");
     // once: one pass an hour; a lease has few labels.
-    let expired = leases.filter(|(_, lease)| lease.index.labels.contains(&label) && is_expired(lease, now));
+    let expired =
+        leases.filter(|(_, lease)| lease.index.labels.find(&key) == Some(&*value) && is_expired(lease, now));
     for (path, lease) in expired.take(BATCH_MAX) {
         let place = Place { resource: &resource, path };
         // A lease that was renewed meanwhile stays.

@@ -17,6 +17,8 @@
 //!     quota_usage  usage of quotas
 //!     trust        the config map that announces the authorities of clients and front proxies
 //!     default_service, api_endpoints  the service of the API, its ranges, and where the members serve it
+//!     service_cidrs  finalizer and condition of the ranges of cluster addresses
+//!     protection   finalizers of claims, volumes and attribute classes in use
 //!     identity     the leases by which others see which servers there are
 //!     token_tracking  the day since which uses of long-lived tokens are noted
 //!     allocation_repair  claims and addresses that no longer agree with services
@@ -46,6 +48,7 @@ mod provision;
 mod queue;
 mod quota_usage;
 pub(crate) mod root_ca;
+mod rounds;
 mod secret_tokens;
 mod selection;
 mod service_accounts;
@@ -99,7 +102,7 @@ pub struct Options {
     /// The members of the cluster; `None`: the default service has no endpoints, and nothing is told of the servers: neither
     /// their leases nor the day since which they note uses of long-lived tokens.
     pub members: Option<Arc<dyn Members>>,
-    /// What the node announces of its authorities; `None` announces nothing.
+    /// The node's authorities of clients and front proxies, to be announced; `None` announces nothing.
     pub announcement: Option<Arc<dyn Announcement>>,
 }
 
@@ -253,7 +256,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     join_all(loops).await;
 }
 
-/// Keeps what programs of others expect to find of the servers, where there are any.
+/// Keeps the date of token tracking and collects old leases of servers, where the members are known.
 async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
     if options.members.is_none() {
         return std::future::pending().await;
@@ -263,7 +266,7 @@ async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallib
     select(Box::pin(tracking), Box::pin(leases)).await.factor_first().0
 }
 
-/// Repairs what services hold, and keeps the ranges that they draw on.
+/// Repairs the claims and addresses of services, and keeps the ranges that they draw on.
 async fn keep_allocation<S: Store>(
     repairing: &Client<S>,
     ranging: &Client<S>,
@@ -274,7 +277,7 @@ async fn keep_allocation<S: Store>(
     let ranges: BoxFuture<'_, Infallible> =
         Box::pin(keep("service ranges", ranging, || service_cidrs::run(ranging)));
     let loops = [("ipallocator-repair-controller", repair), ("service-cidr-controller", ranges)];
-    // None of them ends.
+    // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
@@ -288,11 +291,11 @@ async fn keep_protection<S: Store>(
             Box::pin(keep("storage protection", client, || protection::run(client, *of)));
         unless_left_out(&options.selection, of.controller(), run)
     });
-    // None of them ends.
+    // No loop ends.
     select_all(loops).await.0
 }
 
-/// Fills secrets with tokens, and removes those that nothing uses.
+/// Fills secrets with tokens, and removes tokens that nothing uses.
 async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
     let fill = || secret_tokens::fill(client, options.root_ca.clone());
     let filling: BoxFuture<'_, Infallible> = Box::pin(keep("tokens in secrets", client, fill));
@@ -302,7 +305,7 @@ async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> 
         ("serviceaccount-token-controller", filling),
         ("legacy-serviceaccount-token-cleaner-controller", cleaning),
     ];
-    // None of them ends.
+    // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
 }
 
@@ -320,7 +323,7 @@ async fn keep_certificates<S: Store>(client: &Client<S>, options: &Options) -> I
         selected("certificatesigningrequest-cleaner-controller", cleaning),
         selected("certificatesigningrequest-signing-controller", signing),
     ];
-    // None of them ends.
+    // No loop ends.
     select_all(loops).await.0
 }
 

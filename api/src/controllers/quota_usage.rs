@@ -36,29 +36,29 @@ use crate::follow::{Derived, Follower};
 /// hand brings about, lasts no longer.
 const VERIFY_WAIT: Duration = Duration::from_secs(10);
 
-/// Between two counts of quotas that nobody charges, as in the reference: pods that are overdue show only then.
+/// Time between two counts of a quota that no write charges, as in the reference: only these find pods that are overdue.
 const RESYNC_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Wait after a change: quotas that come together are taken in together. Writers wait for the usage of a new quota.
+/// Wait after a change: changes that come together are taken in together. Writers wait for the usage of a new quota.
 const SETTLE_WAIT: Duration = Duration::from_millis(10);
 
 /// Objects that are measured before other tasks run: about a millisecond.
 const MEASURED_AT_ONCE: usize = 64;
 
-/// Counts of one quota in a row, where writers change it in between. One that keeps changing is looked at again later.
+/// Counts of one quota in a row, where writers change it in between. A quota that keeps changing is looked at again later.
 const COUNTS_MAX: usize = 8;
 
-/// Time that a pod counts beyond the end of its time, so that no node's clock, which may be behind, still gives back what is
-/// no longer counted.
+/// Time that a pod counts beyond its deletion deadline: no node whose clock is behind gives back usage of a pod that is no
+/// longer counted.
 const OVERDUE_SLACK_S: i64 = 10;
 
 /// The quotas, and when each is to be counted.
 struct Due {
     source: Arc<str>,
     all: BTreeSet<Arc<str>>,
-    /// Those whose status lacks a limit.
+    /// Quotas whose status lacks a limit.
     at_once: BTreeSet<Arc<str>>,
-    /// Those that changed since they were counted.
+    /// Quotas that changed since they were counted.
     soon: BTreeSet<Arc<str>>,
 }
 
@@ -99,7 +99,7 @@ impl Derived for Due {
         for (path, quota) in state.collection(QUOTAS).range_from("") {
             self.set(path, Some(quota));
         }
-        // Nobody has looked at these since this node leads.
+        // An earlier leader may have left any of them uncounted.
         self.at_once.clone_from(&self.all);
     }
 }
@@ -200,7 +200,7 @@ fn object(fields: BTreeMap<String, Value>) -> Value {
     Value::Object(fields.into_iter().collect())
 }
 
-/// What the objects in the namespace of the quota at `path` use of it, in `state`.
+/// The usage of the quota at `path` by the objects of its namespace in `state`.
 async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &Value) -> Amounts {
     let namespace = path.split('/').next().unwrap_or_default();
     let now = i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX).saturating_sub(OVERDUE_SLACK_S);

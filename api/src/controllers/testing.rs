@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::Either;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Index, Key, Operation, Put, State, Store, Transaction};
@@ -15,7 +16,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::client::Client;
-use crate::admission::Chain;
+use crate::admission::{Additions, Attributes, Chain, Operation as Admitted, Plugin, Ruling, View};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::service_account::ServiceAccounts;
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable, User};
@@ -53,6 +54,29 @@ pub(crate) async fn bootstrap<S: Store>(store: S) {
     fixture.while_running(super::bootstrap::run(&client, None), 1).await;
 }
 
+/// An admission plugin that never rules on the deletion of an object called `hung`, as a webhook that does not answer.
+struct Hanging;
+
+impl Plugin for Hanging {
+    fn name(&self) -> &'static str {
+        "Hanging"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Admitted::Delete && attributes.name == "hung"
+    }
+
+    fn validate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        _object: Option<&'a Value>,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        Either::Right(Box::pin(std::future::pending()))
+    }
+}
+
 /// A server over one state machine.
 pub(crate) struct Fixture {
     pipeline: Arc<Pipeline<MemoryStore>>,
@@ -72,6 +96,11 @@ impl Fixture {
         let mut fixture = Fixture::new();
         Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").admission = admission;
         fixture
+    }
+
+    /// The same, where the deletion of an object called `hung` never ends.
+    pub(super) fn hanging() -> Self {
+        Fixture::with_plugins(Chain::new(vec![Box::new(Hanging)]))
     }
 
     /// The same with tokens of service accounts.
@@ -132,8 +161,8 @@ impl Fixture {
     pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>, steps: impl Future<Output = ()>) {
         let (work, steps) = (std::pin::pin!(work), std::pin::pin!(steps));
         match futures::future::select(work, steps).await {
-            futures::future::Either::Left(_) => panic!("a loop ended by itself"),
-            futures::future::Either::Right(_) => {}
+            Either::Left(_) => panic!("a loop ended by itself"),
+            Either::Right(_) => {}
         }
     }
 

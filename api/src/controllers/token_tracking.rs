@@ -1,8 +1,8 @@
 //! The config map `…-apiserver-legacy-service-account-token-tracking`: the day since which the cluster notes the use of
 //! long-lived service account tokens.
 //!
-//! Owns the name and the date. Whoever removes unused tokens (the cleaner, here or in a controller manager beside this
-//! server) counts from that date, so that it is never changed while it can be read: a later one would only keep tokens longer,
+//! Owns the name and the date. The cleaner of unused tokens, here or in a controller manager beside this
+//! server, counts from that date, so that it is never changed while it can be read: a later one would only keep tokens longer,
 //! an earlier one would remove tokens that were never observed. The object is made again when it is removed, and the date is
 //! set to the current day when it cannot be read.
 

@@ -26,7 +26,7 @@ const NAME: &str = "extension-apiserver-authentication";
 
 const CONFIG_MAPS: &str = "configmaps";
 
-/// What a node tells about its authorities of clients and front proxies.
+/// A node's authorities of clients and front proxies, as the config map announces them.
 pub trait Announcement: Debug + Send + Sync {
     /// The data that the config map should have instead of `found`: what is still needed of that, and this node's own.
     fn data(&self, found: &BTreeMap<String, String>, now: Timestamp) -> BTreeMap<String, String>;

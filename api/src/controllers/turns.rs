@@ -1,8 +1,7 @@
 //! When a loop takes its next turn: after a change, when something is due, or when work that it began has ended.
 //!
-//! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object (an
-//! admission webhook that does not answer) holds up nothing but what waits for it. No loop of this kind polls: without a
-//! change, a due time or work under way it sleeps.
+//! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object
+//! holds up no other. No loop of this kind polls: without a change, a due time or work under way it sleeps.
 //!
 //!     wake (change, due time, end of work) -> gather -> turn
 //!
@@ -82,7 +81,7 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
     }
 }
 
-/// Takes the work on; adds the results of what has ended.
+/// Polls the work under way; adds the results of ended work.
 fn drive<R>(
     under_way: &mut FuturesUnordered<BoxFuture<'_, R>>,
     ended: &mut Vec<R>,
@@ -93,7 +92,7 @@ fn drive<R>(
     }
 }
 
-/// Ready when a change was announced. All that was announced counts as seen then: the loop reads the state after it.
+/// Ready when a change was announced. Every announcement so far counts as seen: the loop reads the state afterwards.
 fn poll_changed(subscriptions: &mut [Subscription], context: &mut Context<'_>) -> Poll<()> {
     let mut is_changed = false;
     for subscription in subscriptions {

@@ -1,21 +1,31 @@
-//! A value derived from very many objects, which is built beside the requests that read it.
+//! A value derived from stored objects, which is built beside the requests that read it.
 //!
-//! Owns one value that all requests of a node read in place, without copies. A request takes in a few changes itself. Where
-//! there are more, or all objects have to be read (at the start, after a snapshot), a thread for blocking work does that,
-//! and the requests that need the value wait for it without keeping a thread.
+//! Owns one value that all requests of a node read in place, without copies. A request takes in little by itself. Where there
+//! is more, or many objects have to be read (at the start, after a snapshot), a thread for blocking work does that, and the
+//! requests that need the value wait for it without keeping a thread.
 //!
-//! Invariant: no lock is held while all objects are read, nor while more than [`STEP_REVISIONS`] entries are taken in.
+//! Invariant: no lock is held while all of many objects are read, nor while more is taken in than [`STEP_CHANGES`] changes
+//! or [`STEP_BYTES`] bytes of objects, or one larger revision. A request waits [`LOCK_WAIT`] for a lock, and then as above.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::Revision;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Mutex;
 
 use super::{Applied, Derived, Follower};
 
-/// Log entries that are taken in at once: some milliseconds where each of them changes a pod.
-const STEP_REVISIONS: u64 = 256;
+/// Changes that are taken in at once.
+const STEP_CHANGES: usize = 256;
+
+/// Bytes of objects, before and after their changes, that are taken in at once: decoding them takes about a millisecond. Two
+/// hundred changes of small objects have fewer; one object may have six times as many.
+const STEP_BYTES: usize = 256 << 10;
+
+/// Time for which a request's thread waits for the lock, which readers and steps hold for less as a rule. A step of one
+/// large object may hold it for twenty times as long.
+const LOCK_WAIT: Duration = Duration::from_millis(2);
 
 /// A derived value that is built in the background. Clones share it.
 pub struct Maintained<T>(Arc<Shared<T>>);
@@ -23,9 +33,10 @@ pub struct Maintained<T>(Arc<Shared<T>>);
 struct Shared<T> {
     /// `None` before it was built for the first time.
     follower: RwLock<Option<Follower<T>>>,
-    /// Held by whoever builds.
+    /// Held by the task that brings the value up on a thread for blocking work.
     building: Arc<Mutex<()>>,
     empty: Box<dyn Fn() -> T + Send + Sync>,
+    sources: Vec<Arc<str>>,
 }
 
 impl<T> Clone for Maintained<T> {
@@ -34,35 +45,70 @@ impl<T> Clone for Maintained<T> {
     }
 }
 
+impl<T> std::fmt::Debug for Maintained<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maintained").finish_non_exhaustive()
+    }
+}
+
+impl<T: Derived + Default> Default for Maintained<T> {
+    fn default() -> Self {
+        Maintained::new(T::default)
+    }
+}
+
+/// How far one step leads.
+struct Step {
+    until: Revision,
+    /// Bytes of the changed objects, before and after.
+    bytes: usize,
+}
+
 impl<T: Derived> Maintained<T> {
     /// A value that is derived from `empty` when it is first asked for.
     pub fn new(empty: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Maintained(Arc::new(Shared {
             follower: RwLock::new(None),
             building: Arc::default(),
+            sources: empty().sources().cloned().collect(),
             empty: Box::new(empty),
         }))
     }
 
     /// Passes the value as of `applied`, or of a later state, to `read`. `None`: there is more to take in than a request does
-    /// by itself; see [`Maintained::catch_up`].
+    /// by itself, or the lock is held for longer than `LOCK_WAIT`; see [`Maintained::catch_up`].
     pub fn try_read<R>(&self, applied: &Applied, read: impl FnOnce(&T) -> R) -> Option<R> {
-        let current = self.0.follower.read();
-        if let Some(follower) = current.as_ref().filter(|follower| follower.is_at(applied)) {
+        let current = self.0.follower.try_read_for(LOCK_WAIT)?;
+        if let Some(follower) = current.as_ref().filter(|follower| follower.is_current(applied)) {
             return Some(read(follower.value()));
         }
         drop(current);
-        let mut current = self.0.follower.write();
-        let follower = current.as_mut()?;
-        if !follower.is_within(applied, STEP_REVISIONS) || !follower.step(applied, STEP_REVISIONS) {
+        let mut current = self.0.follower.try_write_for(LOCK_WAIT)?;
+        if !self.take_in_little(&mut current, applied) {
             return None;
         }
-        Some(read(follower.value()))
+        // Others may read at the same time from now on.
+        let current = RwLockWriteGuard::downgrade(current);
+        Some(read(current.as_ref()?.value()))
+    }
+
+    /// Passes the value as of `applied`, or of a later state, to `read`, once it is there.
+    pub async fn read<R>(&self, applied: &Applied, mut read: impl FnMut(&T) -> R) -> R {
+        loop {
+            if let Some(found) = self.try_read(applied, &mut read) {
+                return found;
+            }
+            self.catch_up(applied).await;
+        }
     }
 
     /// Brings the value up to `applied`, on a thread for blocking work.
     pub async fn catch_up(&self, applied: &Applied) {
         let turn = self.0.building.clone().lock_owned().await;
+        let current = self.0.follower.try_read();
+        if current.is_some_and(|current| current.as_ref().is_some_and(|value| value.is_current(applied))) {
+            return;
+        }
         let (own, applied) = (self.clone(), applied.clone());
         // The work goes on where its caller goes away: others wait for it. An error means that the runtime ends.
         let done = tokio::task::spawn_blocking(move || {
@@ -76,38 +122,91 @@ impl<T: Derived> Maintained<T> {
         loop {
             let mut current = self.0.follower.write();
             let Some(follower) = current.as_mut() else { break };
-            if follower.is_at(applied) {
+            if follower.is_current(applied) {
                 return;
             }
-            if !follower.step(applied, STEP_REVISIONS) {
+            let Some(step) = follower.step(applied) else { break };
+            if !follower.take_step(applied, step.until) {
                 break;
             }
         }
         let built = Follower::new((self.0.empty)(), applied);
-        let old = self.0.follower.write().replace(built);
+        let mut current = self.0.follower.write();
+        // A request may have taken in a later state meanwhile.
+        let is_newer = current.as_ref().is_none_or(|current| !current.is_at(applied));
+        let old = if is_newer { current.replace(built) } else { Some(built) };
+        drop(current);
         // Freed behind the lock.
         drop(old);
+    }
+
+    /// Brings `current` up to `applied` where that is little work; `false`: it is more.
+    fn take_in_little(&self, current: &mut Option<Follower<T>>, applied: &Applied) -> bool {
+        if let Some(follower) = current {
+            if follower.is_current(applied) {
+                return true;
+            }
+            if let Some(step) = follower.step(applied) {
+                return step.until >= applied.state.applied()
+                    && step.bytes <= STEP_BYTES
+                    && follower.take_step(applied, step.until);
+            }
+        }
+        let sources = self.0.sources.iter();
+        let bytes: usize = sources.map(|source| applied.state.collection(source).object_bytes()).sum();
+        if bytes > STEP_BYTES {
+            return false;
+        }
+        *current = Some(Follower::new((self.0.empty)(), applied));
+        true
     }
 }
 
 impl<T: Derived> Follower<T> {
-    /// Whether the value is of the same history as `applied`, and at most `revisions` entries older.
-    fn is_within(&self, applied: &Applied, revisions: u64) -> bool {
-        applied.revocations == self.revocations
-            && applied.state.applied().0 <= self.seen.0.saturating_add(revisions)
+    /// Whether the value is that of `applied`, though perhaps it has not been told so, or newer.
+    fn is_current(&self, applied: &Applied) -> bool {
+        let is_unchanged = |source: &Arc<str>| applied.state.collection(source).changed() <= self.seen;
+        self.is_at(applied)
+            || applied.revocations == self.revocations && self.value.sources().all(is_unchanged)
     }
 
-    /// Takes in the changes of at most `revisions` entries on the way to `applied`. `false`: the history no longer holds
-    /// them, or the followed state was revoked.
-    fn step(&mut self, applied: &Applied, revisions: u64) -> bool {
+    /// The next step on the way to `applied`. `None`: the history no longer holds it, or the followed state was revoked.
+    fn step(&self, applied: &Applied) -> Option<Step> {
         if applied.revocations != self.revocations {
-            return self.is_at(applied);
+            return None;
         }
-        let until = Revision(self.seen.0.saturating_add(revisions)).min(applied.state.applied());
-        if !self.take_in(&applied.state, until) {
-            return false;
+        let mut changes = Vec::new();
+        for source in self.value.sources() {
+            let collection = applied.state.collection(source);
+            if collection.changed() > self.seen {
+                let due = collection.changes_after(self.seen).ok()?;
+                // A further change, beyond those of a step, shows that the step does not lead to the end.
+                let due = due.take(STEP_CHANGES + 1);
+                changes.extend(due.map(|change| (change.revision, change.object_bytes())));
+            }
         }
-        self.seen = self.seen.max(until);
-        true
+        changes.sort_unstable();
+        let mut bytes = 0;
+        // once: each change is looked at once.
+        let beyond = changes.iter().enumerate().find(|(at, (_, of_change))| {
+            bytes += of_change;
+            *at > 0 && (*at == STEP_CHANGES || bytes > STEP_BYTES)
+        });
+        // All changes of a revision belong together.
+        let until = match beyond {
+            Some((_, (revision, _))) => Revision(revision.0 - 1).max(changes[0].0),
+            None => applied.state.applied(),
+        };
+        let of_step = changes.iter().take_while(|(revision, _)| *revision <= until);
+        Some(Step { until, bytes: of_step.map(|(_, bytes)| bytes).sum() })
+    }
+
+    /// Takes in the changes up to `until`, a step towards `applied`. `false`: the history no longer holds them.
+    fn take_step(&mut self, applied: &Applied, until: Revision) -> bool {
+        let is_taken = self.take_in(&applied.state, until);
+        if is_taken {
+            self.seen = self.seen.max(until);
+        }
+        is_taken
     }
 }

@@ -4,23 +4,22 @@
 //! Owns how a derived value is brought up to a state: change by change from the history, so that nothing is queued for
 //! a slow reader; by reading the collections again where the history no longer has the changes (a new snapshot, a long
 //! pause) or where the followed state was revoked. The caller that reads the value takes in the changes since the last
-//! read; values of very many objects are built by a thread for blocking work.
+//! read, where these are few; a thread for blocking work does what is more. What each value holds is in `docs/memory.md`.
 //!
 //!     Follower    owned by one task: the loops of `controllers`
-//!     Prepared    shared by all requests: admission and authorization; of few objects
-//!     Maintained  shared by all requests: of as many objects as there are pods
+//!     Maintained  shared by all requests: admission and authorization
 //!
 //! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 
+mod digest;
 mod maintained;
-mod prepared;
 
 use std::sync::Arc;
 
 use orch_raft::{Change, Revision, State, Store};
 
+pub(crate) use digest::Digest;
 pub use maintained::Maintained;
-pub use prepared::Prepared;
 
 /// The state that a node has applied at one moment.
 #[derive(Clone, Debug)]

@@ -84,23 +84,41 @@ async fn a_state_that_was_wrong_is_not_gone_on_from() {
     assert_eq!(names(follower.advance(&wrong.applied())), ["a"], "what was seen before counts no more");
 }
 
+/// A namespace that is more than a request takes in by itself.
+async fn create_large(fixture: &Fixture, name: &str) {
+    let annotations = json!({"a": "x".repeat(200_000)});
+    fixture.create("namespaces", "", json!({"metadata": {"name": name, "annotations": annotations}})).await;
+}
+
 #[tokio::test]
-async fn a_prepared_value_is_shared_and_as_new_as_what_the_asker_has_seen() {
+async fn a_request_derives_and_takes_in_what_is_little_and_nothing_else() {
     let fixture = with_namespaces(&["a"]).await;
-    let prepared = Prepared::<Names>::default();
-    let before = prepared.at_least(&fixture.applied());
-    assert!(Arc::ptr_eq(&before, &prepared.at_least(&fixture.applied())), "nothing was copied");
+    let value = Maintained::<Names>::default();
+    let read = |applied: &Applied| value.try_read(applied, |value| (names(value).join(" "), value.rebuilt));
+    let told = |names: &str, rebuilt| Some((names.to_owned(), rebuilt));
+    let first = fixture.applied();
+    assert_eq!(read(&first), told("a", 1), "few objects");
     fixture.create("configmaps", "a", json!({"metadata": {"name": "of-no-concern"}})).await;
-    assert!(Arc::ptr_eq(&before, &prepared.at_least(&fixture.applied())));
-    fixture.create("namespaces", "", json!({"metadata": {"name": "b"}})).await;
-    let after = prepared.at_least(&fixture.applied());
-    assert_eq!((names(&before), names(&after)), (vec!["a"], vec!["a", "b"]), "a reader keeps what it got");
-    assert_eq!(after.rebuilt, 1);
+    assert_eq!(read(&fixture.applied()), told("a", 1));
+    create_large(&fixture, "b").await;
+    assert_eq!(read(&fixture.applied()), told("a b", 1), "one change of less than the bound");
+    create_large(&fixture, "c").await;
+    create_large(&fixture, "d").await;
+    let later = fixture.applied();
+    assert_eq!(read(&later), None, "their objects are large");
+    assert_eq!(read(&first), told("a b", 1), "an older state has nothing that is missing");
+    value.catch_up(&later).await;
+    assert_eq!(read(&later), told("a b c d", 1), "change by change");
+    let anew = Maintained::<Names>::default();
+    assert!(anew.try_read(&later, |_| ()).is_none(), "all objects together are large");
+    assert_eq!(anew.read(&later, |value| names(value).len()).await, 4);
 }
 
 #[tokio::test]
 async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
-    let fixture = with_namespaces(&["a"]).await;
+    let fixture = with_namespaces(&[]).await;
+    create_large(&fixture, "a").await;
+    create_large(&fixture, "a2").await;
     let built = Arc::new(AtomicUsize::new(0));
     let value = {
         let built = built.clone();
@@ -110,33 +128,45 @@ async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
         })
     };
     let read = |applied: &Applied| value.try_read(applied, |value| names(value).join(" "));
-    let built = || built.load(Ordering::Relaxed);
+    // The first of them told its sources.
+    let built = || built.load(Ordering::Relaxed) - 1;
     let first = fixture.applied();
     assert_eq!(read(&first), None, "a request builds nothing by itself");
     tokio::join!(value.catch_up(&first), value.catch_up(&first));
-    assert_eq!((read(&first).as_deref(), built()), (Some("a"), 1), "both waited for one");
+    assert_eq!((read(&first).as_deref(), built()), (Some("a a2"), 1), "both waited for one");
     fixture.create("namespaces", "", json!({"metadata": {"name": "b"}})).await;
-    assert_eq!(read(&fixture.applied()).as_deref(), Some("a b"), "a request takes in a few changes");
-    assert_eq!(read(&first).as_deref(), Some("a b"), "never older than what was read before");
+    assert_eq!(read(&fixture.applied()).as_deref(), Some("a a2 b"), "a request takes in a few changes");
+    assert_eq!(read(&first).as_deref(), Some("a a2 b"), "never older than what was read before");
     for number in 0..600 {
         let metadata = json!({"name": format!("m{number}")});
         fixture.create("configmaps", "a", json!({"metadata": metadata})).await;
     }
     fixture.create("namespaces", "", json!({"metadata": {"name": "c"}})).await;
     let later = fixture.applied();
+    assert_eq!(read(&later).as_deref(), Some("a a2 b c"), "changes of no concern are not taken in");
+    let many = async |name: &str| {
+        let labels = |number: usize| json!({"metadata": {"labels": {"number": number.to_string()}}});
+        for number in 0..300 {
+            fixture.merge("namespaces", name, labels(number)).await;
+        }
+    };
+    many("c").await;
+    let later = fixture.applied();
     assert_eq!(read(&later), None, "many are taken in beside it");
     value.catch_up(&later).await;
-    assert_eq!((read(&later).as_deref(), built()), (Some("a b c"), 1), "change by change");
+    assert_eq!((read(&later).as_deref(), built()), (Some("a a2 b c"), 1), "change by change");
     fixture.create("namespaces", "", json!({"metadata": {"name": "d"}})).await;
     fixture.forget_history();
     let lost = fixture.applied();
     assert_eq!(read(&lost), None);
     value.catch_up(&lost).await;
-    assert_eq!((read(&lost).as_deref(), built()), (Some("a b c d"), 2));
-    let right = with_namespaces(&["x"]).await;
+    assert_eq!((read(&lost).as_deref(), built()), (Some("a a2 b c d"), 2));
+    let right = with_namespaces(&[]).await;
+    create_large(&right, "x").await;
+    create_large(&right, "y").await;
     let found_out = Applied { revocations: 1, ..right.applied() };
     assert_eq!(read(&found_out), None, "what is known may be wrong");
     value.catch_up(&found_out).await;
-    assert_eq!((read(&found_out).as_deref(), built()), (Some("x"), 3));
-    assert_eq!(read(&lost).as_deref(), Some("x"), "what was seen before counts no more");
+    assert_eq!((read(&found_out).as_deref(), built()), (Some("x y"), 3));
+    assert_eq!(read(&lost).as_deref(), Some("x y"), "what was seen before counts no more");
 }

@@ -28,6 +28,7 @@ mod served;
 #[cfg(test)]
 mod tests;
 mod token_keys;
+mod turns;
 mod version;
 
 use std::sync::{Arc, OnceLock};
@@ -125,7 +126,7 @@ struct Parts {
     /// Reports the authenticated user to the listener.
     admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
-    /// What is counted for this request; empty until its resource is known.
+    /// Metrics of this request; empty until its resource is known.
     measured: OnceLock<Measured>,
 }
 
@@ -326,10 +327,10 @@ impl<S: Store> Api<S> {
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
             let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
-            let bytes = request.query.held_bytes() + watch.selector_bytes();
+            let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
             let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
             let under_way = (self.measure_watch(request), watcher, held);
-            return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
+            return Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();

@@ -2,10 +2,12 @@
 //!
 //! Owns the choice of requests for the pool, and how they are polled there. Decoding, patching, checking and rendering
 //! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
-//! clients would delay all other responses. Each poll of such a request is one job of the pool, so that a request which
+//! clients would delay all other responses. So would small objects with expressions, which are compiled when they are
+//! written. Each poll of such a request is one job of the pool, so that a request which
 //! waits for a quorum occupies no thread.
 //!
-//! Invariant: a small request is never queued behind a large one.
+//! Invariants: a small request is never queued behind a large one; users take turns, so that one user's large requests
+//! hold up another's by one of them at a time.
 
 use std::num::NonZero;
 use std::pin::Pin;
@@ -20,9 +22,10 @@ use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use orch_rules::Action;
 use orch_schema::budget::Budget;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::Api;
+use super::turns::{Party, Turns};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -59,10 +62,10 @@ pub(super) const HELD_PER_THREAD: usize = 4;
 
 /// The pool of one node. It uses a bounded number of the runtime's threads for blocking work.
 pub(super) struct Pool {
-    /// Permits for jobs that run at the same time, as many as processors.
-    threads: Arc<Semaphore>,
-    /// Permits for requests in the pool.
-    requests: Arc<Semaphore>,
+    /// Places for jobs that run at the same time, as many as processors.
+    threads: Turns,
+    /// Places for requests in the pool.
+    requests: Turns,
 }
 
 /// A request that owns its parts, so that it outlives the caller's borrows.
@@ -91,27 +94,24 @@ impl Pool {
 
     /// A pool of `threads` threads. With none, jobs wait for ever (for tests).
     pub(super) fn of(threads: usize) -> Self {
-        Pool {
-            threads: Arc::new(Semaphore::new(threads)),
-            requests: Arc::new(Semaphore::new(HELD_PER_THREAD * threads)),
-        }
+        Pool { threads: Turns::new(threads), requests: Turns::new(HELD_PER_THREAD * threads) }
     }
 
-    /// Runs every poll of `job` in the pool and returns its result. The job's steps count for `budget`. A job whose
-    /// caller drops this future is not polled again.
+    /// Runs every poll of `job` in the pool, when it is `party`'s turn, and returns its result. The job's steps count for
+    /// `budget`. A job whose caller drops this future is not polled again.
     ///
     /// # Errors
-    /// `Unavailable`: the node is stopping. `Internal`: the job's thread ended early.
+    /// `Internal`: the job's thread ended early.
     pub(super) async fn run<T: Send + 'static>(
         &self,
+        party: &Party,
         budget: &Arc<Budget>,
         mut job: Job<T>,
     ) -> Result<T, ApiError> {
-        let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
-        let _held = self.requests.acquire().await.map_err(ended)?;
+        let _held = self.requests.take(party).await;
         let woken = Arc::new(Woken(Notify::new()));
         loop {
-            let thread = self.threads.clone().acquire_owned().await.map_err(ended)?;
+            let thread = self.threads.take(party).await;
             let (waker, budget) = (Waker::from(woken.clone()), budget.clone());
             let step = tokio::task::spawn_blocking(move || {
                 let polled = budget.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
@@ -131,8 +131,12 @@ impl Pool {
 }
 
 impl Pool {
-    /// The next frame of `watch`. `None`: the watch has ended, or the node stops.
-    pub(super) async fn next_frame<S: Store>(&self, mut watch: Watch<S>) -> Option<(Watch<S>, Bytes)> {
+    /// The next frame of `watch`, which `party` opened. `None`: the watch has ended, or the node stops.
+    pub(super) async fn next_frame<S: Store>(
+        &self,
+        party: &Party,
+        mut watch: Watch<S>,
+    ) -> Option<(Watch<S>, Bytes)> {
         while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) || watch.has_much_to_render(RENDERED_BYTES_MIN)
         {
             // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.
@@ -140,7 +144,7 @@ impl Pool {
                 let looked = watch.look();
                 (watch, looked)
             });
-            let (back, looked) = self.run(&Arc::new(Budget::of(u64::MAX)), job).await.ok()?;
+            let (back, looked) = self.run(party, &Arc::new(Budget::of(u64::MAX)), job).await.ok()?;
             watch = back;
             match looked {
                 LookResult::Frame(frame) => return Some((watch, frame)),
@@ -234,6 +238,12 @@ impl<S: Store> Api<S> {
                     || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
+            // Writes of sub-resources compile no expressions.
+            Verb::Create | Verb::Update | Verb::Patch
+                if request.action == Action::Object && request.resource.strategy.compiles_expressions() =>
+            {
+                true
+            }
             Verb::Create if request.target.name.is_empty() => false,
             Verb::DeleteCollection => {
                 let objects = state().collection(&request.resource.storage);
@@ -261,9 +271,9 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let budget = large.budget.clone();
         let _cancel = CancelOnDrop(budget.clone());
-        let api = self.clone();
+        let (api, party) = (self.clone(), Party::of(&large.user));
         let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
-        let result = self.pool.run(&budget, job).await?;
+        let result = self.pool.run(&party, &budget, job).await?;
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {
             Ok(()) => result,
@@ -292,6 +302,10 @@ mod tests {
         Arc::default()
     }
 
+    fn party() -> Party {
+        Party::of(&User::anonymous())
+    }
+
     fn pool(threads: usize) -> Arc<Pool> {
         Arc::new(Pool::of(threads))
     }
@@ -301,7 +315,9 @@ mod tests {
         let (pool, here, budget) = (pool(1), thread::current().id(), budget());
         runtime().block_on(async {
             let (send, receive) = tokio::sync::oneshot::channel::<()>();
+            let (a, b) = (party(), party());
             let waiting = pool.run(
+                &a,
                 &budget,
                 Box::pin(async move {
                     let before: ThreadId = thread::current().id();
@@ -311,7 +327,7 @@ mod tests {
             );
             // The only thread is free while the first job waits.
             let other = async {
-                let at = pool.run(&budget, Box::pin(async { thread::current().id() })).await.unwrap();
+                let at = pool.run(&b, &budget, Box::pin(async { thread::current().id() })).await.unwrap();
                 send.send(()).unwrap();
                 at
             };
@@ -330,6 +346,7 @@ mod tests {
                 let (pool, now, most) = (pool.clone(), now.clone(), most.clone());
                 async move {
                     pool.run(
+                        &party(),
                         &budget(),
                         Box::pin(async move {
                             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -351,8 +368,8 @@ mod tests {
         drop(CancelOnDrop(budget.clone()));
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
         // A job that is running ends at its next step.
-        let ended =
-            runtime().block_on(pool(1).run(&budget, Box::pin(async { !orch_schema::budget::count_step() })));
+        let job = Box::pin(async { !orch_schema::budget::count_step() });
+        let ended = runtime().block_on(pool(1).run(&party(), &budget, job));
         assert_eq!(ended, Ok(true));
     }
 }

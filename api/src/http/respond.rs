@@ -17,6 +17,8 @@ use orch_raft::Store;
 use parking_lot::Mutex;
 
 use super::Api;
+use super::turns::Party;
+use crate::authn::User;
 use crate::render::Payload;
 use crate::watch::{InitialEvents, Watch};
 
@@ -152,18 +154,21 @@ pub(super) fn text_stream(body: Body) -> Response<Body> {
     respond(200, "text/plain", body)
 }
 
-/// A response that lasts until the watch ends, which `under_way` is held for. Looks over many objects run in the pool.
+/// A response that lasts until the watch ends, which `under_way` is held for. Looks over many objects run in the pool, in
+/// the turns of its `user`.
 pub(super) fn stream<S: Store>(
     content_type: &str,
+    user: &User,
     watch: Watch<S>,
     api: Arc<Api<S>>,
     under_way: impl Send + 'static,
 ) -> Response<Body> {
     let lasting = WatchResponse { initial_events: watch.initial_events() };
+    let party = Party::of(user);
     let frames = stream::unfold((watch, under_way), move |(watch, under_way)| {
-        let api = api.clone();
+        let (api, party) = (api.clone(), party.clone());
         async move {
-            let (watch, frame) = api.pool.next_frame(watch).await?;
+            let (watch, frame) = api.pool.next_frame(&party, watch).await?;
             Some((Ok::<Bytes, Infallible>(frame), (watch, under_way)))
         }
     });

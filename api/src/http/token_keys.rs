@@ -1,4 +1,4 @@
-//! What verifiers of service account tokens need: the document of OpenID discovery and the key set.
+//! Documents for verifiers of service account tokens: OpenID discovery and the key set.
 //!
 //! Owns their paths and media types. Access to them is granted to service accounts by a default role.
 

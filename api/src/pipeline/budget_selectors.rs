@@ -1,7 +1,8 @@
 //! Selectors of the stored disruption budgets, for evictions.
 //!
-//! Owns which budgets select a pod. Each selector is parsed once, when its budget changes: a namespace may have hundreds of
-//! budgets with thousands of requirements each, and every eviction asks all of them.
+//! Owns which budgets select a pod. A selector is parsed once, when its budget changes: a namespace may have hundreds of
+//! budgets with thousands of requirements each, and every eviction asks all of them. Selectors beyond their namespace's room
+//! stay in the store, and are parsed by each eviction there, for a few evictions at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,39 +13,90 @@ use orch_raft::{Change, State};
 use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use tokio::sync::Semaphore;
 
 use crate::follow::Derived;
+use crate::selector::SelectorRoom;
 
 /// Storage resource of budgets.
 pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// The selectors by path; budgets without one, which select nothing, are left out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct BudgetSelectors(BTreeMap<Arc<str>, Arc<LabelSelector>>);
+/// Looks at stored selectors under way. Each occupies a thread, for seconds at worst, though its client has gone; the threads
+/// for blocking work are bounded, and others need them, too.
+static LOOKS: Semaphore = Semaphore::const_new(2);
+
+/// The selectors by path, `None` for one that is not held; budgets without one, which select nothing, are left out.
+#[derive(Debug, Default)]
+pub(super) struct BudgetSelectors {
+    by_path: BTreeMap<Arc<str>, Option<LabelSelector>>,
+    room: SelectorRoom,
+}
+
+/// Paths of the budgets that select a pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Selecting {
+    pub(super) certain: Vec<Arc<str>>,
+    /// Those whose selectors are in the store only.
+    pub(super) unknown: Vec<Arc<str>>,
+}
 
 impl BudgetSelectors {
-    /// Paths of the budgets of `namespace` that select a pod with these labels, sorted by key.
-    pub(super) fn selecting(
-        &self,
-        namespace: &str,
-        labels: &[(String, String)],
-    ) -> impl Iterator<Item = &str> {
+    /// The budgets of `namespace` that select a pod with these labels, sorted by key.
+    pub(super) fn selecting(&self, namespace: &str, labels: &[(String, String)]) -> Selecting {
         let prefix = format!("{namespace}/");
         let from = (Bound::Included(&*prefix), Bound::Unbounded);
-        let budgets = self.0.range::<str, _>(from).map(|(path, selector)| (&**path, selector));
-        let budgets = budgets.take_while(move |(path, _)| path.starts_with(&*prefix));
-        budgets.filter(|(_, selector)| selector.matches(labels)).map(|(path, _)| path)
+        let budgets = self.by_path.range::<str, _>(from).take_while(|(path, _)| path.starts_with(&*prefix));
+        let mut found = Selecting::default();
+        for (path, selector) in budgets {
+            match selector {
+                None => found.unknown.push(path.clone()),
+                Some(selector) if selector.matches(labels) => found.certain.push(path.clone()),
+                Some(_) => {}
+            }
+        }
+        found
     }
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
-        let parsed = object.and_then(|object| {
-            let budget: Value = serde_json::from_slice(&object.json).ok()?;
-            LabelSelector::of_field(budget.at("spec").at("selector"))
-        });
-        match parsed {
-            Some(selector) => self.0.insert(path.clone(), Arc::new(selector)),
-            None => self.0.remove(path),
+        let namespace = path.split_once('/').map_or("", |(namespace, _)| namespace);
+        let old = self.by_path.remove(path).flatten();
+        self.room.give_back(namespace, old.map_or(0, |old| old.held_bytes()));
+        let Some(selector) = object.and_then(stored_selector) else { return };
+        let is_held = self.room.take(namespace, selector.held_bytes());
+        self.by_path.insert(path.clone(), is_held.then_some(selector));
+    }
+}
+
+/// The selector of a stored budget; `None` for one that selects nothing.
+fn stored_selector(budget: &SharedObject) -> Option<LabelSelector> {
+    let budget: Value = serde_json::from_slice(&budget.json).ok()?;
+    LabelSelector::of_field(budget.at("spec").at("selector"))
+}
+
+impl Selecting {
+    /// The paths, those of `state` that are unknown after a look at their selectors, on a thread for blocking work.
+    pub(super) async fn look(self, state: Arc<State>, labels: Vec<(String, String)>) -> Vec<Arc<str>> {
+        let Selecting { mut certain, unknown } = self;
+        if unknown.is_empty() {
+            return certain;
+        }
+        let selects = move |path: &Arc<str>| {
+            let collection = state.collection(BUDGETS);
+            collection
+                .get(path)
+                .and_then(stored_selector)
+                .is_some_and(|selector| selector.matches(&labels[..]))
         };
+        // Never closed.
+        let place = LOOKS.acquire().await;
+        let looked = tokio::task::spawn_blocking(move || {
+            let looked: Vec<_> = unknown.into_iter().filter(selects).collect();
+            drop(place);
+            looked
+        });
+        // An error means that the runtime ends.
+        certain.extend(looked.await.unwrap_or_default());
+        certain
     }
 }
 
@@ -59,7 +111,8 @@ impl Derived for BudgetSelectors {
     }
 
     fn rebuild(&mut self, state: &State) {
-        self.0.clear();
+        self.by_path.clear();
+        self.room.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
             self.set(path, Some(object));
         }
@@ -94,12 +147,21 @@ mod tests {
         let mut selectors = BudgetSelectors::default();
         selectors.rebuild(&fixture.state());
         let labels = [("a".to_owned(), "b".to_owned())];
-        assert_eq!(selectors.selecting("n", &labels).collect::<Vec<_>>(), ["n/all", "n/long"]);
-        assert_eq!(selectors.selecting("n", &[]).collect::<Vec<_>>(), ["n/all"]);
-        assert_eq!(
-            *selectors.0["n/long"],
-            LabelSelector::parse("a").unwrap(),
-            "one condition for each label"
-        );
+        let paths = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>();
+        let all = |names: &[&str]| Selecting { certain: paths(names), unknown: Vec::new() };
+        assert_eq!(selectors.selecting("n", &labels), all(&["n/all", "n/long"]));
+        assert_eq!(selectors.selecting("n", &[]), all(&["n/all"]));
+        let one = LabelSelector::parse("a").unwrap();
+        assert_eq!(selectors.by_path["n/long"], Some(one), "one condition for each label");
+        // As soon as there is no room, the same budgets are found in the store.
+        let mut few = BudgetSelectors { room: SelectorRoom::of(1), ..BudgetSelectors::default() };
+        few.rebuild(&fixture.state());
+        let found = few.selecting("n", &labels);
+        assert_eq!(found.unknown, paths(&["n/long", "n/unlike"]), "an empty selector takes no room");
+        let found = found.look(fixture.state(), labels.to_vec()).await;
+        assert_eq!(found, paths(&["n/all", "n/long"]));
+        fixture.delete(BUDGETS, "n/long", json!({})).await;
+        few.rebuild(&fixture.state());
+        assert_eq!(few.room.held(), 0);
     }
 }

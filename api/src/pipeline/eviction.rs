@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         additions: &mut Additions,
     ) -> Result<(), ApiError> {
         let namespace = &request.target.namespace;
-        let (budget, others) = self.budgets_of(namespace, pod, view);
+        let (budget, others) = self.budgets_of(namespace, pod, view).await;
         let Some(budget) = budget else { return Ok(()) };
         if others > 0 {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -108,13 +108,16 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// A budget in `namespace` that selects `pod`, and the number of the others that do.
-    fn budgets_of(&self, namespace: &str, pod: &Value, view: &View) -> (Option<Value>, usize) {
+    async fn budgets_of(&self, namespace: &str, pod: &Value, view: &View) -> (Option<Value>, usize) {
         let labels: Vec<(String, String)> = sorted_entries(pod.at("metadata").at("labels"))
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
             .collect();
-        let selectors = view.prepared(&self.budget_selectors);
-        let names = selectors.selecting(namespace, &labels).filter_map(|path| Some(path.split_once('/')?.1));
+        let applied = view.applied();
+        let found =
+            self.budget_selectors.read(applied, |selectors| selectors.selecting(namespace, &labels)).await;
+        let paths = found.look(applied.state.clone(), labels).await;
+        let names = paths.iter().filter_map(|path| Some(path.split_once('/')?.1));
         // The selectors may be of a later state, in which a budget is new.
         let mut names = names.filter(|name| view.has_object(BUDGETS, namespace, name));
         (names.next().and_then(|name| view.find(BUDGETS, namespace, name)), names.count())

@@ -35,9 +35,18 @@ enum Snapshot {
     At(Revision),
 }
 
-/// The end of a page that is not the last: its last path, and the count of objects behind it if known.
+/// Where a page begins: the last path before it, and the number of objects up to that one if known.
+#[derive(Clone, Copy, Default)]
+struct Start<'a> {
+    after: &'a str,
+    sent: Option<u64>,
+}
+
+/// The end of a page that is not the last: its last path, the number of objects up to it, and that of those behind it, where
+/// they are known.
 struct Rest {
     last: Arc<str>,
+    sent: Option<u64>,
     remaining: Option<u64>,
 }
 
@@ -81,7 +90,7 @@ impl<S: Store> Pipeline<S> {
             (_, Some(Revision(0))) => (self.newest(request, Some(Revision(0))).await?, None),
             (_, revision) => (self.newest(request, revision).await?, limit),
         };
-        self.page(request, snapshot, "", limit, &selector).await
+        self.page(request, snapshot, Start { after: "", sent: Some(0) }, limit, &selector).await
     }
 
     async fn newest(&self, request: Request<'_>, revision: Option<Revision>) -> Result<Snapshot, ApiError> {
@@ -111,7 +120,9 @@ impl<S: Store> Pipeline<S> {
             Some(revision) => Snapshot::At(revision),
             None => self.newest(request, None).await?,
         };
-        self.page(request, snapshot, &token.after, limit, selector).await.map_err(|error| match error {
+        // The count of a token holds for the revision of its first page alone.
+        let start = Start { after: &token.after, sent: token.sent.filter(|_| token.revision.is_some()) };
+        self.page(request, snapshot, start, limit, selector).await.map_err(|error| match error {
             ApiError::Expired { .. } => self.expired_token(request, &token.after),
             other => other,
         })
@@ -119,12 +130,13 @@ impl<S: Store> Pipeline<S> {
 
     /// A 410 with a continue token that resumes at the newest state.
     fn expired_token(&self, request: Request<'_>, after: &str) -> ApiError {
-        let fresh = self.seal(request, None, after);
+        let fresh = self.seal(request, None, Start { after, sent: None });
         ApiError::Expired { message: EXPIRED_TOKEN.to_owned(), continue_token: Some(fresh) }
     }
 
-    fn seal(&self, request: Request<'_>, revision: Option<Revision>, after: &str) -> String {
-        let token = ContinueToken { revision, issued: self.ambient.now(), after: after.to_owned() };
+    fn seal(&self, request: Request<'_>, revision: Option<Revision>, next: Start<'_>) -> String {
+        let Start { after, sent } = next;
+        let token = ContinueToken { revision, issued: self.ambient.now(), after: after.to_owned(), sent };
         self.token_key.seal(&token, (&request.resource.storage, &request.target.namespace))
     }
 
@@ -132,7 +144,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         snapshot: Snapshot,
-        after: &str,
+        start: Start<'_>,
         limit: Option<usize>,
         selector: &Selector,
     ) -> Result<ListAnswer, ApiError> {
@@ -140,8 +152,9 @@ impl<S: Store> Pipeline<S> {
             Snapshot::Newest(collection, revision) => (collection, revision),
             Snapshot::At(revision) => (self.collection_at(request, revision).await?, revision),
         };
-        let (objects, rest) = select(&collection, &request.target.namespace, after, limit, selector);
-        let continue_token = rest.as_ref().map(|rest| self.seal(request, Some(revision), &rest.last));
+        let (objects, rest) = select(&collection, &request.target.namespace, start, limit, selector);
+        let next = rest.as_ref().map(|rest| Start { after: &rest.last, sent: rest.sent });
+        let continue_token = next.map(|next| self.seal(request, Some(revision), next));
         Ok(ListAnswer { revision, continue_token, remaining: rest.and_then(|rest| rest.remaining), objects })
     }
 
@@ -156,16 +169,15 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The objects of one namespace (or all) behind `after`, at most `limit`, and the end of the page if it is not the
-/// last.
+/// The objects of one namespace (or all) from `start` on, at most `limit`, and the end of the page if it is not the last.
 fn select(
     collection: &Collection,
     namespace: &str,
-    after: &str,
+    start: Start<'_>,
     limit: Option<usize>,
     selector: &Selector,
 ) -> (Vec<SharedObject>, Option<Rest>) {
-    let everything = selector.is_everything();
+    let (everything, after) = (selector.is_everything(), start.after);
     if let (Some(name), false) = (selector.only_name(), namespace.is_empty()) {
         let path = format!("{namespace}/{name}");
         let found = collection.get(&path).filter(|object| *path > *after && selector.matches(&path, object));
@@ -184,9 +196,14 @@ fn select(
         last = Some(path.clone());
         objects.push(object.clone());
     }
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let rest = last.zip(matching.next()).map(|(last, _)| {
-        let remaining = everything.then(|| 1 + u64::try_from(matching.count()).unwrap_or(u64::MAX));
-        Rest { last, remaining }
+        let sent = start.sent.filter(|_| everything).map(|sent| sent + number(objects.len()));
+        let remaining = match sent {
+            Some(sent) => Some(number(collection.count(namespace)).saturating_sub(sent)),
+            None => everything.then(|| 1 + number(matching.count())),
+        };
+        Rest { last, sent, remaining }
     });
     (objects, rest)
 }

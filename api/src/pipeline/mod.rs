@@ -58,7 +58,7 @@ use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
-use crate::follow::Prepared;
+use crate::follow::Maintained;
 use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
@@ -130,7 +130,7 @@ pub struct Pipeline<S> {
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
     /// Selectors of disruption budgets, for evictions.
-    budget_selectors: Prepared<BudgetSelectors>,
+    budget_selectors: Maintained<BudgetSelectors>,
 }
 
 /// One request for a served resource, parsed and authorized.
@@ -208,7 +208,7 @@ impl<S: Store> Pipeline<S> {
         gate: Arc<Gate>,
     ) -> Self {
         let (admission, allocator, turns) = (Chain::builtin(), Allocator::default(), Turns::default());
-        let budget_selectors = Prepared::default();
+        let budget_selectors = Maintained::default();
         Pipeline {
             store,
             registry,

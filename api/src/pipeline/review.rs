@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
                 if namespace.is_empty() {
                     return Err(ApiError::BadRequest("no namespace on request".to_owned()));
                 }
-                self.gate.authorizers().rules_of(request.user, namespace, &applied).status()
+                self.gate.authorizers().rules_of(request.user, namespace, &applied).await.status()
             }
             Review::Token => {
                 let spec = value.at("spec");

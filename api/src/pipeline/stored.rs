@@ -6,7 +6,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use orch_raft::object::SharedObject;
 use orch_raft::{Fields, Index, Key, Put, Store};
-use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_schema::encode_json;
 use orch_schema::value::Value;
 
@@ -93,20 +93,14 @@ pub(super) fn is_same(put: &Put, object: &SharedObject) -> bool {
 
 fn index_of(resource: &Resource, stored: &Value) -> Index {
     let metadata = stored.at("metadata");
-    let mut labels: Vec<(String, String)> = metadata
-        .at("labels")
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.to_string(), value.as_str().unwrap_or_default().to_owned()))
-        .collect();
-    labels.sort();
+    let labels = sorted_entries(metadata.at("labels")).into_iter();
+    let labels = labels.map(|(key, value)| (key, value.as_str().unwrap_or_default()));
     let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());
     let declared = resource.rules.selectable.iter().map(|field| field.name.as_str());
     let fields = declared.zip(resource.strategy.field_values(stored));
     Index {
         uid: metadata.text("uid").to_owned(),
-        labels,
+        labels: labels.collect(),
         fields: Fields::new(fields),
         owners: owners.collect(),
         terminating: metadata.has("deletionTimestamp"),

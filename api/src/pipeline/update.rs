@@ -5,7 +5,7 @@
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use orch_rules::Action;
-use orch_rules::kinds::NameRule;
+use orch_rules::kinds::{Context, NameRule, alike};
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
 use orch_rules::validate::{
     FieldError, Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
@@ -107,9 +107,11 @@ impl<S: Store> Pipeline<S> {
         self.allot(&attributes, &mut new, &view).map_err(|unallotted| unallotted.error)?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
+        let alike = judged_against(resource, &context, &old, &mut new);
         let required = resource.strategy.namespace_requirement(&context, Some(&old), &new);
         let unmet = self.unmet(request, required, &view).await?;
-        self.validate_change(request, &old, &new, &now, unmet)?;
+        self.validate_change(request, alike.as_ref().unwrap_or(&old), &new, &now, unmet)?;
+        drop(alike);
         request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
         request.budget.check()?;
         let is_removal = is_freed(request, &new);
@@ -171,6 +173,16 @@ impl<S: Store> Pipeline<S> {
         let errors = if ordered.is_empty() { errors } else { ordered };
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
     }
+}
+
+/// The object that the rules of the kind compare `new` with, where that is not `old` itself.
+fn judged_against(resource: &Resource, context: &Context<'_>, old: &Value, new: &mut Value) -> Option<Value> {
+    // Objects of a version that is converted are of another type by now.
+    let (schema, strategy) = (&resource.schema, &*resource.strategy);
+    let is_stored_form = resource.conversion.is_none();
+    is_stored_form
+        .then(|| alike::judged_against(schema, resource.type_id, strategy, context, old, new))
+        .flatten()
 }
 
 /// Whether the object is being deleted and nothing holds it any more.

@@ -102,7 +102,9 @@ pub(crate) fn continue_token(input: &[u8]) -> bool {
     let token = ContinueToken {
         revision: Some(Revision(number(0))).filter(|revision| revision.0 != 0),
         issued: Timestamp(number(8)),
-        after: String::from_utf8_lossy(after).into_owned(),
+        // No path has a zero byte.
+        after: String::from_utf8_lossy(after).replace('\0', ""),
+        sent: Some(number(8)).filter(|sent| sent % 2 == 0),
     };
     let sealed = key.seal(&token, ("configmaps", "n"));
     assert_eq!(key.open(&sealed, ("configmaps", "n")), Ok(token));

@@ -275,16 +275,35 @@ impl Cluster {
 
     /// Waits until member `node` has applied at least `index`.
     pub async fn wait_applied(&self, node: usize, index: u64) -> Result<()> {
+        self.wait_status(node, &format!("entry {index} applied"), |status| status.applied >= index).await?;
+        Ok(())
+    }
+
+    /// Waits until `node` is in a later term than `term`; its status then. A leader that was paused shows the old term until
+    /// it has heard of the next leader.
+    ///
+    /// # Errors
+    /// It is in none in time.
+    pub async fn wait_later_term(&self, node: usize, term: u64) -> Result<Status> {
+        self.wait_status(node, &format!("a term after {term}"), |status| status.term > term).await
+    }
+
+    async fn wait_status(
+        &self,
+        node: usize,
+        wanted: &str,
+        is_wanted: impl Fn(&Status) -> bool,
+    ) -> Result<Status> {
         let deadline = Instant::now() + READY_TIMEOUT;
-        let mut applied = None;
+        let mut last = None;
         while Instant::now() < deadline {
-            applied = self.status(node).await.ok().map(|status| status.applied);
-            if applied.is_some_and(|applied| applied >= index) {
-                return Ok(());
+            last = self.status(node).await.ok();
+            if let Some(found) = last.take_if(|status| is_wanted(status)) {
+                return Ok(found);
             }
             sleep(LOOK_INTERVAL).await;
         }
-        bail!("{} has applied {applied:?}, not {index}, after {READY_TIMEOUT:?}", self.nodes[node].name())
+        bail!("{} has not {wanted} after {READY_TIMEOUT:?}, but {last:?}", self.nodes[node].name())
     }
 }
 

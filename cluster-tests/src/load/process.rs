@@ -25,7 +25,7 @@ pub struct Memory {
 }
 
 /// User and system time used so far by all of `pids`.
-pub(super) fn cpu_time(pids: &[u32]) -> Result<Duration> {
+pub(crate) fn cpu_time(pids: &[u32]) -> Result<Duration> {
     let mut ticks = 0;
     for pid in pids {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"));

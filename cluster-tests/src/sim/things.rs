@@ -43,10 +43,10 @@ fn put(key: Key, tag: Tag, extras: Extras) -> Operation {
     let json = format!(
         r#"{HEAD}","name":"{name}","namespace":"{NAMESPACE}","uid":"{tag}","labels":{{{mark}"{TAG}":"{tag}"}}}},"data":{{"filling":"{filling}"}}}}"#
     );
-    let mut labels = if extras.marked { vec![(MARK.to_owned(), "yes".to_owned())] } else { Vec::new() };
-    labels.push((TAG.to_owned(), tag.clone()));
+    let mark = extras.marked.then_some((MARK, "yes"));
+    let labels = mark.into_iter().chain([(TAG, tag.as_str())]).collect();
     let fields = Fields::new([("spec.tag", tag.clone())]);
-    let index = Index { uid: tag, labels, fields, ..Index::default() };
+    let index = Index { uid: tag.clone(), labels, fields, ..Index::default() };
     let revision_at = u32::try_from(HEAD.len()).expect("a short literal");
     Operation::Put(Put { key, json: Bytes::from(json), revision_at, index })
 }

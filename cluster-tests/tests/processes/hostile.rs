@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use orch_cluster_tests::attacks::template;
 use orch_cluster_tests::client::{Access, Client, Endpoint, Identity, Stream};
 use orch_cluster_tests::cluster::{ADMIN_TOKEN, Cluster, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -280,7 +281,7 @@ async fn large_hostile_objects_do_not_stop_other_large_writes() {
     make_namespace(&client).await.unwrap();
     let mut attackers = JoinSet::new();
     for number in 0..4 {
-        let (client, template) = (client.clone(), hostile_template(number));
+        let (client, template) = (client.clone(), template(number));
         attackers.spawn(async move { client.post(TEMPLATES, &template).await.unwrap() });
     }
     let large = "x".repeat(500 << 10);
@@ -293,25 +294,4 @@ async fn large_hostile_objects_do_not_stop_other_large_writes() {
         assert_eq!(answer.status, 422, "{told:.400}");
         assert!(told.contains("too complex, exceeds cost limit"), "{told:.400}");
     }
-}
-
-/// A template of more than a megabyte of selectors, each with some two hundred patterns.
-fn hostile_template(number: usize) -> serde_json::Value {
-    let pattern = |at: usize| format!("device.driver.matches('(?i)[x\\\\W]{{{}}}')", at + number);
-    let selector = |of: usize| {
-        let patterns: Vec<String> = (1..210).map(|at| pattern(at + of * 7)).collect();
-        serde_json::json!({"cel": {"expression": patterns.join("||")}})
-    };
-    let request = |of: usize| {
-        let selectors: Vec<_> = (0..16).map(|at| selector(of * 16 + at)).collect();
-        let exactly = serde_json::json!({"deviceClassName": "c", "selectors": selectors});
-        serde_json::json!({"name": format!("r{of}"), "exactly": exactly})
-    };
-    let requests: Vec<_> = (0..7).map(request).collect();
-    serde_json::json!({
-        "apiVersion": "resource.orch.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": format!("hostile-{number}")},
-        "spec": {"spec": {"devices": {"requests": requests}}},
-    })
 }

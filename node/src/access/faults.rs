@@ -1,9 +1,12 @@
 //! Faults of a configuration file, each with the path of its field, in the reference's words.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+
+use crate::files;
 
 /// Bytes of the largest configuration: 64 issuers or webhooks with their rules.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -127,11 +130,10 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path, kind: &str, versions: &[&st
 /// # Errors
 /// It cannot be read, or is too large.
 pub(super) fn read_text(path: &Path) -> Result<String, FileFault> {
-    let unreadable = |source| FileFault::Unreadable { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
-        return Err(FileFault::TooLarge { path: path.to_owned() });
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
+    files::read_text(path, FILE_BYTES_MAX).map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => FileFault::TooLarge { path: path.to_owned() },
+        _ => FileFault::Unreadable { path: path.to_owned(), source },
+    })
 }
 
 /// The head of a document.

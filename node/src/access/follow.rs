@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::files::beside_tasks;
 use crate::report::Causes;
 use crate::tls::{Stamp, stamps, stamps_at_start};
 
@@ -35,7 +36,7 @@ pub async fn follow<E: std::error::Error>(
         if !is_asked && now == seen {
             continue;
         }
-        match reload() {
+        match beside_tasks(&reload) {
             Ok(named) => {
                 tracing::info!(what, "configuration reloaded");
                 seen = carried_over(&files, &now, &named);

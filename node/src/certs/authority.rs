@@ -66,7 +66,7 @@ pub enum CertsError {
     OutOfOrder {
         /// The file that shows it.
         path: PathBuf,
-        /// What is the case instead.
+        /// The state of the rotation that the file shows.
         reason: String,
         /// The step that is due.
         step: &'static str,

@@ -79,7 +79,7 @@ fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsE
     Ok(drafts)
 }
 
-/// What certificates of members are made with.
+/// Authorities and settings by which certificates of members are made.
 struct Issuing<'a> {
     layout: &'a Layout,
     /// Signs servers.

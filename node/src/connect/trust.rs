@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 
 use crate::egress::{Trust, TrustError};
+use crate::files::{self, MATERIAL_BYTES_MAX};
 
 /// Time between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -142,7 +143,7 @@ fn report(error: &KubeletTrustError) {
 impl Content {
     fn read(files: &KubeletFiles) -> Result<Content, KubeletTrustError> {
         let read = |path: &Path| {
-            std::fs::read(path)
+            files::read(path, MATERIAL_BYTES_MAX)
                 .map_err(|source| KubeletTrustError::Unreadable { path: path.to_owned(), source })
         };
         let authority = files.authority.as_deref().map(read).transpose()?;

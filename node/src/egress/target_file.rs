@@ -3,6 +3,7 @@
 //! Owns which members of the file count: the cluster and the user of the current context. Members that would weaken or
 //! run something (`insecure-skip-tls-verify`, `exec`, `auth-provider`) are refused by name. No error quotes a secret.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -11,6 +12,7 @@ use orch_api::egress::{Reach, Url};
 use serde_json::Value;
 
 use super::{Credentials, Target, Trust, TrustError};
+use crate::files;
 
 /// Bytes of a client configuration: certificates and keys of a few KiB each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -155,11 +157,13 @@ impl Reader<'_> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, TargetFileError> {
-    let unreadable = |source| TargetFileError::Unreadable { path: path.to_owned(), source };
-    let length = std::fs::metadata(path).map_err(unreadable)?.len();
-    if length > FILE_BYTES_MAX {
-        let reason = format!("{length} bytes, the limit is {FILE_BYTES_MAX}");
-        return Err(TargetFileError::Content { path: path.to_owned(), field: "file", reason });
-    }
-    std::fs::read(path).map_err(unreadable)
+    files::read(path, FILE_BYTES_MAX).map_err(|source| {
+        let path = path.to_owned();
+        match source.kind() {
+            ErrorKind::FileTooLarge => {
+                TargetFileError::Content { path, field: "file", reason: source.to_string() }
+            }
+            _ => TargetFileError::Unreadable { path, source },
+        }
+    })
 }

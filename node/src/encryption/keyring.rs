@@ -8,6 +8,7 @@
 //! Invariant: a configuration that lacks a key of stored records does not come into use.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::{Config, FILE_BYTES_MAX};
 use super::kms::Pace;
 use super::{EncryptionError, Keys, unusable};
+use crate::files;
 
 /// Most reloads of one process: each keeps its configuration. People make them.
 const RELOADS_MAX: usize = 256;
@@ -131,10 +133,10 @@ fn digest(text: &str) -> Digest {
 }
 
 fn read(path: &Path) -> Result<String, EncryptionError> {
-    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Err(EncryptionError::TooLarge);
+    match files::read_text(path, FILE_BYTES_MAX) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(EncryptionError::TooLarge),
+        read => Ok(read?),
     }
-    Ok(std::fs::read_to_string(path)?)
 }
 
 impl RecordCipher for Keyring {

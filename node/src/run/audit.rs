@@ -3,10 +3,11 @@
 //! Owns checking the flags, opening the sinks once, reading the policy again when its file changes, and storing what is
 //! left in the buffers when the node stops.
 
+use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{fmt, fs};
 
 use arc_swap::ArcSwap;
 use orch_api::ambient::SystemAmbient;
@@ -24,6 +25,7 @@ use crate::audit::{
 };
 use crate::cli::{AuditArgs, AuditFormat, AuditMode};
 use crate::egress::{TargetFile, read_target};
+use crate::files;
 use crate::tls;
 
 /// Bytes of the largest policy file: some thousand rules. A larger file is taken for the wrong one.
@@ -163,10 +165,10 @@ impl Plan {
 }
 
 fn read_policy(path: &Path) -> Result<Policy, PolicyFileError> {
-    if fs::metadata(path)?.len() > POLICY_BYTES_MAX {
-        return Err(PolicyFileError::TooLarge);
+    match files::read_text(path, POLICY_BYTES_MAX) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(PolicyFileError::TooLarge),
+        read => Ok(Policy::parse(&read?)?),
     }
-    Ok(Policy::parse(&fs::read_to_string(path)?)?)
 }
 
 /// The settings of `--audit-log-path`; `None` without the flag.
@@ -228,7 +230,7 @@ fn webhook_plan(flags: &AuditArgs) -> Result<Option<WebhookPlan>, RunError> {
 
 /// The flags that both sinks have.
 struct SinkFlags {
-    /// What their names begin with.
+    /// Prefix of their names.
     prefix: &'static str,
     mode: AuditMode,
     buffer: usize,
@@ -292,6 +294,8 @@ impl SinkFlags {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::cli::{Cli, Command, parse};
     use crate::report::Causes;

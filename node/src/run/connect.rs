@@ -8,7 +8,7 @@ use super::error::RunError;
 use crate::cli::ConnectArgs;
 use crate::connect::{KubeletFiles, Sockets, TrustStore};
 
-/// What requests are passed on through.
+/// The connector to other servers, by which requests are passed on.
 ///
 /// # Errors
 /// One of two flags is missing, or a file that they name cannot be used.

@@ -111,7 +111,7 @@ struct RewriteView {
     rewrite: View,
 }
 
-/// What the paths need.
+/// Arguments of the handlers.
 #[derive(Clone)]
 struct Rewrites {
     member: String,

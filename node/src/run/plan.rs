@@ -28,6 +28,7 @@ use crate::access::authorization::Strictness;
 use crate::certs::Layout;
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
+use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls::{MaterialError, TlsFiles};
 
 /// Settings of a node to start.
@@ -77,7 +78,7 @@ pub struct Plan {
     pub anonymous: AnonymousAccess,
     /// Methods of authentication that ask other servers.
     pub authentication: AuthenticationPlan,
-    /// Who rules on requests.
+    /// The authorizers of requests.
     pub authorization: AuthorizationPlan,
     /// The brand of the data, else the value of `--brand`, if any.
     pub brand: Option<&'static Brand>,
@@ -105,7 +106,7 @@ pub struct Plan {
     pub flow: orch_api::flow::Options,
     /// Which requests are audited, and where.
     pub audit: Audit,
-    /// What requests for logs, streams and proxies are passed on through.
+    /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
     pub connector: Connector,
 }
 
@@ -128,7 +129,7 @@ impl Plan {
     }
 }
 
-/// What `orch dev` and `orch serve` resolve each in its own way. The rest of a plan is the same for both.
+/// The settings that `orch dev` and `orch serve` each resolve in their own way. The rest of a plan is the same for both.
 pub(super) struct Resolved {
     pub(super) kind: Kind,
     pub(super) data_dir: PathBuf,
@@ -143,7 +144,7 @@ pub(super) struct Resolved {
     /// The certificate directory, which has the files of `name`.
     pub(super) layout: Layout,
     pub(super) tokens: TokenTable,
-    /// That of the data, else the one asked for, if any.
+    /// The brand of the data, else that of `--brand`, if any.
     pub(super) brand: Option<&'static Brand>,
     pub(super) space: SpaceOptions,
     pub(super) strictness: Strictness,
@@ -242,7 +243,7 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
 /// Reads a file of static tokens.
 pub(super) fn read_tokens(path: &Path) -> Result<TokenTable, RunError> {
     let unreadable = |source| RunError::File { flag: "token-auth-file", path: path.to_owned(), source };
-    let text = std::fs::read(path).map_err(unreadable)?;
+    let text = files::read(path, MATERIAL_BYTES_MAX).map_err(unreadable)?;
     let table =
         TokenTable::parse(&text).map_err(|source| RunError::Tokens { path: path.to_owned(), source })?;
     for warning in table.warnings() {

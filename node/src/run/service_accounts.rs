@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use crate::cli::ServiceAccountArgs;
+use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls;
 use crate::token_keys::KeyFiles;
 
@@ -107,7 +108,7 @@ fn load(arguments: &ServiceAccountArgs, files: &KeyFiles) -> Result<Keys, RunErr
 /// Reads the authority of the servers. A file without a certificate is refused: it may be half written.
 fn read_root_ca(path: &Path) -> Result<String, RunError> {
     let unreadable = |source| RunError::File { flag: "root-ca-file", path: path.to_owned(), source };
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = files::read_text(path, MATERIAL_BYTES_MAX).map_err(unreadable)?;
     let mut found = CertificateDer::pem_slice_iter(text.as_bytes()).peekable();
     if found.peek().is_none() || !found.all(|certificate| certificate.is_ok()) {
         let path = path.display().to_string();

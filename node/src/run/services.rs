@@ -34,7 +34,7 @@ impl ServicePlan {
         Allocator::new(self.node_ports)
     }
 
-    /// What the loops keep; `port` is that of HTTPS.
+    /// The default ranges and service, which the loops keep; `port` is that of HTTPS.
     pub(super) fn defaults(&self, port: u16) -> ServiceDefaults {
         self.defaults.at_port(port)
     }

@@ -20,6 +20,7 @@ use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
+use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls::{self, MaterialError, Revocations};
 
 /// A handle on the store.
@@ -212,5 +213,9 @@ fn list_fault(source: MaterialError) -> RunError {
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, RunError> {
-    std::fs::read(path).map_err(|source| RunError::DataFile { action: "read", path: path.to_owned(), source })
+    files::read(path, MATERIAL_BYTES_MAX).map_err(|source| RunError::DataFile {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -310,7 +310,11 @@ fn flags_of_tokens_and_plugins_are_checked() {
         ("--service-account-max-token-expiration 30m", "--service-account-max-token-expiration"),
         ("--service-account-key-file /nonesuch", "cannot read /nonesuch"),
         ("--root-ca-file /nonesuch", "--root-ca-file"),
-        ("--root-ca-file /dev/null", "--root-ca-file: \"/dev/null\" is no file of certificates"),
+        ("--root-ca-file /dev/null", "--root-ca-file: cannot read /dev/null: it is no regular file"),
+        (
+            concat!("--root-ca-file ", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+            "/Cargo.toml\" is no file of certificates",
+        ),
         ("--disable-admission-plugins Nonesuch", "there is no admission plugin \"Nonesuch\""),
     ] {
         refused(plan(flags), expected);

@@ -1,14 +1,14 @@
 //! The memory that connections hold for requests under way and for responses that their clients have not taken.
 //!
-//! Each item of a connection is small: a request's head, a body below 64 KiB, a response below 64 KiB, a frame. Their number
-//! is not: a client may have a hundred streams on each of thousands of connections, and open no flow control window.
-//! Owns the account of them. A connection counts its bytes in an atomic of its own; [`FREE_BYTES`] of them cost nothing
-//! more. Beyond these it takes room of the node in pieces of [`CHUNK_BYTES`], for its user; all strangers together are
+//! Each item of a connection is small: a request's head, a body below 64 KiB, a response below 64 KiB, a frame. The number
+//! of items is not: a client may have a hundred streams on each of thousands of connections, and open no flow control window.
+//! Owns the account of their bytes. A connection counts its bytes in an atomic of its own; the first [`FREE_BYTES`] take no
+//! room. Beyond these it takes room of the node in pieces of [`CHUNK_BYTES`], for its user; all strangers together are
 //! one user.
 //!
 //!     request   counted from its head to the head of its response; without room: 429
 //!     response  of one small piece: counted until it is written; without room: its stream ends
-//!     frame     counted until it is written; without room the next one waits for those before it
+//!     frame     counted until it is written; without room the next frame waits until earlier ones are written
 //!
 //! Large bodies and the responses that only one client holds have an account in the API, which knows them before they exist.
 //!
@@ -39,7 +39,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// that is used in part.
 const SPARE_BYTES: usize = 2 * CHUNK_BYTES;
 
-/// Bytes of all connections together beyond what is free: as much as the API has for large bodies and responses.
+/// Bytes of all connections together beyond the [`FREE_BYTES`] of each: as much as the API has for large bodies and responses.
 const NODE_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of a request under way besides its head and body: the state of its handler.
@@ -52,7 +52,8 @@ const FIELD_BYTES: usize = 96;
 /// larger ones.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 
-/// Wakers of responses that wait for room: each stream's twice, and some.
+/// Wakers of responses that wait for room: two for each of the hundred streams of a connection, and a reserve. Beyond it
+/// all are woken, and ask again.
 const WAITING_MAX: usize = 256;
 
 /// The room of a node for all connections. Clones share it.
@@ -104,7 +105,7 @@ impl Room {
         }
     }
 
-    /// Bytes that connections hold beyond what is free.
+    /// Bytes of room that connections hold.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.0.lock().held
@@ -153,7 +154,7 @@ impl Load {
         }
     }
 
-    /// Counts `bytes`; `None`: the connection's user has no room for them. The item that goes beyond what is free is taken
+    /// Counts `bytes`; `None`: the connection's user has no room for them. The item that crosses [`FREE_BYTES`] is admitted
     /// without room: so a connection that holds little has its request, whatever its user holds on others.
     pub(super) fn try_add(self: &Arc<Load>, bytes: usize) -> Option<Weight> {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -185,7 +186,7 @@ impl Load {
         waiting.push(cx.waker().clone());
         drop(waiting);
         self.is_awaited.store(true, Ordering::SeqCst);
-        // Bytes that were given back before the waker was there have woken nobody.
+        // Bytes that were given back before the waker was registered woke no task.
         self.used.load(Ordering::SeqCst) < FREE_BYTES
     }
 

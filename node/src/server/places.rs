@@ -25,8 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits;
 
-/// Connections of one address that stand back for nobody while a user holds more than half of the places: a client and
-/// its retry.
+/// Connections of one address that keep their places while a user holds more than half of all: a client and its retry.
 const ADDRESS_SPARED_MAX: usize = 2;
 
 /// The places of a server. Clones share them.
@@ -62,7 +61,7 @@ struct Held {
     requests: Arc<AtomicUsize>,
 }
 
-/// One connection's place, released on drop.
+/// The place of a connection, released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,

@@ -2,8 +2,8 @@
 //!
 //! Owns the refusals that come before any path is looked at: a `Host` header that is missing, doubled or malformed;
 //! requests of web pages to a development node ([`super::loopback`]); more concurrent requests than a stranger may
-//! have; requests without room ([`super::load`]). A stranger is a connection without a valid client certificate, none of whose requests had credentials that
-//! were accepted.
+//! have; requests without room ([`super::load`]). A stranger is a connection without a valid client certificate, none of whose
+//! requests had credentials that were accepted.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl<S> Answers for S where
 {
 }
 
-/// One connection, shared by its requests.
+/// The state of a connection, shared by its requests.
 pub(super) struct Visitor {
     peer: Arc<Peer>,
     /// The listener without credentials that accepted it; `None` over TLS.

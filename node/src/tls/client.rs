@@ -42,7 +42,7 @@ struct ProxyAuthorities {
     allowed_names: Vec<String>,
 }
 
-/// What [`ClientAuthorities`] are made of.
+/// The authorities and revocation lists from which [`ClientAuthorities`] are built.
 #[derive(Clone, Debug)]
 pub struct TrustMaterial {
     /// Authorities of users' certificates.
@@ -71,13 +71,13 @@ impl Identified {
         before.is_user && !now.is_user || before.is_front_proxy && !now.is_front_proxy
     }
 
-    /// What the certificate identifies.
+    /// The roles in which the certificate is trusted.
     pub fn verdict(&self) -> Verdict {
         Verdict { is_user: self.certificate.is_ok(), is_front_proxy: self.is_front_proxy }
     }
 }
 
-/// What a certificate identifies.
+/// The roles in which a certificate is trusted: as a user, as a front proxy, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     is_user: bool,

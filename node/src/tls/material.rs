@@ -14,6 +14,8 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::files::{self, MATERIAL_BYTES_MAX};
+
 /// A certificate, a key or a bundle of authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
@@ -190,7 +192,7 @@ impl ServerPair {
 }
 
 pub(super) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
-    let text = read(path)?;
+    let text = read(path, MATERIAL_BYTES_MAX)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| malformed(path, &error))?;
     if certificates.is_empty() {
@@ -201,12 +203,12 @@ pub(super) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
 
 fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, MaterialError> {
     // The parser's error may quote the file; a key file's content is never shown.
-    PrivateKeyDer::from_pem_slice(&read(path)?)
+    PrivateKeyDer::from_pem_slice(&read(path, MATERIAL_BYTES_MAX)?)
         .map_err(|_| MaterialError::Empty { path: path.to_owned(), expected: "private key" })
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, MaterialError> {
-    std::fs::read(path).map_err(|source| MaterialError::Unreadable { path: path.to_owned(), source })
+pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, MaterialError> {
+    files::read(path, most).map_err(|source| MaterialError::Unreadable { path: path.to_owned(), source })
 }
 
 fn check_validity(

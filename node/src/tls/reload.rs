@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::material::MaterialError;
 use super::settings::{Tls, TlsFiles};
+use crate::files::beside_tasks;
 use crate::report::Causes;
 
 /// Interval of checks, and the longest wait of a renewal; four calls of `stat` each time are cheap.
@@ -85,7 +86,7 @@ pub async fn follow<E: std::error::Error>(
         if !asked && stamps == seen {
             continue;
         }
-        match reload() {
+        match beside_tasks(&reload) {
             Ok(()) => tracing::info!(what, "reloaded"),
             Err(error) => {
                 let error = Causes(&error);

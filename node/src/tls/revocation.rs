@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Certificate};
 
 use super::material::{MaterialError, read};
+use crate::files::LIST_BYTES_MAX;
 
 /// Begins every block of PEM.
 const PEM_MARK: &[u8] = b"-----BEGIN";
@@ -69,7 +70,7 @@ impl Revocations {
 }
 
 fn load(path: &Path, now: OffsetDateTime) -> Result<Vec<Dated>, MaterialError> {
-    let lists = parse(path, read(path)?)?;
+    let lists = parse(path, read(path, LIST_BYTES_MAX)?)?;
     lists.into_iter().map(|list| Ok(Dated { issued: issued(path, &list, now)?, list })).collect()
 }
 

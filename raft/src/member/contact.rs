@@ -1,8 +1,8 @@
-//! Contacts: which other members answer this one, when each was last heard, and how far its state was then.
+//! Contacts: for each other member, whether it answers, when it was last heard, and the index that it had applied then.
 //!
 //! Owns that record for the status; no decision of the store depends on it. Every member asks every other each two seconds
-//! anyway (see agreement), and a status asks once more. With each answer a member passes on what it knows of the others, so
-//! that a member that has just started tells since when another one is dead.
+//! anyway (see agreement), and a status asks once more. With each answer a member passes on its own contacts, so that a
+//! member that has just started can tell since when a dead one is silent.
 //!
 //! Invariant: the record holds members alone: answers of others and words about others are not kept.
 
@@ -104,7 +104,7 @@ impl<I: Copy + Sub<Output = Duration>> Contact<I> {
         Seen { age, ..self.seen }
     }
 
-    /// Takes over the word of another member if it is the newer one.
+    /// Takes over the contact that another member passed on, if it is the newer one.
     fn hear(&mut self, word: &wire::Contact) {
         let age = Duration::from_millis(word.heard_ms_ago);
         if self.seen.age.is_none_or(|known| age < known) {
@@ -122,7 +122,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Asks all other members once, so that the status tells which of them answer now. Returns a member that says that this
-    /// one was removed: the status is then one from before.
+    /// one was removed: the status is then that of the time before.
     pub(crate) async fn survey(&self) -> Option<Peer> {
         let membership = self.membership();
         let own = self.options.id();

@@ -43,6 +43,7 @@ mod options;
 mod promises;
 mod proposals;
 mod recall;
+mod registering;
 mod returning;
 mod scrutiny;
 mod service;

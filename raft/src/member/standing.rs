@@ -31,13 +31,14 @@ use crate::member::network::control;
 use crate::member::options::StartError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Time between two requests of a member that ask whether it was removed. A removed member delays no other, so seconds do.
+/// Time between two requests by which a member asks whether it was removed. A removed member delays no other, so that a
+/// second is soon enough.
 const ASK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Time for one peer's answer; the next peer is asked a period later.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time from a member's learning of its removal to its end: the answer to the request for the removal may go out.
+/// Time for which a member runs on after it knows of its removal, so that the answer to the request for it still goes out.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A peer's relation to this cluster.

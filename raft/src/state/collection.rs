@@ -14,15 +14,16 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::Vector;
 
+use super::objects::Objects;
 use crate::key::Revision;
 use crate::object::SharedObject;
 
 /// All objects of one resource, and its recent changes. Cloning shares structure.
 #[derive(Clone, Debug, Default)]
 pub struct Collection {
-    objects: OrdMap<Arc<str>, SharedObject>,
+    objects: Objects,
     history: Vector<Change>,
     /// Objects at certain revisions of the history, oldest first. Older revisions are rebuilt from them.
     roots: Vector<Root>,
@@ -32,7 +33,6 @@ pub struct Collection {
     floor: Revision,
     /// The newest change, removals included; zero when there never was one.
     changed: Revision,
-    object_bytes: usize,
     /// Sum of the cost of all changes ever recorded, in bytes. Only differences are meaningful: the start value is
     /// arbitrary, and the sum wraps.
     changes_cost: usize,
@@ -42,12 +42,11 @@ pub struct Collection {
 #[derive(Clone, Debug)]
 struct Root {
     revision: Revision,
-    objects: OrdMap<Arc<str>, SharedObject>,
-    object_bytes: usize,
+    objects: Objects,
     changes_cost: usize,
 }
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Revision of the log entry that made the change.
@@ -99,18 +98,23 @@ impl Collection {
 
     /// Whether there is no object.
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.objects.len() == 0
+    }
+
+    /// Number of objects of `namespace`, of all namespaces if that is empty. It is known without counting.
+    pub fn count(&self, namespace: &str) -> usize {
+        self.objects.count(namespace)
     }
 
     /// Bytes of all objects' JSON.
     pub fn object_bytes(&self) -> usize {
-        self.object_bytes
+        self.objects.bytes()
     }
 
     /// Upper bound of the bytes that `earlier`, this collection at an older revision, keeps alive: objects replaced
     /// since.
     pub(crate) fn bytes_kept_by(&self, earlier: &Collection) -> usize {
-        let whole = earlier.object_bytes + earlier.len() * CHANGE_OVERHEAD_BYTES;
+        let whole = earlier.object_bytes() + earlier.len() * CHANGE_OVERHEAD_BYTES;
         whole.min(self.changes_cost.wrapping_sub(earlier.changes_cost))
     }
 
@@ -135,7 +139,7 @@ impl Collection {
         &'a self,
         from: &str,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + 'a {
-        self.objects.range::<_, str>((Bound::Included(from), Bound::Unbounded))
+        self.objects.range((Bound::Included(from), Bound::Unbounded))
     }
 
     /// The objects of `namespace` (of all namespaces if empty) whose paths come after `after` (all if empty), in path
@@ -154,7 +158,7 @@ impl Collection {
             (false, true) => Bound::Included(&*first),
         };
         let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(&*end) };
-        self.objects.range::<_, str>((from, to))
+        self.objects.range((from, to))
     }
 
     /// The changes after `revision` in order.
@@ -177,9 +181,9 @@ impl Collection {
         let start = self.first_after(revision);
         let root = self.roots.iter().find(|root| root.revision >= revision);
         let (mut then, end) = match root {
-            Some(Root { revision, objects, object_bytes, changes_cost }) => {
-                let (objects, object_bytes, changes_cost) = (objects.clone(), *object_bytes, *changes_cost);
-                let then = Collection { objects, object_bytes, changes_cost, ..Collection::default() };
+            Some(Root { revision, objects, changes_cost }) => {
+                let (objects, changes_cost) = (objects.clone(), *changes_cost);
+                let then = Collection { objects, changes_cost, ..Collection::default() };
                 (then, self.first_after(*revision))
             }
             None => (self.clone(), self.history.len()),
@@ -201,15 +205,11 @@ impl Collection {
         undone
     }
 
-    /// Undoes changes, newest first, in the objects and in their byte counts.
+    /// Undoes changes, newest first, in the objects and in the cost of changes.
     fn undo_in_place<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) {
         for change in changes {
-            self.object_bytes = self.object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
             self.changes_cost = self.changes_cost.wrapping_sub(change.cost());
-            match &change.old {
-                Some(old) => self.objects.insert(change.path.clone(), old.clone()),
-                None => self.objects.remove(&change.path),
-            };
+            self.objects.set(&change.path, change.old.clone());
         }
     }
 
@@ -235,12 +235,8 @@ impl Collection {
         // Equal revisions are allowed: a transaction may change several objects of a resource.
         assert!(self.changed <= change.revision, "a resource's changes are in the order of their revisions");
         let cost = change.cost() + self.keep_root(change.revision);
-        self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
         self.changes_cost = self.changes_cost.wrapping_add(change.cost());
-        let replaced = match &change.new {
-            Some(new) => self.objects.insert(change.path.clone(), new.clone()),
-            None => self.objects.remove(&change.path),
-        };
+        let replaced = self.objects.set(&change.path, change.new.clone());
         let is_undone_by_it = replaced.as_ref().map(Arc::as_ptr) == change.old.as_ref().map(Arc::as_ptr);
         assert!(is_undone_by_it, "a change keeps the object that it replaced");
         self.changed = change.revision;
@@ -256,11 +252,10 @@ impl Collection {
         if self.since_root < CHANGES_PER_ROOT || !ends_revision || self.history.is_empty() {
             return 0;
         }
-        let (objects, object_bytes, changes_cost) =
-            (self.objects.clone(), self.object_bytes, self.changes_cost);
+        let (objects, changes_cost) = (self.objects.clone(), self.changes_cost);
         let cost = (self.since_root * ROOT_BYTES_PER_CHANGE).min(objects.len() * ROOT_BYTES_PER_OBJECT);
         self.since_root = 0;
-        self.roots.push_back(Root { revision: self.changed, objects, object_bytes, changes_cost });
+        self.roots.push_back(Root { revision: self.changed, objects, changes_cost });
         cost
     }
 
@@ -290,9 +285,8 @@ impl Collection {
 
     /// Puts back an object without history.
     pub(super) fn restore(&mut self, path: Arc<str>, object: SharedObject) {
-        self.object_bytes += object.json.len();
         self.changed = self.changed.max(object.revision);
-        self.objects.insert(path, object);
+        self.objects.set(&path, Some(object));
     }
 }
 
@@ -304,7 +298,9 @@ impl Change {
 
     /// Bytes this change keeps alive: the object it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
-        CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)
+        // A client chooses how much of an object its labels are.
+        let labels = self.old.as_ref().map_or(0, |old| old.index.labels.held_bytes());
+        CHANGE_OVERHEAD_BYTES + bytes_of(&self.old) + labels
     }
 
     /// Bytes to write this change to a disk: the objects before and after, with their parsed indexes.

@@ -89,7 +89,7 @@ fn hash(resource: &str, path: &str, object: &Object) -> u128 {
     part(&mut hash, &object.json);
     part(&mut hash, index.uid.as_bytes());
     count(&mut hash, index.labels.len());
-    for (key, value) in &index.labels {
+    for (key, value) in index.labels.iter() {
         part(&mut hash, key.as_bytes());
         part(&mut hash, value.as_bytes());
     }
@@ -122,6 +122,7 @@ mod tests {
     use super::*;
     use crate::fields::Fields;
     use crate::key::Revision;
+    use crate::labels::Labels;
     use crate::object::Index;
 
     fn object() -> Object {
@@ -133,7 +134,7 @@ mod tests {
             revision_at: 33,
             index: Index {
                 uid: "u".into(),
-                labels: vec![("k".into(), "v".into())],
+                labels: Labels::new([("k", "v")]),
                 fields: Fields::new([("n", "f")]),
                 owners: vec!["o".into()],
                 terminating: false,
@@ -160,8 +161,8 @@ mod tests {
             |object| object.revision_at = 32,
             |object| object.json = Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"8\"}}"),
             |object| object.index.uid = "w".into(),
-            |object| object.index.labels[0].0 = "l".into(),
-            |object| object.index.labels[0] = ("kv".into(), String::new()),
+            |object| object.index.labels = Labels::new([("l", "v")]),
+            |object| object.index.labels = Labels::new([("kv", "")]),
             |object| object.index.fields = Fields::new([("n", "f"), ("m", "")]),
             |object| object.index.fields = Fields::new([("m", "f")]),
             |object| object.index.owners.clear(),

@@ -15,6 +15,7 @@
 mod collection;
 mod fingerprint;
 mod history;
+mod objects;
 #[cfg(test)]
 mod tests;
 mod usage;

@@ -484,9 +484,13 @@ proptest! {
         let (state, recorded, _) = run(steps);
         for (revision, contents) in recorded.range(state.floor().0..) {
             prop_assert_eq!(&contents_at(&state, Revision(*revision)), contents, "revision {}", revision);
-            let bytes = |(_, c): (_, &Arc<Collection>)| c.at(Revision(*revision)).unwrap().object_bytes();
-            let counted: usize = state.collections().map(bytes).sum();
-            prop_assert_eq!(counted, contents.values().map(Bytes::len).sum::<usize>());
+            let then = || state.collections().map(|(_, c)| c.at(Revision(*revision)).unwrap());
+            let bytes: usize = then().map(|collection| collection.object_bytes()).sum();
+            prop_assert_eq!(bytes, contents.values().map(Bytes::len).sum::<usize>());
+            for namespace in ["", "ns"] {
+                let counted: usize = then().map(|collection| collection.count(namespace)).sum();
+                prop_assert_eq!(counted, contents.len());
+            }
         }
     }
 

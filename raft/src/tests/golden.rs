@@ -25,6 +25,7 @@ use crate::encoding::{
 };
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
+use crate::labels::Labels;
 use crate::member::tests::golden::{self, Command, Entry};
 use crate::object::{Index, Object};
 use crate::transaction::{Condition, Operation, Put, Transaction};
@@ -40,7 +41,7 @@ fn transactions() -> Vec<Case> {
     let key = |name| Key::new(&Arc::from("pods"), "ns", name).unwrap();
     let index = |level| Index {
         uid: "0f8f".into(),
-        labels: vec![("app".into(), "web".into())],
+        labels: Labels::new([("app", "web")]),
         // As a program of that level keeps fields in memory: without names before level 1, without empty values from
         // then on.
         fields: match level {

@@ -107,7 +107,7 @@ pub enum Error {
     Lost {
         /// Verb and path.
         what: String,
-        /// What happened.
+        /// The fault, in words.
         problem: String,
     },
     /// No answer in time: a write may have happened.
@@ -123,7 +123,7 @@ pub enum Error {
     Answer {
         /// Verb and path.
         what: String,
-        /// What is wrong.
+        /// The fault, in words.
         problem: String,
     },
     /// There are no credentials.
@@ -134,7 +134,7 @@ pub enum Error {
     Request {
         /// Verb and path.
         what: String,
-        /// What is wrong.
+        /// The fault, in words.
         problem: String,
     },
 }

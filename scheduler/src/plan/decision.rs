@@ -174,7 +174,7 @@ pub struct PodName {
 pub struct Failure {
     /// The plugin that failed, where one did, and at which extension point.
     pub plugin: Option<(Plugin, ExtensionPoint)>,
-    /// What happened.
+    /// The fault, in words.
     pub message: String,
 }
 

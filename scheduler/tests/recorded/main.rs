@@ -123,7 +123,7 @@ impl Replay {
             None => stored.unwrap().clone(),
         };
         let status = claim.status.get_or_insert_default();
-        if let Some(allocation) = &write.allocation {
+        if let Some(allocation) = write.allocation.chosen() {
             status.allocation = Some(allocation.clone());
         }
         status.reserved_for.push(ResourceClaimConsumerReference {

@@ -1,5 +1,6 @@
 //! discovery/v1 EndpointSlice: a bounded part of the endpoints of a service, of one address family.
 
+use orch_proto::Brand;
 use orch_schema::budget::Numbered;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -69,6 +70,9 @@ impl Strategy for EndpointSlice {
         if new.text("addressType") == "FQDN" {
             return vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()];
         }
+        if is_of_controller(context.brand, new) {
+            return Vec::new();
+        }
         let mut warnings = Vec::new();
         let path = Path::new("endpoints");
         for (at, endpoint) in new.items("endpoints").iter().numbered() {
@@ -95,6 +99,14 @@ impl Strategy for EndpointSlice {
             json!(age::age(object, now)),
         ])
     }
+}
+
+/// Whether a controller of slices made the slice: it mends what it is given.
+fn is_of_controller(brand: &Brand, slice: &Value) -> bool {
+    let label = format!("endpointslice.{}", brand.label("managed-by"));
+    let manager = slice.at("metadata").at("labels").text(&label);
+    let stem = manager.strip_suffix(brand.group_domain).and_then(|stem| stem.strip_suffix('.'));
+    matches!(stem, Some("endpointslice-controller" | "endpointslicemirroring-controller"))
 }
 
 /// Removes `deprecatedTopology`, which only an earlier version of the interface could write.
@@ -249,6 +261,23 @@ mod tests {
     use super::*;
     use crate::Action;
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created, updated};
+
+    #[test]
+    fn controllers_are_not_warned() {
+        for (manager, expected) in [
+            ("me", 1),
+            ("endpointslice-controller.k8s.io", 1),
+            ("endpointslice-controller.orch.io", 0),
+            ("endpointslicemirroring-controller.orch.io", 0),
+        ] {
+            let slice = json!({
+                "metadata": {"labels": {"endpointslice.orch.io/managed-by": manager}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["010.0.0.1"]}],
+            });
+            assert_eq!(EndpointSlice.warnings(&CONTEXT, None, &slice).len(), expected, "{manager}");
+        }
+    }
 
     #[test]
     fn addresses_fit_their_type() {

@@ -43,6 +43,11 @@ impl Strategy for Endpoints {
     }
 
     fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {
+        // The controller of endpoints mends what it is given.
+        let manager = format!("endpoints.{}", context.brand.label("managed-by"));
+        if new.at("metadata").at("labels").text(&manager) == "endpoint-controller" {
+            return Vec::new();
+        }
         let (mut warnings, path) = (Vec::new(), Path::new("subsets"));
         for (at, subset) in new.items("subsets").iter().numbered() {
             for list in ["addresses", "notReadyAddresses"] {
@@ -189,6 +194,19 @@ mod tests {
         let bad = json!({"subsets": [{}]});
         check_update(&Endpoints, bad.clone(), bad, &[]);
         check_hostile(&Endpoints);
+    }
+
+    #[test]
+    fn the_controller_is_not_warned() {
+        let told = |labels: Value| {
+            let subsets = json!([{"addresses": [{"ip": "010.0.0.1"}]}]);
+            Endpoints
+                .warnings(&CONTEXT, None, &json!({"metadata": {"labels": labels}, "subsets": subsets}))
+                .len()
+        };
+        assert_eq!(told(json!({})), 1);
+        assert_eq!(told(json!({"endpoints.orch.io/managed-by": "me"})), 1);
+        assert_eq!(told(json!({"endpoints.orch.io/managed-by": "endpoint-controller"})), 0);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 
+#[cfg(test)]
+mod absence;
 pub mod age;
+pub mod alike;
 pub mod autoscaler;
 pub mod batch;
 pub mod binding;

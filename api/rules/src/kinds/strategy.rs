@@ -82,6 +82,12 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate_create(context, new)
     }
 
+    /// Whether the rules compile expressions that a client wrote, which takes up to half a second for a body of a few
+    /// kilobytes: such a write is carried out beside the threads that serve connections, like a large one.
+    fn compiles_expressions(&self) -> bool {
+        false
+    }
+
     /// The label that the object's namespace must have. `old` is absent on create.
     fn namespace_requirement(
         &self,

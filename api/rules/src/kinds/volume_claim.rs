@@ -9,7 +9,8 @@ use orch_schema::json;
 use orch_schema::quantity::Quantity;
 use orch_schema::value::Value;
 
-use self::class::{class_annotation, shown_class, validate_attributes_class, validate_class};
+pub(super) use self::class::shown_class;
+use self::class::{class_annotation, validate_attributes_class, validate_class};
 use self::source::prepare_sources;
 use self::status::validate_status;
 use crate::Action;
@@ -96,7 +97,7 @@ impl Strategy for PersistentVolumeClaim {
             object.at("metadata").at("name").clone(),
             json!(if going { "Terminating" } else { status.text("phase") }),
             json!(spec.text("volumeName")),
-            json!(if bound { status.at("capacity").text("storage") } else { "" }),
+            json!(if bound { status.at("capacity").at("storage").as_str().unwrap_or("0") } else { "" }),
             json!(if bound { access_modes(status) } else { String::new() }),
             json!(shown_class(object)),
             or_unset("volumeAttributesClassName"),
@@ -276,6 +277,9 @@ mod tests {
             json!(PersistentVolumeClaim.table_row(&object, CONTEXT.now)),
             json!(["n", "Pending", "", "", "", "", "<unset>", "<unknown>", "Filesystem"])
         );
+        let mut bound = object;
+        set(child_mut(&mut bound, "spec"), "volumeName", "v");
+        assert_eq!(PersistentVolumeClaim.table_row(&bound, CONTEXT.now).unwrap()[3], "0");
     }
 
     #[test]

@@ -8,5 +8,5 @@ mod label;
 mod label_parser;
 
 pub use field::{FieldSelector, FieldSelectorError, FieldTerm, SelectableFields};
-pub use label::{LabelSelector, Operator, Requirement};
+pub use label::{LabelSelector, LabelSet, Operator, Requirement};
 pub use label_parser::LabelSelectorError;

@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(selects(&selector, &labels), expected, "{selector}");
             let sorted = [("a", "b"), ("n", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
             let parsed = LabelSelector::of_field(&selector);
-            assert_eq!(parsed.is_some_and(|parsed| parsed.matches(&sorted)), expected, "{selector}");
+            assert_eq!(parsed.is_some_and(|parsed| parsed.matches(&sorted[..])), expected, "{selector}");
         }
     }
 

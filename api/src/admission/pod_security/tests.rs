@@ -8,7 +8,7 @@ use crate::admission::testing::{Objects, attributes};
 use crate::authn::User;
 use crate::exchange::Exchange;
 
-/// What came of a write: the refusal, if there is one, and the warnings.
+/// The refusal of a write, if there is one, and its warnings.
 struct Told {
     refusal: String,
     warnings: Vec<String>,

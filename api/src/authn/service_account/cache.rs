@@ -1,7 +1,7 @@
 //! The cache of verified tokens, by the digest of the token.
 //!
-//! Owns its bound and the epoch of the keys: what was verified with keys that have been replaced since is not kept. It never
-//! decides whether a token is still good: whoever finds one here checks expiry and objects. No token is held.
+//! Owns its bound and the epoch of the keys: a token that was verified with keys that have been replaced since is not kept.
+//! It never decides whether a token is still good: its caller checks expiry and objects. The tokens' texts are not held.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +14,10 @@ use super::Verified;
 /// Tokens that the cache holds, about 1 KiB each: every pod of a large node pool has one, and 8 MiB are few beside the
 /// objects. Beyond it the expired are dropped, or else all, which costs a signature check each.
 const CACHED_MAX: usize = 8 << 10;
+
+/// Bytes of one token that is held, so that all together take 32 MiB at most. The audiences are the choice of the client that
+/// requests a token: a thousand of them fit into a token and would take 60 KiB. Such a token is verified each time.
+const TOKEN_HELD_BYTES_MAX: usize = 4 << 10;
 
 /// SHA-256 of a token.
 pub(super) type TokenDigest = [u8; 32];
@@ -56,7 +60,7 @@ impl Cache {
     /// Keeps a token that was verified with the keys of `epoch`.
     pub(super) fn keep(&self, id: TokenDigest, verified: Arc<Verified>, epoch: u64, now: u64) {
         let mut content = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if content.epoch != epoch {
+        if content.epoch != epoch || verified.held_bytes() > TOKEN_HELD_BYTES_MAX {
             return;
         }
         if content.tokens.len() >= CACHED_MAX {
@@ -112,6 +116,17 @@ mod tests {
             cache.keep(id(CACHED_MAX + at), verified(9), 0, 5);
         }
         assert!(len() <= CACHED_MAX);
+    }
+
+    #[test]
+    fn a_token_of_a_thousand_audiences_is_verified_each_time() {
+        let cache = Cache::default();
+        for (at, audiences, is_held) in [(0, 1, true), (1, 10, true), (2, 1_000, false)] {
+            let claims = Claims { audiences: vec!["a".to_owned(); audiences], ..Claims::default() };
+            let (user, seen) = (Arc::new(User::anonymous()), Seen::default());
+            cache.keep(id(at), Arc::new(Verified { claims, user, seen, kept: None }), 0, 0);
+            assert_eq!(cache.find(&id(at)).is_some(), is_held, "{audiences}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Seen {
     /// Looks the objects of `claims` up.
     ///
     /// # Errors
-    /// One is gone, is another of the same name, or has been deleted for longer than the grace.
+    /// An object is gone, is another of the same name, or has been deleted for longer than the grace.
     pub(super) fn of(claims: &Claims, applied: &Applied, now: u64) -> Result<Seen, TokenFault> {
         let mut seen = Seen { objects: Vec::new(), ends_at: u64::MAX };
         for (resource, namespace, wanted) in places(claims) {

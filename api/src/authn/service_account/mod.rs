@@ -74,6 +74,14 @@ struct Verified {
 }
 
 impl Verified {
+    /// Bytes of memory that the texts of a client's choice hold, as the allocator counts them.
+    fn held_bytes(&self) -> usize {
+        let audiences = self.claims.audiences.iter();
+        let audiences: usize =
+            audiences.map(|text| size_of::<String>() + text.len().next_multiple_of(16)).sum();
+        audiences + self.user.held_bytes()
+    }
+
     fn is_current(&self, applied: &Applied, now: u64) -> bool {
         now < self.claims.expires_at && self.seen.is_current(applied, now)
     }
@@ -121,8 +129,8 @@ impl ServiceAccounts {
         &self.last_uses
     }
 
-    /// The holder of `token` and the audiences it is meant for. `None`: the token says that somebody else made it, or is no
-    /// JSON Web Token. The use of a token that a secret keeps is recorded.
+    /// The holder of `token` and the audiences it is meant for. `None`: the token names another issuer, or is no JSON Web
+    /// Token. The use of a token that a secret keeps is recorded.
     ///
     /// # Errors
     /// The token is not valid, is for none of the audiences `wanted`, or an object that it is bound to is gone.

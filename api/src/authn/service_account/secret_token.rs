@@ -44,11 +44,11 @@ pub struct SecretClaims {
 pub(super) enum Origin {
     /// Its account lists it, as those that older clusters made for each account.
     Generated,
-    /// Somebody asked for it by making the secret.
+    /// A client asked for it by creating the secret.
     ByHand,
 }
 
-/// A good token, or one that is marked as unused for long, with what its use is to be recorded by.
+/// A good token, or a token marked as unused for long, with the fields by which its use is recorded.
 #[derive(Debug)]
 pub(super) struct SecretToken {
     pub(super) namespace: String,
@@ -221,8 +221,7 @@ fn claim(brand: &Brand, name: &str) -> String {
 
 /// The value of the label `name`; empty where it is absent.
 fn label<'a>(object: &'a SharedObject, name: &str) -> &'a str {
-    let labels = &object.index.labels;
-    labels.binary_search_by(|(key, _)| key.as_str().cmp(name)).map_or("", |at| labels[at].1.as_str())
+    object.index.labels.find(name).unwrap_or_default()
 }
 
 /// The day that `text` names in the form `2026-01-02`, counted from 1970.

@@ -34,7 +34,7 @@ pub struct ObjectRef {
     pub uid: String,
 }
 
-/// What a token says. Times in seconds since 1970.
+/// The claims of a token. Times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Whom the token is meant for.

@@ -13,7 +13,6 @@
 //! Invariant: a graph that took in changes one by one equals one that is derived anew (`oracle.rs`).
 //! Invariant: at most [`RELATIONS_MAX`] relations are held. With more, none is, and each decision searches the stored pods.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
@@ -25,7 +24,7 @@ use smol_str::SmolStr;
 use super::pod::{MIRROR_ANNOTATION, PodDocument, ReferenceKind};
 use super::search::Search;
 use super::volume::BoundVolume;
-use crate::follow::Derived;
+use crate::follow::{Derived, Digest};
 
 /// Storage resources that the graph is derived from.
 pub(super) const PODS: &str = "pods";
@@ -35,30 +34,15 @@ pub(super) const VOLUMES: &str = "persistentvolumes";
 /// Relations of all nodes together: 50 for each of 150,000 pods. Their tables take 180 MB, and 270 MB while they grow.
 const RELATIONS_MAX: usize = 7 << 20;
 
-/// Two hashes of 64 bits each under random keys: no client can find two objects with the same, and a billion random ones
-/// have two with a chance of one in 10^20.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Digest([u32; 4]);
+/// The digest of an object.
+fn of_object(kind: ReferenceKind, namespace: &str, name: &str) -> Digest {
+    Digest::of((kind, namespace, name))
+}
 
-impl Digest {
-    fn of(value: impl std::hash::Hash) -> Digest {
-        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
-        let [a, b] = &*KEYS;
-        let (a, b) = (a.hash_one(&value).to_ne_bytes(), b.hash_one(&value).to_ne_bytes());
-        let quarter =
-            |of: [u8; 8], at: usize| u32::from_ne_bytes([of[at], of[at + 1], of[at + 2], of[at + 3]]);
-        Digest([quarter(a, 0), quarter(a, 4), quarter(b, 0), quarter(b, 4)])
-    }
-
-    /// Of an object.
-    fn of_object(kind: ReferenceKind, namespace: &str, name: &str) -> Digest {
-        Digest::of((kind, namespace, name))
-    }
-
-    fn of_path(kind: ReferenceKind, path: &str) -> Digest {
-        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-        Digest::of_object(kind, namespace, name)
-    }
+/// The digest of the object at `path`.
+fn of_path(kind: ReferenceKind, path: &str) -> Digest {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    of_object(kind, namespace, name)
 }
 
 /// Counts of users.
@@ -112,7 +96,7 @@ impl Graph {
         let Some(relations) = &self.relations else {
             return Search { state, mirror_annotation: &self.mirror_annotation }.has_object(node, kind, path);
         };
-        let (node, object) = (Digest::of(node), Digest::of_path(kind, path));
+        let (node, object) = (Digest::of(node), of_path(kind, path));
         match kind {
             ReferenceKind::VolumeClaim => {
                 relations.claims.get(&node).is_some_and(|claims| claims.contains_key(&object))
@@ -228,11 +212,11 @@ impl PodReferences {
         if !pod.has_annotation(mirror_annotation) {
             pod.visit_references(&mut |kind, name| {
                 let list = if kind == ReferenceKind::VolumeClaim { &mut claims } else { &mut uses };
-                list.push(Digest::of_object(kind, namespace, name));
+                list.push(of_object(kind, namespace, name));
             });
         }
         for list in [&mut uses, &mut claims] {
-            list.sort_unstable_by_key(|digest| digest.0);
+            list.sort_unstable();
             list.dedup();
         }
         Some(PodReferences { node: Digest::of(&**pod.node_name()), uses, claims })
@@ -241,8 +225,8 @@ impl PodReferences {
 
 /// The digests of a volume's claim and of each of its secrets.
 fn digests(volume: &BoundVolume) -> impl Iterator<Item = (Digest, Digest)> {
-    let claim = Digest::of_path(ReferenceKind::VolumeClaim, &volume.claim);
-    volume.secrets.iter().map(move |secret| (claim, Digest::of_path(ReferenceKind::Secret, secret)))
+    let claim = of_path(ReferenceKind::VolumeClaim, &volume.claim);
+    volume.secrets.iter().map(move |secret| (claim, of_path(ReferenceKind::Secret, secret)))
 }
 
 /// Counts one more user of `key`; whether it is the first.

@@ -22,9 +22,11 @@ use orch_rules::selector::FieldSelector;
 
 use self::graph::{Graph, PODS, VOLUMES};
 pub(crate) use self::pod::{MIRROR_ANNOTATION, PodDocument, ReferenceKind, ephemeral_claim};
-use super::rbac::{Asked, Rule};
+use super::rbac::{Asked, Rules};
 use super::review::UserRules;
-use super::{Attributes, Authorizer, Deciding, Decision, Reason, ResourceAttributes, decided};
+use super::{
+    Attributes, Authorizer, Deciding, Decision, Listing, Reason, ResourceAttributes, decided, listed,
+};
 use crate::authn::User;
 use crate::controllers::bootstrap::default_rules;
 use crate::follow::{Applied, Maintained};
@@ -43,8 +45,8 @@ const SLICES: &str = "resourceslices.resource";
 pub struct NodeAuthorizer {
     brand: &'static Brand,
     graph: Maintained<Graph>,
-    /// What every node may do, whatever its relations.
-    rules: Vec<Rule>,
+    /// Rules of every node, whatever its pods refer to.
+    rules: Rules,
 }
 
 /// Allowed, or a remark of why not, possibly empty.
@@ -63,7 +65,7 @@ struct Request<'a> {
 impl NodeAuthorizer {
     /// An authorizer over the objects of a cluster of `brand`.
     pub fn new(brand: &'static Brand) -> NodeAuthorizer {
-        let rules = Rule::prepare(&default_rules(brand, ROLE));
+        let rules = Rules::new(&default_rules(brand, ROLE));
         NodeAuthorizer { brand, graph: Maintained::new(move || Graph::new(brand)), rules }
     }
 
@@ -101,7 +103,7 @@ impl NodeAuthorizer {
     fn decide_by_rules(&self, asked: &ResourceAttributes<'_>) -> Verdict {
         let qualified = asked.qualified();
         let prepared = Asked::new(Attributes::Resource(*asked), &qualified);
-        let is_allowed = self.rules.iter().any(|rule| rule.allows(&prepared));
+        let is_allowed = self.rules.allow(&prepared);
         allow_if(is_allowed, String::new)
     }
 }
@@ -325,11 +327,10 @@ impl Authorizer for NodeAuthorizer {
     }
 
     /// A node's rights depend on relations and cannot be listed.
-    fn rules_of(&self, user: &User, _namespace: &str, _applied: &Applied) -> UserRules {
-        if user.node_name().is_none() {
-            return UserRules::default();
-        }
-        let faults = vec!["node authorizer does not support user rule resolution".to_owned()];
-        UserRules { is_incomplete: true, faults, ..UserRules::default() }
+    fn rules_of<'a>(&'a self, user: &'a User, _namespace: &'a str, _applied: &'a Applied) -> Listing<'a> {
+        let is_node = user.node_name().is_some();
+        let fault = || "node authorizer does not support user rule resolution".to_owned();
+        let faults = is_node.then(fault).into_iter().collect();
+        listed(UserRules { is_incomplete: is_node, faults, ..UserRules::default() })
     }
 }

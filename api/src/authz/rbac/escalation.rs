@@ -1,13 +1,14 @@
 //! Whether a user who writes a role has all of its rights already.
 //!
 //! Owns the comparison of rules by what they cover. Each asked rule is broken down into single rights, as in the
-//! reference: one of the owner's rules has to cover each of them alone.
+//! reference: one of the owner's rules has to cover each of them alone. The owner's rules are compared as they are prepared
+//! for decisions: none is copied or read anew.
 
-use hashbrown::HashSet;
 use orch_schema::budget::count_step;
 use smol_str::SmolStr;
 
-use super::rules::{ALL, PolicyRule};
+use super::policy_rule::PolicyRule;
+use super::rules::Rules;
 
 /// Single rights that are compared. A role of more is refused, so that a request cannot ask for hours of work.
 const RIGHTS_MAX: usize = 100_000;
@@ -15,9 +16,6 @@ const RIGHTS_MAX: usize = 100_000;
 /// Texts that are looked up, some tens of milliseconds: a thousand rights against the thousand texts of an administrator's
 /// rules. A role that takes more is refused.
 const LOOKUPS_MAX: usize = 2_000_000;
-
-/// Beginnings of paths of one rule that count: more than there are paths to name.
-const BEGINNINGS_MAX: usize = 256;
 
 /// Uncovered rights that a refusal lists.
 const LISTED_MAX: usize = 64;
@@ -35,19 +33,16 @@ pub enum Uncovered {
 ///
 /// # Errors
 /// The rights that it does not cover.
-pub fn covers<'a>(
-    owned: impl Iterator<Item = &'a PolicyRule>,
-    asked: &[PolicyRule],
-) -> Result<(), Uncovered> {
-    let owned: Vec<Owned<'_>> = owned.map(Owned::new).collect();
+pub fn covers(owned: &[&Rules], asked: &[PolicyRule]) -> Result<(), Uncovered> {
     let mut uncovered = Vec::new();
     let (mut left, mut lookups) = (RIGHTS_MAX, LOOKUPS_MAX);
+    let mut look = |texts: usize| {
+        lookups = lookups.checked_sub(texts).filter(|_| count_step()).ok_or(Uncovered::TooMany)?;
+        Ok(())
+    };
     let mut is_covered = |right: &PolicyRule| {
-        for own in &owned {
-            // A comparison looks each text up once.
-            lookups =
-                lookups.checked_sub(1 + right.texts()).filter(|_| count_step()).ok_or(Uncovered::TooMany)?;
-            if own.covers(right) {
+        for own in owned {
+            if own.cover(right, &mut look)? {
                 return Ok(true);
             }
         }
@@ -108,89 +103,4 @@ fn rights(rule: &PolicyRule) -> impl Iterator<Item = PolicyRule> {
         })
     });
     of_resources.chain(of_urls)
-}
-
-/// Texts of a rule. Many of them are found by hash: both sides of a comparison are a client's.
-enum Texts<'a> {
-    Few(&'a [SmolStr]),
-    Many(HashSet<&'a str>),
-}
-
-impl<'a> Texts<'a> {
-    /// Texts up to which a scan is as quick as a hash.
-    const FEW: usize = 16;
-
-    fn new(texts: &'a [SmolStr]) -> Texts<'a> {
-        match texts.len() {
-            ..=Self::FEW => Texts::Few(texts),
-            _ => Texts::Many(texts.iter().map(SmolStr::as_str).collect()),
-        }
-    }
-
-    fn has(&self, text: &str) -> bool {
-        match self {
-            // few: see above.
-            Texts::Few(texts) => texts.iter().any(|own| own == text),
-            Texts::Many(texts) => texts.contains(text),
-        }
-    }
-
-    fn has_all(&self, asked: &[SmolStr]) -> bool {
-        self.has(ALL) || asked.iter().all(|text| self.has(text))
-    }
-}
-
-/// A rule of the writing user, whose texts are found by hash.
-struct Owned<'a> {
-    verbs: Texts<'a>,
-    groups: Texts<'a>,
-    resources: Texts<'a>,
-    /// Names of objects; `None`: all.
-    names: Option<Texts<'a>>,
-    urls: Texts<'a>,
-    /// Beginnings of paths, of the URLs with a `*` behind.
-    beginnings: Vec<&'a str>,
-}
-
-impl<'a> Owned<'a> {
-    fn new(rule: &'a PolicyRule) -> Owned<'a> {
-        let urls = rule.non_resource_urls.iter();
-        Owned {
-            verbs: Texts::new(&rule.verbs),
-            groups: Texts::new(&rule.api_groups),
-            resources: Texts::new(&rule.resources),
-            names: Some(&rule.resource_names)
-                .filter(|names| !names.is_empty())
-                .map(|names| Texts::new(names)),
-            urls: Texts::new(&rule.non_resource_urls),
-            beginnings: urls.filter_map(|url| url.strip_suffix(ALL)).take(BEGINNINGS_MAX).collect(),
-        }
-    }
-
-    /// Whether the rule alone covers all of `asked`.
-    fn covers(&self, asked: &PolicyRule) -> bool {
-        self.verbs.has_all(&asked.verbs)
-            && self.groups.has_all(&asked.api_groups)
-            && self.covers_resources(&asked.resources)
-            && self.covers_names(&asked.resource_names)
-            && asked.non_resource_urls.iter().all(|url| self.covers_url(url))
-    }
-
-    fn covers_resources(&self, asked: &[SmolStr]) -> bool {
-        let has = |asked: &SmolStr| {
-            self.resources.has(asked)
-                || asked.split_once('/').is_some_and(|(_, part)| self.resources.has(&format!("*/{part}")))
-        };
-        self.resources.has(ALL) || asked.iter().all(has)
-    }
-
-    fn covers_names(&self, asked: &[SmolStr]) -> bool {
-        let Some(names) = &self.names else { return true };
-        !asked.is_empty() && asked.iter().all(|name| names.has(name))
-    }
-
-    fn covers_url(&self, asked: &SmolStr) -> bool {
-        // few: see `BEGINNINGS_MAX`.
-        self.urls.has(asked) || self.beginnings.iter().any(|beginning| asked.starts_with(beginning))
-    }
 }

@@ -4,10 +4,12 @@
 
 mod escalation;
 mod grant;
+mod holders;
 mod missing_role;
 #[cfg(test)]
 mod oracle;
 mod policy;
+mod policy_rule;
 mod resolved;
 mod rules;
 #[cfg(test)]
@@ -15,18 +17,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either};
 use orch_proto::Brand;
 
 pub use self::escalation::{Uncovered, covers};
-pub use self::grant::{Grant, RoleKey};
+pub use self::grant::{Binding, Grant, RoleKey};
 pub use self::policy::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Policy, ROLE_BINDINGS, ROLES, Role};
+pub use self::policy_rule::PolicyRule;
 use self::resolved::Resolved;
-pub use self::rules::{ALL, Asked, PolicyRule, Rule, Sieve};
+pub use self::rules::{ALL, Asked, Rules, Sieve};
 use super::review::UserRules;
-use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
+use super::{Attributes, Authorizer, Deciding, Decision, Listing, Reason, decided};
 use crate::authn::User;
-use crate::follow::{Applied, Prepared};
+use crate::follow::{Applied, Maintained};
 
 /// Storage resources that the prepared policy is derived from.
 pub(super) const SOURCES: [&str; 4] =
@@ -38,31 +41,25 @@ const MISSING_MAX: usize = 8;
 /// Decides by the stored roles and bindings.
 pub struct Rbac {
     brand: &'static Brand,
-    policy: Arc<Prepared<Policy>>,
+    policy: Maintained<Policy>,
 }
 
 impl Rbac {
     /// An authorizer over the roles of a cluster of `brand`.
     pub fn new(brand: &'static Brand) -> Rbac {
-        Rbac { brand, policy: Arc::default() }
+        Rbac { brand, policy: Maintained::default() }
     }
 
-    /// Roles and bindings as of `applied` or of a later state.
-    pub fn policy(&self, applied: &Applied) -> Arc<Policy> {
-        self.policy.at_least(applied)
-    }
-
-    fn ask(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Decision {
-        let policy = self.policy(applied);
+    fn ask(&self, policy: &Policy, user: &User, attributes: Attributes<'_>) -> Decision {
         let mut missing = Vec::new();
-        if let Some(grant) = find(&policy, user, attributes, &mut missing) {
+        if let Some(grant) = find(policy, user, attributes, &mut missing) {
             return Decision::Allow(Reason::shared(&grant));
         }
-        missing_role::log_missing_role(&policy, user, attributes);
+        missing_role::log_missing_role(policy, user, attributes);
         Decision::NoOpinion(self.remark(&missing))
     }
 
-    /// What a refusal says of roles that bindings name and that do not exist.
+    /// The text in a refusal about `missing`, roles that bindings name and that do not exist; empty where there are none.
     fn remark(&self, missing: &[RoleKey]) -> String {
         if missing.is_empty() {
             return String::new();
@@ -80,7 +77,7 @@ impl Rbac {
     }
 }
 
-/// The grant that allows `user` what `attributes` describe: of the first binding that does, that of the first subject.
+/// The first grant that allows `user` what `attributes` describe.
 /// Roles that were not found are added to `missing`.
 fn find(
     policy: &Policy,
@@ -101,7 +98,7 @@ fn find(
     let asked = Asked::new(attributes, qualified);
     let grants = policy.resolved(user, namespace);
     if let Some(found) = grants.iter().find(|grant| grant.allows(&asked)) {
-        return Some(policy.first_of_binding(user, &found.grant));
+        return Some(found.grant.clone());
     }
     for Resolved { grant, .. } in grants.iter().filter(|grant| grant.role.is_none()) {
         if missing.len() < MISSING_MAX && !missing.contains(grant.role()) {
@@ -117,26 +114,28 @@ impl Authorizer for Rbac {
     }
 
     fn decide<'a>(&'a self, user: &'a User, asked: Attributes<'a>, applied: &'a Applied) -> Deciding<'a> {
-        decided(self.ask(user, asked, applied))
+        match self.policy.try_read(applied, |policy| self.ask(policy, user, asked)) {
+            Some(decision) => decided(decision),
+            None => Either::Right(Box::pin(
+                self.policy.read(applied, move |policy| self.ask(policy, user, asked)),
+            )),
+        }
     }
 
     fn prepare<'a>(&'a self, applied: &'a Applied) -> BoxFuture<'a, ()> {
-        let (policy, applied) = (self.policy.clone(), applied.clone());
-        Box::pin(async move {
-            // An error means that the runtime ends.
-            drop(tokio::task::spawn_blocking(move || policy.at_least(&applied)).await);
-        })
+        Box::pin(self.policy.catch_up(applied))
     }
 
-    fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+    fn rules_of<'a>(&'a self, user: &'a User, namespace: &'a str, applied: &'a Applied) -> Listing<'a> {
+        Box::pin(self.policy.read(applied, move |policy| self.rules_in(policy, user, namespace)))
+    }
+}
+
+impl Rbac {
+    fn rules_in(&self, policy: &Policy, user: &User, namespace: &str) -> UserRules {
         let mut all = UserRules::default();
         let mut missing = Vec::new();
-        let mut seen = hashbrown::HashSet::new();
-        self.policy(applied).visit(user, namespace, |grant, role| {
-            // Several subjects of a binding may be the user; its rules count once.
-            if !seen.insert(grant.binding().clone()) {
-                return true;
-            }
+        policy.visit(user, namespace, |grant, role| {
             match role {
                 Some(role) => all.roles.push(role.clone()),
                 None if missing.len() < MISSING_MAX && !missing.contains(grant.role()) => {

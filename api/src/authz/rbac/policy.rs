@@ -1,23 +1,28 @@
 //! Roles and bindings of the cluster, by the users that they touch.
 //!
-//! Owns the view that decisions read: a user's bindings are found by name and groups, the role of a binding by its
-//! number. A change of a role or binding touches only what it is about; versions share the rest.
+//! Owns the view that decisions read: a user's bindings are found by the digests of name and groups, the role of a binding by
+//! its number. A change of a role or binding touches only what it is about. Texts of bindings are read from the stored
+//! objects, which the view shares with the state.
 //!
 //! Invariant: a role has a number as long as it exists or a binding names it.
 
 use std::sync::{Arc, LazyLock};
 
-use imbl::{HashMap, OrdMap, Vector};
+use hashbrown::{HashMap, HashSet};
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
-use super::grant::{BindingKey, Grant, RoleKey, Subject};
+use super::grant::{
+    Binding, Grant, RoleKey, digest_of_group, digest_of_user, parts, read_binding, read_subject,
+};
+use super::holders::Holders;
+use super::policy_rule::PolicyRule;
 use super::resolved::{Cache, Resolved};
-use super::rules::{Asked, PolicyRule, Rule, Sieve};
+use super::rules::{Asked, Rules, Sieve};
 use crate::authn::User;
-use crate::follow::Derived;
+use crate::follow::{Derived, Digest};
 
 /// Storage resources of the four kinds.
 pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization";
@@ -34,29 +39,35 @@ const LARGE_RULES: usize = 16;
 /// The rules of a role.
 #[derive(Debug)]
 pub struct Role {
-    /// As stored.
-    pub stored: Vec<PolicyRule>,
+    object: SharedObject,
     /// Prepared for matching.
-    prepared: Vec<Rule>,
+    rules: Rules,
     sieve: Sieve,
+    is_large: bool,
 }
 
 impl Role {
-    /// A role with these rules.
-    pub fn new(stored: Vec<PolicyRule>) -> Role {
-        let prepared = Rule::prepare(&stored);
-        let sieve = Sieve::new(&prepared);
-        Role { stored, prepared, sieve }
+    /// The role that `object` is. An object that is no role has no rules.
+    fn of(object: &SharedObject) -> Role {
+        let stored = stored_rules(object);
+        let rules = Rules::new(&stored);
+        let sieve = Sieve::new(&rules);
+        Role { object: object.clone(), rules, sieve, is_large: stored.len() >= LARGE_RULES }
     }
 
-    /// Number of rules that a decision looks at.
-    #[cfg(test)]
-    pub(super) fn prepared(&self) -> usize {
-        self.prepared.len()
+    /// The rules as stored, read anew.
+    pub fn stored(&self) -> Vec<PolicyRule> {
+        stored_rules(&self.object)
     }
 
-    fn is_large(&self) -> bool {
-        self.stored.len() >= LARGE_RULES
+    /// Bytes that a call of [`Role::stored`] parses.
+    pub fn stored_bytes(&self) -> usize {
+        self.object.json.len()
+    }
+
+    /// The prepared rules.
+    pub fn prepared(&self) -> &Rules {
+        &self.rules
     }
 
     /// Whether a rule allows what `asked` holds.
@@ -66,45 +77,12 @@ impl Role {
 
     /// Whether a rule allows what `asked` holds, which the sieve lets through.
     pub(super) fn matches(&self, asked: &Asked<'_>) -> bool {
-        // few: the rules of one role.
-        self.prepared.iter().any(|rule| rule.allows(asked))
+        self.rules.allow(asked)
     }
 
     pub(super) fn sieve(&self) -> Sieve {
         self.sieve
     }
-}
-
-/// Grants by the name of their subject: one for each binding, however often that names the subject.
-type BySubject = HashMap<SmolStr, OrdMap<BindingKey, Arc<Grant>>>;
-
-/// The subjects of a scope, each with its grants.
-#[derive(Clone, Debug, Default)]
-struct Scope {
-    users: BySubject,
-    groups: BySubject,
-}
-
-/// A role's number, with the count of what holds it.
-#[derive(Clone, Debug)]
-struct Slot {
-    key: RoleKey,
-    role: Option<Arc<Role>>,
-    /// Grants that name the role.
-    grants: u32,
-}
-
-/// Roles and bindings. Cheap to copy.
-#[derive(Clone, Debug, Default)]
-pub struct Policy {
-    numbers: HashMap<RoleKey, u32>,
-    slots: Vector<Option<Slot>>,
-    free: Vector<u32>,
-    /// By namespace; the empty one holds the cluster's.
-    scopes: HashMap<SmolStr, Scope>,
-    /// Grants of each binding.
-    bindings: HashMap<BindingKey, Vector<Arc<Grant>>>,
-    resolved: Cache,
 }
 
 #[derive(Deserialize)]
@@ -113,30 +91,41 @@ struct RoleDocument {
     rules: Option<Vec<PolicyRule>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BindingDocument {
-    #[serde(default)]
-    subjects: Option<Vec<Subject>>,
-    role_ref: RoleRef,
-}
-
-#[derive(Deserialize)]
-struct RoleRef {
-    kind: SmolStr,
-    name: SmolStr,
-}
-
-/// The two parts of a path: namespace, empty for cluster scope, and name.
-fn parts(path: &str) -> (SmolStr, SmolStr) {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-    (namespace.into(), name.into())
-}
-
-/// The rules of a stored role. An object that is no role has none.
-fn rules_of(object: &SharedObject) -> Arc<Role> {
+fn stored_rules(object: &SharedObject) -> Vec<PolicyRule> {
     let document = serde_json::from_slice::<RoleDocument>(&object.json).ok();
-    Arc::new(Role::new(document.and_then(|document| document.rules).unwrap_or_default()))
+    document.and_then(|document| document.rules).unwrap_or_default()
+}
+
+/// A role and the number of bindings that name it. Its index in `Policy::slots` is the role's number.
+#[derive(Debug)]
+struct Slot {
+    key: RoleKey,
+    role: Option<Arc<Role>>,
+    /// Bindings that name the role.
+    bindings: u32,
+}
+
+/// A binding, and its stored form, in which its subjects are.
+#[derive(Debug)]
+struct StoredBinding {
+    binding: Arc<Binding>,
+    object: SharedObject,
+}
+
+/// Roles and bindings.
+#[derive(Debug, Default)]
+pub struct Policy {
+    numbers: HashMap<RoleKey, u32>,
+    slots: Vec<Option<Slot>>,
+    free_slots: Vec<u32>,
+    holders: Holders,
+    /// Bindings with subjects, by their numbers.
+    bindings: Vec<Option<StoredBinding>>,
+    free_bindings: Vec<u32>,
+    by_path: HashMap<Arc<str>, u32>,
+    /// Namespaces with bindings, and how many.
+    namespaces: HashMap<SmolStr, u32>,
+    resolved: Cache,
 }
 
 impl Policy {
@@ -147,30 +136,54 @@ impl Policy {
         &self,
         user: &User,
         namespace: &str,
-        mut visit: impl FnMut(&Arc<Grant>, Option<&Arc<Role>>) -> bool,
+        mut visit: impl FnMut(Grant, Option<&Arc<Role>>) -> bool,
     ) {
-        let names = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
-        let mut large = hashbrown::HashSet::new();
-        for scope in names.into_iter().flatten().filter_map(|name| self.scopes.get(name)) {
-            let of_user = scope.users.get(user.name.as_str());
-            let of_groups = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
-            for grant in of_user.into_iter().chain(of_groups).flat_map(OrdMap::values) {
-                let slot = self.slots.get(grant.role as usize).and_then(Option::as_ref);
+        let mut large = HashSet::new();
+        let names = ["", namespace];
+        for scope in &names[..if namespace.is_empty() { 1 } else { 2 }] {
+            for (StoredBinding { binding, object }, place) in self.held(user, scope) {
+                let slot = self.slots.get(binding.role as usize).and_then(Option::as_ref);
                 let role = slot.and_then(|slot| slot.role.as_ref());
-                if role.is_some_and(|role| role.is_large()) && !large.insert(grant.role) {
+                if role.is_some_and(|role| role.is_large) && !large.insert(binding.role) {
                     continue;
                 }
-                if !visit(grant, role) {
+                let Some(subject) = read_subject(object, place) else { continue };
+                if !visit(Grant::new(binding.clone(), subject), role) {
                     return;
                 }
             }
         }
     }
 
+    /// The bindings of `scope` that name `user` or a group of theirs, each once, with the first place at which it does:
+    /// in the order of the bindings' names those of the user, then those of each group.
+    fn held(&self, user: &User, scope: &str) -> impl Iterator<Item = (&StoredBinding, u32)> {
+        let of_groups = user.groups.iter().map(|group| digest_of_group(scope, group));
+        let subjects = std::iter::once(digest_of_user(scope, &user.name)).chain(of_groups);
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        for subject in subjects {
+            let start = found.len();
+            for (number, place) in self.holders.of(subject) {
+                match places.get(&number) {
+                    Some(&at) => found[at].1 = found[at].1.min(place),
+                    None => found.push((number, place)),
+                }
+            }
+            let path = |number: u32| {
+                self.bindings.get(number as usize)?.as_ref().map(|stored| &*stored.binding.path)
+            };
+            found[start..].sort_unstable_by(|one, other| path(one.0).cmp(&path(other.0)));
+            places.extend(found.iter().enumerate().skip(start).map(|(at, (number, _))| (*number, at)));
+        }
+        let binding = |number: u32| self.bindings.get(number as usize)?.as_ref();
+        found.into_iter().filter_map(move |(number, place)| Some((binding(number)?, place)))
+    }
+
     /// The grants that [`Policy::visit`] passes, as an array for decisions.
     pub(super) fn resolved(&self, user: &User, namespace: &str) -> Arc<[Resolved]> {
         // A namespace without bindings has the cluster's grants alone: names that clients invent share one entry.
-        let namespace = if self.scopes.contains_key(namespace) { namespace } else { "" };
+        let namespace = if self.namespaces.contains_key(namespace) { namespace } else { "" };
         self.resolved.get(user, namespace, || {
             let mut grants = Vec::new();
             self.visit(user, namespace, |grant, role| {
@@ -181,19 +194,9 @@ impl Policy {
         })
     }
 
-    /// The first subject of the binding of `grant`, in its order, that is `user` or a group of theirs.
-    pub fn first_of_binding(&self, user: &User, grant: &Arc<Grant>) -> Arc<Grant> {
-        let Some(scope) = self.scopes.get(&grant.binding.0).filter(|_| grant.place > 0) else {
-            return grant.clone();
-        };
-        let of_user = scope.users.get(user.name.as_str());
-        let of_groups = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
-        let of_binding = of_user.into_iter().chain(of_groups).filter_map(|grants| grants.get(&grant.binding));
-        of_binding.min_by_key(|grant| grant.place).unwrap_or(grant).clone()
-    }
-
     /// The role under `key`.
-    pub fn role(&self, key: &RoleKey) -> Option<&Arc<Role>> {
+    #[cfg(test)]
+    pub(super) fn role(&self, key: &RoleKey) -> Option<&Arc<Role>> {
         let number = *self.numbers.get(key)?;
         self.slots.get(number as usize)?.as_ref()?.role.as_ref()
     }
@@ -210,7 +213,23 @@ impl Policy {
         (self.numbers.len(), self.slots.len())
     }
 
-    fn set_role(&mut self, key: RoleKey, role: Option<Arc<Role>>) {
+    /// Bytes of memory behind this value, but for the objects that it shares with the state and the bounded cache.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let binding = size_of::<Binding>() + size_of::<Option<StoredBinding>>() + size_of::<[usize; 2]>();
+        let role = size_of::<Role>() + size_of::<[usize; 2]>();
+        self.numbers.allocation_size()
+            + self.slots.len() * size_of::<Option<Slot>>()
+            + self.roles().map(|(_, of)| role + of.rules.bytes()).sum::<usize>()
+            + self.holders.bytes()
+            + self.bindings.len() * binding
+            + self.by_path.allocation_size()
+            + self.namespaces.allocation_size()
+    }
+
+    fn set_role(&mut self, path: &str, role: Option<Arc<Role>>) {
+        let (namespace, name) = parts(path);
+        let key = (namespace.into(), name.into());
         if role.is_none() && !self.numbers.contains_key(&key) {
             return;
         }
@@ -226,94 +245,86 @@ impl Policy {
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        let slot = Some(Slot { key: key.clone(), role: None, grants: 0 });
-        let number = match self.free.pop_back() {
-            Some(number) => {
-                self.slots.set(number as usize, slot);
-                number
-            }
-            None => {
-                self.slots.push_back(slot);
-                // A cluster's objects are far fewer than 2^32: each takes more than a byte of memory.
-                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-            }
-        };
+        let slot = Slot { key: key.clone(), role: None, bindings: 0 };
+        let number = place_in(&mut self.slots, &mut self.free_slots, slot);
         self.numbers.insert(key, number);
         number
     }
 
     fn release_if_unused(&mut self, number: u32) {
         let slot = self.slots.get(number as usize).and_then(Option::as_ref);
-        let Some(slot) = slot.filter(|slot| slot.role.is_none() && slot.grants == 0) else { return };
-        self.numbers.remove(&slot.key.clone());
-        self.slots.set(number as usize, None);
-        self.free.push_back(number);
+        let Some(slot) = slot.filter(|slot| slot.role.is_none() && slot.bindings == 0) else { return };
+        self.numbers.remove(&slot.key);
+        self.slots[number as usize] = None;
+        self.free_slots.push(number);
     }
 
-    fn count(&mut self, number: u32, more: bool) {
-        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
-            slot.grants = if more { slot.grants.saturating_add(1) } else { slot.grants.saturating_sub(1) };
+    fn set_binding(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
+        self.remove_binding(path);
+        let read = object.and_then(|object| Some((object, read_binding(path, object)?)));
+        let Some((object, (key, subjects))) = read else { return };
+        let scope = parts(path).0;
+        let mut seen = HashSet::new();
+        let digests = subjects.iter().filter_map(|(place, subject)| Some((subject.digest(scope)?, *place)));
+        let digests: Vec<(Digest, u32)> = digests.filter(|(digest, _)| seen.insert(*digest)).collect();
+        if digests.is_empty() {
+            return;
         }
-        self.release_if_unused(number);
-    }
-
-    fn set_binding(&mut self, binding: BindingKey, object: Option<&SharedObject>) {
-        for grant in self.bindings.remove(&binding).unwrap_or_default() {
-            self.remove_grant(&grant);
-        }
-        let document = object.and_then(|object| serde_json::from_slice::<BindingDocument>(&object.json).ok());
-        let Some(BindingDocument { subjects, role_ref }) = document else { return };
-        let of_namespace = if role_ref.kind == "Role" { binding.0.clone() } else { SmolStr::default() };
-        let key = (of_namespace, role_ref.name);
         let role = self.number(key.clone());
-        let mut grants = Vector::new();
-        for (place, subject) in subjects.unwrap_or_default().into_iter().enumerate() {
-            let grant = Arc::new(Grant { role, key: key.clone(), binding: binding.clone(), place, subject });
-            let Some((by_subject, subject)) = self.place(&grant) else { continue };
-            let of_subject = by_subject.entry(subject).or_default();
-            if of_subject.contains_key(&binding) {
-                continue;
+        if let Some(Some(slot)) = self.slots.get_mut(role as usize) {
+            slot.bindings = slot.bindings.saturating_add(1);
+        }
+        let binding = Arc::new(Binding { path: path.clone(), role, key });
+        let stored = StoredBinding { binding, object: object.clone() };
+        let number = place_in(&mut self.bindings, &mut self.free_bindings, stored);
+        for (digest, place) in digests {
+            self.holders.add(digest, number, place);
+        }
+        self.by_path.insert(path.clone(), number);
+        *self.namespaces.entry(scope.into()).or_default() += 1;
+    }
+
+    fn remove_binding(&mut self, path: &str) {
+        let Some(number) = self.by_path.remove(path) else { return };
+        let taken = self.bindings.get_mut(number as usize).and_then(Option::take);
+        let Some(StoredBinding { binding, object }) = taken else { return };
+        self.free_bindings.push(number);
+        let scope = parts(path).0;
+        let subjects = read_binding(path, &object).map(|(_, subjects)| subjects);
+        for digest in subjects.iter().flatten().filter_map(|(_, subject)| subject.digest(scope)) {
+            self.holders.remove(digest, number);
+        }
+        self.holders.shrink();
+        if let Some(count) = self.namespaces.get_mut(scope) {
+            *count -= 1;
+            if *count == 0 {
+                self.namespaces.remove(scope);
             }
-            of_subject.insert(binding.clone(), grant.clone());
-            self.count(role, true);
-            grants.push_back(grant);
         }
-        self.release_if_unused(role);
-        if !grants.is_empty() {
-            self.bindings.insert(binding, grants);
+        if let Some(Some(slot)) = self.slots.get_mut(binding.role as usize) {
+            slot.bindings = slot.bindings.saturating_sub(1);
         }
+        self.release_if_unused(binding.role);
     }
 
-    fn remove_grant(&mut self, grant: &Arc<Grant>) {
-        if let Some((grants, subject)) = self.place(grant)
-            && let Some(of_subject) = grants.get_mut(&subject)
-        {
-            of_subject.remove(&grant.binding);
-            if of_subject.is_empty() {
-                grants.remove(&subject);
-            }
-        }
-        let namespace = &grant.binding.0;
-        if self.scopes.get(namespace).is_some_and(|scope| scope.users.is_empty() && scope.groups.is_empty()) {
-            self.scopes.remove(namespace);
-        }
-        self.count(grant.role, false);
-    }
-
-    /// The place of the subject of `grant` in its scope; `None` for a subject that is nobody.
-    fn place(&mut self, grant: &Grant) -> Option<(&mut BySubject, SmolStr)> {
-        let name = grant.subject_name()?;
-        let scope = self.scopes.entry(grant.binding.0.clone()).or_default();
-        Some((if grant.subject.kind == "Group" { &mut scope.groups } else { &mut scope.users }, name))
-    }
-
-    fn set(&mut self, source: &str, path: &str, object: Option<&SharedObject>) {
+    fn set(&mut self, source: &str, path: &Arc<str>, object: Option<&SharedObject>) {
         self.resolved.clear();
         match source {
-            CLUSTER_ROLES | ROLES => self.set_role(parts(path), object.map(rules_of)),
-            _ => self.set_binding(parts(path), object),
+            CLUSTER_ROLES | ROLES => self.set_role(path, object.map(|object| Arc::new(Role::of(object)))),
+            _ => self.set_binding(path, object),
         }
     }
+}
+
+/// Puts `value` into a free slot, or a new one; its number.
+fn place_in<T>(slots: &mut Vec<Option<T>>, free: &mut Vec<u32>, value: T) -> u32 {
+    if let Some(number) = free.pop() {
+        slots[number as usize] = Some(value);
+        return number;
+    }
+    slots.push(Some(value));
+    // A cluster's objects are far fewer than 2^32: each takes more than a byte of memory.
+    u32::try_from(slots.len() - 1).unwrap_or(u32::MAX)
 }
 
 impl Derived for Policy {

@@ -218,7 +218,8 @@ fn no_request_grows_out_of_the_conditions() {
 fn what_a_user_may_cannot_be_listed() {
     let asked = asked(settings(), review(&json!({})));
     let applied = Applied::certain(State::default().into());
-    let rules = asked.webhook.rules_of(&ann(), "n", &applied);
+    let ann = ann();
+    let rules = asked.webhook.rules_of(&ann, "n", &applied).now_or_never().unwrap();
     assert!(rules.is_incomplete);
     assert_eq!(rules.faults, ["webhook authorizer does not support user rule resolution"]);
 }

@@ -12,7 +12,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
-use crate::authz::rbac::{CLUSTER_ROLES, PolicyRule, covers};
+use crate::authz::rbac::{CLUSTER_ROLES, PolicyRule, Rules, covers};
 use crate::controllers::aggregation;
 use crate::controllers::client::{Client, Place, Propagation, for_each, is_overtaken};
 use crate::error::ApiError;
@@ -153,7 +153,7 @@ fn lacks(stored: &Value, member: &str, item: &Value) -> bool {
         return !stored.items(member).contains(item);
     }
     let own: Vec<PolicyRule> = stored.items(member).iter().map(PolicyRule::of).collect();
-    covers(own.iter(), &[PolicyRule::of(item)]).is_err()
+    covers(&[&Rules::new(&own)], &[PolicyRule::of(item)]).is_err()
 }
 
 fn autoupdate(brand: &Brand) -> String {

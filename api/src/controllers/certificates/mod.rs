@@ -32,9 +32,9 @@ pub(super) use self::signing::run as sign;
 use super::FAILED;
 use super::client::{Client, Place, is_overtaken};
 use super::queue::Queue;
-use super::turns::Turns;
+use super::rounds::{Queued, Round, Rounds};
 use crate::error::ApiError;
-use crate::follow::{Applied, Derived, Follower};
+use crate::follow::{Applied, Derived};
 
 /// Storage resource of requests for certificates.
 const REQUESTS: &str = "certificatesigningrequests.certificates";
@@ -85,6 +85,14 @@ impl Derived for Open {
     }
 }
 
+impl Queued for Open {
+    type Key = Arc<str>;
+
+    fn queue(&mut self) -> &mut Queue<Arc<str>> {
+        &mut self.queue
+    }
+}
+
 /// Calls `act` for each request for which `is_open` holds, again and again while it waits. Completes only with an error.
 async fn work<'a, S, F>(
     client: &'a Client<S>,
@@ -95,25 +103,17 @@ where
     S: Store,
     F: Future<Output = Result<Progress, ApiError>> + Send + 'a,
 {
-    let (store, brand) = (client.store(), client.registry().brand);
-    let mut turns = Turns::new(store, vec![store.subscribe(&Arc::from(REQUESTS))]);
+    let brand = client.registry().brand;
     let open = Open { brand, is_open, queue: Queue::default() };
-    let mut follower = Follower::new(open, &client.newest().await?);
+    let mut rounds = Rounds::new(client, [REQUESTS.into()], open, REQUESTS_AT_ONCE).await?;
     loop {
-        let queue = &mut follower.value_mut().queue;
-        queue.advance(store.elapsed());
-        let due = if queue.taken() < REQUESTS_AT_ONCE { queue.wait() } else { None };
-        for (path, result) in turns.next(due).await {
-            end(client, queue, &path, result);
-        }
-        queue.advance(store.elapsed());
-        let applied = Applied::of(store);
-        let queue = &mut follower.advance(&applied).queue;
-        for path in queue.take_due(REQUESTS_AT_ONCE.saturating_sub(queue.taken())) {
+        let Round { due, applied } =
+            rounds.next(|open, path, result| end(client, &mut open.queue, path, result)).await;
+        for path in due {
             let stored = Stored::of(&applied.state, &path).filter(|stored| is_open(brand, &stored.object));
             match stored.map(|stored| act(stored, applied.clone())) {
-                Some(pass) => turns.start(async move { (path, pass.await) }),
-                None => queue.done(&path),
+                Some(pass) => rounds.start(path, pass),
+                None => rounds.done(&path),
             }
         }
     }

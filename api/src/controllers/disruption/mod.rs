@@ -32,6 +32,7 @@ use super::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Derived, Follower};
 use crate::registry::Registry;
+use crate::selector::{SelectorRoom, StoredLabels};
 
 /// Storage resource of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -58,11 +59,33 @@ const STEP_BYTES: usize = 1024;
 /// Steps that reading a pod stands for.
 const READ_STEPS: usize = 32;
 
+/// Between two counts of a budget whose selector is not held: its pods change meanwhile without a count.
+const NOT_HELD_RECHECK_S: i64 = 10;
+
+/// Which pods a budget selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selection {
+    /// No pod.
+    Nothing,
+    /// Pods that the selector matches.
+    By(LabelSelector),
+    /// Pods that the stored object's selector matches. The parsed selector, of this many bytes, is not held for want of room.
+    NotHeld(usize),
+}
+
+impl Selection {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Selection::By(selector) => selector.held_bytes(),
+            Selection::Nothing | Selection::NotHeld(_) => 0,
+        }
+    }
+}
+
 /// A budget, as far as it is counted. A client's selector may have thousands of requirements, so it is parsed once.
 #[derive(Clone, Debug)]
 struct Budget {
-    /// `None`: no pod is selected.
-    selector: Option<LabelSelector>,
+    selection: Selection,
     needs_scale: bool,
     /// Version, numbers and status, without the selector.
     counted: Value,
@@ -87,7 +110,8 @@ impl Budget {
             "status": budget.at("status").clone(),
         });
         let selector = LabelSelector::of_field(spec.at("selector"));
-        Some(Budget { selector, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
+        let selection = selector.map_or(Selection::Nothing, Selection::By);
+        Some(Budget { selection, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
     }
 
     /// Whether the status is `status`, which was counted for this generation of the budget.
@@ -97,7 +121,10 @@ impl Budget {
     }
 
     fn selects(&self, pod: &SharedObject) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.index.labels))
+        match &self.selection {
+            Selection::By(selector) => selector.matches(&StoredLabels::of(pod)),
+            Selection::Nothing | Selection::NotHeld(_) => false,
+        }
     }
 }
 
@@ -106,6 +133,7 @@ impl Budget {
 struct Budgets {
     sources: Vec<Arc<str>>,
     by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Budget>>,
+    room: SelectorRoom,
     /// Paths of budgets that have to be counted.
     due: BTreeSet<Arc<str>>,
     /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
@@ -123,6 +151,7 @@ impl Budgets {
         Budgets {
             sources: sources.into_iter().collect(),
             by_namespace: BTreeMap::new(),
+            room: SelectorRoom::default(),
             due: BTreeSet::new(),
             written: BTreeMap::new(),
         }
@@ -130,11 +159,12 @@ impl Budgets {
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
         let namespace = namespace_of(path);
-        let Some(budget) = object.and_then(Budget::of) else {
+        let Some(mut budget) = object.and_then(Budget::of) else {
             self.due.remove(path);
             self.written.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
-                budgets.remove(path);
+                let bytes = budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
+                self.room.give_back(namespace, bytes);
                 if budgets.is_empty() {
                     self.by_namespace.remove(namespace);
                 }
@@ -142,9 +172,27 @@ impl Budgets {
             return;
         };
         let is_own = self.written.remove(path).is_some_and(|status| budget.has_status(&status));
-        self.by_namespace.entry(namespace.into()).or_default().insert(path.clone(), budget);
+        let budgets = self.by_namespace.entry(namespace.into()).or_default();
+        self.room.give_back(namespace, budgets.get(path).map_or(0, |old| old.selection.held_bytes()));
+        let bytes = budget.selection.held_bytes();
+        if !self.room.take(namespace, bytes) {
+            budget.selection = Selection::NotHeld(bytes);
+        }
+        budgets.insert(path.clone(), budget);
         if !is_own {
             self.due.insert(path.clone());
+        }
+    }
+
+    /// Holds those selectors of the budgets at `paths` that were not held and have room now.
+    fn hold_again(&mut self, state: &State, paths: &BTreeSet<Arc<str>>) {
+        for path in paths {
+            let selection = self.find(path).map(|budget| &budget.selection);
+            if let Some(Selection::NotHeld(bytes)) = selection
+                && self.room.fits(namespace_of(path), *bytes)
+            {
+                self.set(path, state.collection(BUDGETS).get(path));
+            }
         }
     }
 
@@ -198,6 +246,7 @@ impl Derived for Budgets {
 
     fn rebuild(&mut self, state: &State) {
         self.by_namespace.clear();
+        self.room.clear();
         self.due.clear();
         self.written.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
@@ -219,6 +268,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         let mut due = std::mem::take(&mut follower.value_mut().due);
         due.extend(rechecks.iter().filter(|(_, time)| **time <= now).map(|(path, _)| path.clone()));
         let is_idle = due.is_empty();
+        follower.value_mut().hold_again(&applied.state, &due);
         for turn in follower.value().turns(due) {
             let written = count(client, &applied.state, follower.value(), turn, &mut rechecks).await?;
             follower.value_mut().written.extend(written);
@@ -250,8 +300,13 @@ async fn count<S: Store>(
             rechecks.remove(&path);
             continue;
         };
-        let status = status_of(client, state, &path, budget).await;
-        match recheck_time(&status) {
+        let stored = match budget.selection {
+            Selection::NotHeld(_) => state.collection(BUDGETS).get(&path).and_then(Budget::of),
+            Selection::By(_) | Selection::Nothing => None,
+        };
+        let status = status_of(client, state, &path, stored.as_ref().unwrap_or(budget)).await;
+        let when_not_held = stored.is_some().then(|| seconds(client.now_ms()) + NOT_HELD_RECHECK_S);
+        match recheck_time(&status).into_iter().chain(when_not_held).min() {
             Some(time) => rechecks.insert(path.clone(), time),
             None => rechecks.remove(&path),
         };
@@ -268,7 +323,7 @@ async fn count<S: Store>(
 async fn write_status<S: Store>(client: &Client<S>, path: &str, patch: &Value) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(()) };
     match client.patch(Place { resource: &resource, path }, Action::Status, patch).await {
-        // What changed meanwhile is taken in with the next turn.
+        // The change that overtook the write is taken in with the next turn.
         Err(error) if is_overtaken(&error) => Ok(()),
         // A budget that its own rules or an admission plugin keep from being written holds up no other.
         Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {

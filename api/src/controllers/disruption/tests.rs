@@ -150,7 +150,7 @@ async fn a_selector_of_thousands_of_requirements_is_parsed_once_and_other_tasks_
     let kept = &budgets.by_namespace["n"];
     let one = LabelSelector::parse("a=b").unwrap();
     assert!(
-        kept.values().all(|budget| budget.selector.as_ref() == Some(&one)),
+        kept.values().all(|budget| budget.selection == Selection::By(one.clone())),
         "one condition for each label"
     );
     assert!(kept.values().all(|budget| budget.counted.to_string().len() < 1000));
@@ -170,4 +170,32 @@ async fn a_selector_of_thousands_of_requirements_is_parsed_once_and_other_tasks_
     }
     assert!(pauses >= 3, "{pauses}");
     assert_eq!(numbers(&fixture, "b2"), [1, 1, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_whose_selector_is_not_held_is_counted_now_and_then() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    fixture.create(BUDGETS, "n", budget("b", json!({"minAvailable": 1}))).await;
+    ready(&fixture, pod("p")).await;
+    let mut empty = Budgets::new(fixture.client().registry());
+    empty.room = SelectorRoom::of(1);
+    let mut follower = Follower::new(empty, &fixture.applied());
+    let is_held = |budgets: &Budgets| matches!(budgets.find("n/b").unwrap().selection, Selection::By(_));
+    assert!(!is_held(follower.value()));
+    let (client, mut rechecks) = (fixture.client(), BTreeMap::new());
+    let turn = || vec![Arc::from("n/b")];
+    count(&client, &fixture.state(), follower.value(), turn(), &mut rechecks).await.unwrap();
+    assert_eq!(numbers(&fixture, "b"), [1, 1, 1, 0]);
+    let due = seconds(fixture.now_ms()) + NOT_HELD_RECHECK_S;
+    assert!(rechecks["n/b"] <= due, "its pods are looked at again without a change of it");
+    let budgets = follower.advance(&fixture.applied());
+    let path = BTreeSet::from([Arc::from("n/b")]);
+    budgets.hold_again(&fixture.state(), &path);
+    assert!(!is_held(budgets), "there is no room yet");
+    budgets.room = SelectorRoom::default();
+    budgets.hold_again(&fixture.state(), &path);
+    assert!(is_held(budgets));
+    fixture.delete(BUDGETS, "n/b", json!({})).await;
+    assert_eq!(follower.advance(&fixture.applied()).room.held(), 0);
 }

@@ -1,6 +1,6 @@
 //! The graph of owner references, kept up to date with changes.
 //!
-//! Owns the edges from an owner's uid to its dependents, and the set of terminating objects. Both come from the index
+//! Owns which edges there are from an owner to its dependents, and the set of terminating objects. Both come from the index
 //! that the store keeps beside the bytes: nothing is decoded here, and an object with neither owners nor dependents
 //! costs two comparisons. Objects that a change affects go to the queue.
 //!
@@ -13,6 +13,7 @@ use std::time::Duration;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Index, State};
 
+use super::edges::Edges;
 use crate::controllers::queue::Queue;
 use crate::controllers::turns::SETTLE;
 use crate::follow::Derived;
@@ -45,7 +46,7 @@ impl ObjectRef {
 /// The edges from owner uids to dependents, and the terminating objects by uid.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    dependents: BTreeMap<String, BTreeSet<ObjectRef>>,
+    edges: Edges,
     terminating: BTreeMap<String, ObjectRef>,
 }
 
@@ -95,20 +96,19 @@ impl Derived for Watched {
 impl Graph {
     /// The objects that name `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectRef> {
-        self.dependents.get(uid).into_iter().flatten()
+        self.edges.of(uid)
     }
 
     /// The wait for the next look at the terminating owner with this uid.
     fn delay_of(&self, uid: &str) -> Duration {
-        let count = self.dependents.get(uid).map_or(0, BTreeSet::len);
+        let count = self.edges.count(uid);
         DELAY_PER_DEPENDENT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// Whether a change can affect ownership.
     fn is_relevant(&self, change: &Change) -> bool {
-        let touches = |index: &Index| {
-            !index.owners.is_empty() || index.terminating || self.dependents.contains_key(&index.uid)
-        };
+        let touches =
+            |index: &Index| !index.owners.is_empty() || index.terminating || self.edges.is_owner(&index.uid);
         match (index(&change.old), index(&change.new)) {
             // A new object that others already name as their owner changes nothing for them.
             (None, Some(new)) => !new.owners.is_empty() || new.terminating,
@@ -149,19 +149,10 @@ impl Graph {
     fn reconnect(&mut self, dependent: &ObjectRef, before: &[String], after: &[String]) {
         let [old, new] = [before, after].map(|uids| uids.iter().collect::<BTreeSet<_>>());
         for uid in old.difference(&new) {
-            self.disconnect(uid, dependent);
+            self.edges.disconnect(uid, dependent);
         }
         for uid in new.difference(&old) {
-            self.dependents.entry((*uid).clone()).or_default().insert(dependent.clone());
-        }
-    }
-
-    fn disconnect(&mut self, uid: &str, dependent: &ObjectRef) {
-        if let Some(dependents) = self.dependents.get_mut(uid) {
-            dependents.remove(dependent);
-            if dependents.is_empty() {
-                self.dependents.remove(uid);
-            }
+            self.edges.connect(uid, dependent);
         }
     }
 }
@@ -219,10 +210,7 @@ mod tests {
         fixture.remove_by_force("secrets", "n/b").await;
         follower.advance(&fixture.applied());
         assert_eq!((named(&follower, "u-1").len(), named(&follower, "u-2")), (0, vec!["n/a".to_owned()]));
-        assert!(
-            !follower.value().graph.dependents.contains_key("u-1"),
-            "an owner without dependents is forgotten"
-        );
+        assert!(!follower.value().graph.edges.is_owner("u-1"), "an owner without dependents is forgotten");
     }
 
     #[tokio::test]
@@ -263,7 +251,7 @@ mod tests {
         fixture.delete("configmaps", "n/b", json!({})).await;
         follower.advance(&fixture.applied());
         let Watched { graph, queue, .. } = follower.value();
-        assert!(queue.wait().is_none() && graph.dependents.is_empty() && graph.terminating.is_empty());
+        assert!(queue.wait().is_none() && graph.edges.is_empty() && graph.terminating.is_empty());
     }
 
     #[tokio::test]

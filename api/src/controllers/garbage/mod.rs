@@ -12,6 +12,7 @@
 //! Events are left out, as owners and as dependents: they expire.
 
 mod decide;
+mod edges;
 mod graph;
 mod misplaced;
 mod ownership;
@@ -50,10 +51,12 @@ const BATCH_MAX: usize = 256;
 /// every dependent, leaves time for requests between turns.
 const BATCHES_PER_TURN: usize = 4;
 
-/// Objects whose writes are under way.
+/// Objects whose writes are under way from which on no further ones are taken: two batches. A batch taken just below goes
+/// beyond by [`BATCH_MAX`].
 const UNDER_WAY_MAX: usize = 512;
 
-/// Writes that are under way or wait for a place; objects that need further ones wait in the queue.
+/// Writes that are under way or wait for a place, from which on no further objects are taken; also the writes of one batch.
+/// The last object of a batch goes beyond by its own writes.
 const WRITES_MAX: usize = 512;
 
 /// Concurrent writes: enough to share a sync to disk, few beside the clients' writes.
@@ -200,7 +203,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
             queue.done(&cause);
             next.iter().for_each(|next| queue.add(next, Duration::ZERO));
         }
-        // A client is about to change it, or a webhook answers with a conflict.
+        // A client changed the object meanwhile and may change it again: decide once it has settled.
         Err(error) if is_overtaken(&error) => queue.put_back(&cause, SETTLE),
         Err(error) => {
             let ObjectRef { storage, path } = &cause;

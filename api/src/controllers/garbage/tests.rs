@@ -217,6 +217,28 @@ async fn a_level_of_owners_takes_fifty_milliseconds_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_hangs_holds_up_no_other() {
+    let fixture = Fixture::hanging();
+    fixture.namespace("n").await;
+    let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
+    for name in ["a", "hung", "z"] {
+        fixture.create("secrets", "n", owned(name, &[("ConfigMap", "o", &uid)])).await;
+    }
+    let next = fixture.create("configmaps", "n", json!({"metadata": {"name": "next"}})).await;
+    fixture.create("secrets", "n", owned("later", &[("ConfigMap", "next", &next)])).await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete("configmaps", "n/o", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+        fixture.delete("configmaps", "n/next", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    let left = ["a", "hung", "z", "later"].map(|name| fixture.exists("secrets", &format!("n/{name}")));
+    assert_eq!(left, [false, true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn many_deletions_are_looked_at_in_batches() {
     let fixture = Fixture::new();
     fixture.namespace("n").await;

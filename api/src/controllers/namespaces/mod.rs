@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, State, Store, Subscription};
+use orch_raft::{Change, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -29,9 +29,10 @@ use self::conditions::Findings;
 use self::content::ObjectToDelete;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
-use super::turns::{SETTLE, Turns};
+use super::rounds::{Queued, Round, Rounds};
+use super::turns::SETTLE;
 use crate::error::ApiError;
-use crate::follow::{Applied, Derived, Follower};
+use crate::follow::Derived;
 use crate::registry::Resource;
 
 /// Storage resource of namespaces.
@@ -104,6 +105,14 @@ impl Derived for Work {
     }
 }
 
+impl Queued for Work {
+    type Key = Arc<str>;
+
+    fn queue(&mut self) -> &mut Queue<Arc<str>> {
+        &mut self.queue
+    }
+}
+
 /// The terminating namespace that the object at `path` is in.
 fn namespace_of<'a>(
     path: &str,
@@ -129,30 +138,18 @@ enum Progress {
 
 /// Finishes the deletion of terminating namespaces. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let store = client.store();
     let Some(namespaces) = client.stored_resource(NAMESPACES) else {
         return Err(ApiError::Internal("namespaces are not served".to_owned()));
     };
     let content = content::resources(client.registry());
     let ender = NamespaceFinalizer { client, namespaces, content };
-    let storages = || ender.content.iter().map(|resource| resource.storage.clone());
-    let of_content: Vec<Subscription> = storages().map(|storage| store.subscribe(&storage)).collect();
-    let namespaces = store.subscribe(&NAMESPACES.into());
-    let mut turns = Turns::new(store, std::iter::once(namespaces).chain(of_content).collect());
-    let mut follower = Follower::new(Work::new(storages(), store.elapsed()), &client.newest().await?);
+    let storages = ender.content.iter().map(|resource| resource.storage.clone());
+    let work = Work::new(storages, client.store().elapsed());
+    let mut rounds = Rounds::new(client, work.sources.clone(), work, NAMESPACES_AT_ONCE).await?;
     loop {
-        let Work { queue, terminating, .. } = follower.value_mut();
-        queue.advance(store.elapsed());
-        let due = if queue.taken() < NAMESPACES_AT_ONCE { queue.wait() } else { None };
-        // Changes of content wake nothing while no namespace ends.
-        let heard = if terminating.is_empty() { 1 } else { usize::MAX };
-        for (name, result) in turns.next_of(heard, due).await {
-            end(client, queue, terminating, &name, result);
-        }
-        queue.advance(store.elapsed());
-        let queue = &mut follower.advance(&Applied::of(store)).queue;
-        for name in queue.take_due(NAMESPACES_AT_ONCE.saturating_sub(queue.taken())) {
-            turns.start(ender.try_pass(name));
+        let Round { due, .. } = rounds.next(|work, name, result| end(client, work, name, result)).await;
+        for name in due {
+            rounds.start(name.clone(), ender.try_pass(name));
         }
     }
 }
@@ -160,8 +157,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
 /// Takes in the result of a pass over the namespace `name`.
 fn end<S: Store>(
     client: &Client<S>,
-    queue: &mut Queue<Arc<str>>,
-    terminating: &mut BTreeMap<Arc<str>, usize>,
+    Work { terminating, queue, .. }: &mut Work,
     name: &Arc<str>,
     result: Result<Progress, ApiError>,
 ) {
@@ -193,13 +189,12 @@ struct NamespaceFinalizer<'a, S> {
 }
 
 impl<S: Store> NamespaceFinalizer<'_, S> {
-    async fn try_pass(&self, name: Arc<str>) -> (Arc<str>, Result<Progress, ApiError>) {
-        let result = match Box::pin(self.pass(&name)).await {
+    async fn try_pass(&self, name: Arc<str>) -> Result<Progress, ApiError> {
+        match Box::pin(self.pass(&name)).await {
             // The namespace changed during the pass, and that change makes it due again.
             Err(error) if is_overtaken(&error) => Ok(Progress::Settled { left: 0 }),
             result => result,
-        };
-        (name, result)
+        }
     }
 
     /// Deletes content, reports, and removes the finalizer when no content remains.

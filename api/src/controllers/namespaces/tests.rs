@@ -4,6 +4,7 @@ use orch_schema::json;
 
 use super::*;
 use crate::controllers::testing::{Fixture, event, pod};
+use crate::follow::Follower;
 use crate::request::Verb;
 
 /// A namespace `n` with a config map in it.
@@ -84,6 +85,24 @@ async fn many_namespaces_end_side_by_side() {
         assert!(names.iter().all(|name| !fixture.exists(NAMESPACES, name)));
     };
     fixture.beside(run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_content_hangs_delays_no_other() {
+    let fixture = Fixture::hanging();
+    for name in ["n", "m"] {
+        fixture.namespace(name).await;
+    }
+    fixture.create("configmaps", "n", json!({"metadata": {"name": "hung"}})).await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete(NAMESPACES, "n", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+        fixture.delete(NAMESPACES, "m", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(100)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert_eq!((fixture.exists(NAMESPACES, "n"), fixture.exists(NAMESPACES, "m")), (true, false));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Removes generated tokens that nothing has used for a year.
+//! Marks generated tokens that nothing has used for a year, and deletes their secrets after a further year.
 //!
 //! Owns the two steps: a secret gets a label with the day since which its token is refused, and a year later it is deleted. Only
-//! secrets that their account lists are taken, as older clusters made them; those that somebody made by hand stay, and so do
-//! those that a pod mounts. Nothing is removed before uses have been tracked for a year.
+//! secrets that their account lists are taken, as older clusters made them; secrets made by hand stay, and so do those
+//! that a pod mounts. Nothing is removed before uses have been tracked for a year.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

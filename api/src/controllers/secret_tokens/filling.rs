@@ -1,8 +1,8 @@
 //! Fills secrets of the type `service-account-token` with a token, the authority of the servers and the namespace.
 //!
-//! Owns the way of such a secret: it is filled once its account exists, keeps what it has, follows a new authority, and is
-//! deleted with its account. The name of a deleted one is taken out of its account's list. As in the reference no secret is
-//! made here.
+//! Owns the life of such a secret: it is filled once its account exists, keeps the fields that are set, follows a new
+//! authority, and is deleted with its account. The name of a deleted secret is taken out of its account's list. As in the
+//! reference no secret is made here.
 //!
 //! Invariant: a secret is written and deleted only in the version or with the uid that was looked at.
 
@@ -29,9 +29,10 @@ use crate::authn::service_account::{ObjectRef, SecretClaims, ServiceAccounts};
 use crate::controllers::FAILED;
 use crate::controllers::client::{Client, Place, Propagation, is_overtaken};
 use crate::controllers::queue::Queue;
-use crate::controllers::turns::{SETTLE, Turns};
+use crate::controllers::rounds::{Queued, Round, Rounds};
+use crate::controllers::turns::SETTLE;
 use crate::error::ApiError;
-use crate::follow::{Applied, Derived, Follower};
+use crate::follow::Derived;
 use crate::registry::Resource;
 
 /// Secrets and accounts that are written at a time: signing takes a thread for a millisecond with the slowest keys.
@@ -42,11 +43,11 @@ const AT_ONCE: usize = 8;
 enum Work {
     /// The secret at this path.
     Secret(Arc<str>),
-    /// The account, which may list the secret of this name, which is gone.
+    /// The account that may still list the secret of this name, which is gone.
     Listing(Owner, Arc<str>),
 }
 
-/// The secrets of each account, and what has to be looked at.
+/// The secrets of each account, and the queue of secrets and accounts to look at.
 struct Kept {
     brand: &'static Brand,
     sources: [Arc<str>; 2],
@@ -117,6 +118,14 @@ impl Derived for Kept {
     }
 }
 
+impl Queued for Kept {
+    type Key = Work;
+
+    fn queue(&mut self) -> &mut Queue<Work> {
+        &mut self.queue
+    }
+}
+
 /// Fills secrets, and follows later versions of the authority `root_ca` where there is one. Completes only with an error.
 pub(in crate::controllers) async fn run<S: Store>(
     client: &Client<S>,
@@ -146,7 +155,7 @@ async fn fill<S: Store>(
     accounts: &ServiceAccounts,
     root_ca: &str,
 ) -> Result<Infallible, ApiError> {
-    let (store, brand) = (client.store(), client.registry().brand);
+    let brand = client.registry().brand;
     let resource = |storage: &str| {
         let found = client.stored_resource(storage);
         found.ok_or_else(|| ApiError::Internal(format!("{storage} are not served")))
@@ -159,29 +168,18 @@ async fn fill<S: Store>(
         listings: resource(ACCOUNTS)?,
     };
     let kept = Kept::new(brand);
-    let mut turns = Turns::new(store, kept.sources.iter().map(|source| store.subscribe(source)).collect());
-    let mut follower = Follower::new(kept, &client.newest().await?);
+    let mut rounds = Rounds::new(client, kept.sources.clone(), kept, AT_ONCE).await?;
     loop {
-        let queue = &mut follower.value_mut().queue;
-        queue.advance(store.elapsed());
-        let wait = if queue.taken() < AT_ONCE { queue.wait() } else { None };
-        for (work, result) in turns.next(wait).await {
-            end(client, queue, &work, result);
-        }
-        queue.advance(store.elapsed());
-        let queue = &mut follower.advance(&Applied::of(store)).queue;
-        let due = queue.take_due(AT_ONCE.saturating_sub(queue.taken()));
+        let Round { due, .. } =
+            rounds.next(|kept, work, result| end(client, &mut kept.queue, work, result)).await;
         if due.is_empty() {
             continue;
         }
         // An account that is absent in this state is gone: its secrets are deleted.
         let state = client.most_recent().await?;
         for work in due {
-            let (filler, state) = (&filler, state.clone());
-            turns.start(async move {
-                let result = filler.carry_out(&work, &state).await;
-                (work, result)
-            });
+            let (filler, state, key) = (&filler, state.clone(), work.clone());
+            rounds.start(key, async move { filler.carry_out(&work, &state).await });
         }
     }
 }

@@ -311,3 +311,35 @@ fn a_deletion_of_many_objects_has_room_for_its_answer_or_deletes_nothing() {
         );
     });
 }
+
+#[test]
+fn expressions_are_compiled_beside_the_threads_that_serve() {
+    block_on(async {
+        let server = Server::new().await;
+        let devices = "/apis/resource.orch.io/v1";
+        let claims = format!("{devices}/namespaces/ns/resourceclaims");
+        let class = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
+        let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+        let spec = json!({"devices": {"requests": [request]}});
+        let claim = |name: &str| json!({"metadata": {"name": name}, "spec": spec});
+        let template = json!({"metadata": {"name": "t"}, "spec": {"spec": spec}});
+        server.create(&claims, claim("a")).await;
+        let api = server.api_over(server.store.clone());
+        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        let merge = [("content-type", "application/merge-patch+json")];
+        for (method, path, body, waits) in [
+            (Method::POST, format!("{devices}/deviceclasses"), class("c"), true),
+            (Method::POST, claims.clone(), claim("b"), true),
+            (Method::POST, format!("{devices}/namespaces/ns/resourceclaimtemplates"), template, true),
+            (Method::PATCH, format!("{claims}/a"), json!({"metadata": {"labels": {"a": "b"}}}), true),
+            (Method::PATCH, format!("{claims}/a/status"), json!({"status": {}}), false),
+            (Method::GET, format!("{claims}/a"), json!(null), false),
+            (Method::POST, MAPS.to_owned(), json!({"metadata": {"name": "small"}}), false),
+        ] {
+            let headers: &[_] = if method == Method::PATCH { &merge } else { &[] };
+            let answered = server.send(method.clone(), &path, headers, Body::from(body.to_string()));
+            let answered = tokio::time::timeout(Duration::from_secs(5), answered).await;
+            assert_eq!(answered.is_err(), waits, "{method} {path}");
+        }
+    });
+}

@@ -365,6 +365,27 @@ async fn a_watch_that_resumes_at_a_version_of_several_changes_sees_all_of_them_a
     assert!(server.events(&watch).await.is_empty(), "a version of one change is passed");
 }
 
+/// What a watch keeps of its request is bounded by a user's room, too: a request id may be as long as a head.
+#[tokio::test]
+async fn long_request_ids_of_watches_are_charged_to_their_user() {
+    let server = Server::new().await;
+    let path = format!("{MAPS}?watch=1&resourceVersion=1");
+    let id = "i".repeat(900 << 10);
+    let mut held = Vec::new();
+    let refused = loop {
+        let answered = server.open(Method::GET, &path, &[("audit-id", id.as_str())], Body::empty()).await;
+        if answered.status() != 200 {
+            break answered;
+        }
+        held.push(answered);
+        assert!(held.len() <= 100, "one user's ids hold more than ninety megabytes");
+    };
+    assert_eq!(refused.status(), 429);
+    assert!(held.len() > 4, "{}", held.len());
+    let usual = server.open(Method::GET, &path, &[("audit-id", "one")], Body::empty()).await;
+    assert_eq!(usual.status(), 200, "usual watches are not counted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn long_selectors_of_watches_are_charged_to_their_user_until_the_watches_end() {
     let server = Server::new().await;

@@ -78,7 +78,7 @@ pub(super) fn mappings(
     }
 }
 
-/// What a file says about a part of a user.
+/// The setting of a file for a part of a user.
 enum Asked {
     Nothing,
     Faulty,

@@ -11,6 +11,7 @@ use super::*;
 use crate::encoding::{FEATURE_LEVEL_MAX, ProposalId, decode_transaction, encode_transaction};
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
+use crate::labels::Labels;
 use crate::object::Index;
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
@@ -18,7 +19,7 @@ fn transaction() -> Transaction {
     let key = |name| Key::new(&Arc::from("pods"), "ns", name).unwrap();
     let index = Index {
         uid: "u".into(),
-        labels: vec![("k".into(), "v".into()), ("l".into(), String::new())],
+        labels: Labels::new([("k", "v"), ("l", "")]),
         fields: Fields::new([("spec.nodeName", "n1"), ("status.phase", "")]),
         owners: vec!["o".into(), "p".into()],
         terminating: true,

@@ -10,7 +10,7 @@ pub enum ExtenderError {
     Call {
         /// Its address.
         url: String,
-        /// What happened.
+        /// The fault, in words.
         problem: String,
         /// Whether it may have done what it was asked to.
         is_outcome_unknown: bool,
@@ -18,7 +18,7 @@ pub enum ExtenderError {
     /// It answered with another status than 200.
     #[error("failed {verb} with extender at URL {url}, code {code}")]
     Status {
-        /// What it was asked to do, as the configuration words it.
+        /// The verb of the request, as the configuration words it.
         verb: String,
         /// The address of that.
         url: String,
@@ -30,7 +30,7 @@ pub enum ExtenderError {
     Answer {
         /// Its address.
         url: String,
-        /// What is wrong.
+        /// The fault, in words.
         problem: String,
     },
     /// It refused.

@@ -132,7 +132,9 @@ async fn a_pod_of_higher_priority_takes_the_place_of_others() {
     for event in events(&api).iter().filter(|event| event["reason"] == "Preempted") {
         let at = if event["regarding"]["name"] == "v" { 0 } else { 1 };
         assert_eq!(event["regarding"]["resourceVersion"], versions[at]);
-        assert_eq!(event["related"]["resourceVersion"], versions[2]);
+        // The second victim may be told of after the pod's status was written.
+        let number = |version: &Value| version.as_str().and_then(|text| text.parse::<u64>().ok());
+        assert!(number(&event["related"]["resourceVersion"]) >= number(&versions[2]), "{event}");
     }
     eventually("users are told of the binding", || {
         events(&api).iter().any(|event| {

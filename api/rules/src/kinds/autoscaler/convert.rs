@@ -8,7 +8,7 @@ use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
-use super::defaults::{CPU_PERCENT, cpu_metrics};
+use super::defaults::{CPU_PERCENT, add_directions, cpu_metrics};
 use super::saved::{self, reference};
 use crate::validate::tree::{Tree, carry, child_mut, set, unset};
 
@@ -64,7 +64,8 @@ pub fn from_v1(brand: &Brand, v1: &Value) -> Value {
     }
     let metrics = if metrics.is_empty() { cpu_metrics(CPU_PERCENT) } else { Value::Array(metrics) };
     set(spec, "metrics", metrics);
-    if let Some(behavior) = text(BEHAVIOR).and_then(saved::read_behavior) {
+    if let Some(mut behavior) = text(BEHAVIOR).and_then(saved::read_behavior) {
+        add_directions(&mut behavior);
         set(spec, "behavior", behavior);
     }
     let (before, status) = (v1.at("status"), child_mut(&mut out, "status"));

@@ -26,14 +26,36 @@ pub(super) fn set_defaults(context: &Context<'_>, new: &mut Value) {
         set(spec, "metrics", cpu_metrics(CPU_PERCENT));
     }
     if let Some(behavior) = existing_mut(spec, "behavior") {
-        let up = child_mut(behavior, "scaleUp");
-        set_default(up, "stabilizationWindowSeconds", 0);
-        set_default(up, "selectPolicy", "Max");
-        let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-        let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-        set_default(up, "policies", json!([pods, percent]));
-        let down = child_mut(behavior, "scaleDown");
-        set_default(down, "selectPolicy", "Max");
-        set_default(down, "policies", json!([percent]));
+        complete_up(behavior);
+        complete_down(behavior);
     }
+}
+
+/// Fills in a direction of `behavior` that is absent. A direction that v1 has saved stays as it is.
+pub(super) fn add_directions(behavior: &mut Value) {
+    if !behavior.has("scaleUp") {
+        complete_up(behavior);
+    }
+    if !behavior.has("scaleDown") {
+        complete_down(behavior);
+    }
+}
+
+fn complete_up(behavior: &mut Value) {
+    let up = child_mut(behavior, "scaleUp");
+    set_default(up, "stabilizationWindowSeconds", 0);
+    set_default(up, "selectPolicy", "Max");
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    set_default(up, "policies", json!([pods, all_of_them()]));
+}
+
+fn complete_down(behavior: &mut Value) {
+    let down = child_mut(behavior, "scaleDown");
+    set_default(down, "selectPolicy", "Max");
+    set_default(down, "policies", json!([all_of_them()]));
+}
+
+/// The policy by which the number of pods may double, or fall to nothing, within fifteen seconds.
+fn all_of_them() -> Value {
+    json!({"type": "Percent", "value": 100, "periodSeconds": 15})
 }

@@ -102,6 +102,17 @@ fn unreadable_annotations_count_as_absent() {
 }
 
 #[test]
+fn a_saved_behavior_gets_the_direction_that_it_lacks() {
+    let text = "{\"ScaleUp\":{\"Policies\":[{\"Type\":\"Pods\",\"Value\":1,\"PeriodSeconds\":9}]}}";
+    let mut v1 = autoscaler(json!({}));
+    v1["metadata"]["annotations"] = json!({"autoscaling.alpha.orch.io/behavior": text});
+    let up = json!({"policies": [{"type": "Pods", "value": 1, "periodSeconds": 9}]});
+    let down =
+        json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]});
+    assert_eq!(from_v1(&ORCH, &v1)["spec"]["behavior"], json!({"scaleUp": up, "scaleDown": down}));
+}
+
+#[test]
 fn hostile_forms_are_converted() {
     check_hostile(&HorizontalPodAutoscaler);
     for hostile in [json!(null), json!([]), json!({"metadata": 1, "spec": [], "status": "x"})] {

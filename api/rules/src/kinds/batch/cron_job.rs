@@ -46,7 +46,7 @@ impl Strategy for CronJob {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_spec(context, &Value::Null, new.at("spec"), &Path::new("spec")));
         let name = new.at("metadata").text("name");
         if name.len() > NAME_LENGTH_MAX {
             let detail = format!("must be no more than {NAME_LENGTH_MAX} characters");
@@ -58,7 +58,7 @@ impl Strategy for CronJob {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Object {
-            errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+            errors.extend(validate_spec(context, old.at("spec"), new.at("spec"), &Path::new("spec")));
         }
         errors
     }
@@ -101,11 +101,14 @@ fn job_spec(cron_job: &Value) -> &Value {
     cron_job.at("spec").at("jobTemplate").at("spec")
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
-    let mut errors = validate_schedule(spec, path);
-    for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        errors.extend(nonnegative(spec.int(field), path.child(field)));
-    }
+/// Rules for a spec. `old`, the spec before, is null for a new object: a time zone in its schedule may stay there, and
+/// its time zone is not looked up again.
+fn validate_spec(context: &Context<'_>, old: &Value, spec: &Value, path: &Path) -> FieldErrors {
+    let not_negative = |field: &str| nonnegative(spec.int(field), path.child(field));
+    let mut errors = validate_schedule(old, spec, &path.child("schedule"));
+    errors.extend(not_negative("startingDeadlineSeconds"));
+    let zone = spec.at("timeZone").as_str().filter(|zone| old.at("timeZone").as_str() != Some(*zone));
+    errors.extend(zone.into_iter().flat_map(|zone| validate_zone(zone, path)));
     let known = ["Allow", "Forbid", "Replace"];
     match spec.text("concurrencyPolicy") {
         "" => errors.push(FieldError::required(path.child("concurrencyPolicy"), "")),
@@ -114,8 +117,16 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
         }
         _ => {}
     }
-    let (job, path) = (spec.at("jobTemplate").at("spec"), path.child("jobTemplate").child("spec"));
-    errors.extend(validate_job_spec(context, job, &path));
+    errors.extend(validate_job_template(context, spec.at("jobTemplate"), &path.child("jobTemplate")));
+    errors.extend(
+        ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"].into_iter().filter_map(not_negative),
+    );
+    errors
+}
+
+fn validate_job_template(context: &Context<'_>, template: &Value, path: &Path) -> FieldErrors {
+    let (job, path) = (template.at("spec"), path.child("spec"));
+    let mut errors = validate_job_spec(context, job, &path);
     if job.has("selector") {
         let detail = "`selector` will be auto-generated";
         errors.push(FieldError::invalid(path.child("selector"), &shown(job.at("selector")), detail));
@@ -126,20 +137,20 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     errors
 }
 
-fn validate_schedule(spec: &Value, path: &Path) -> FieldErrors {
-    let (schedule, schedule_path) = (spec.text("schedule"), path.child("schedule"));
-    let mut errors = FieldErrors::new();
+fn validate_schedule(old: &Value, spec: &Value, path: &Path) -> FieldErrors {
+    let schedule = spec.text("schedule");
     if schedule.is_empty() {
-        errors.push(FieldError::required(schedule_path, ""));
-    } else {
-        let misplaced = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned();
-        let problems =
-            schedule_error(schedule).into_iter().chain(schedule.contains("TZ").then_some(misplaced));
-        errors
-            .extend(problems.map(|detail| FieldError::invalid_str(schedule_path.clone(), schedule, &detail)));
+        return FieldError::required(path.clone(), "").into();
     }
-    errors.extend(spec.at("timeZone").as_str().into_iter().flat_map(|zone| validate_zone(zone, path)));
-    errors
+    let (has_zone, had_zone) = (schedule.contains("TZ"), old.text("schedule").contains("TZ"));
+    let misplaced = match (had_zone, spec.has("timeZone")) {
+        _ if !has_zone => None,
+        (false, _) => Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
+        (true, true) => Some("cannot use both timeZone field and TZ or CRON_TZ in schedule"),
+        (true, false) => None,
+    };
+    let problems = schedule_error(schedule).into_iter().chain(misplaced.map(str::to_owned));
+    problems.map(|detail| FieldError::invalid_str(path.clone(), schedule, &detail)).collect()
 }
 
 fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
@@ -160,7 +171,7 @@ fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
 
     fn cron_job(schedule: &str) -> Value {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
@@ -219,6 +230,49 @@ mod tests {
             check_create(&CronJob, cron_job(schedule), &expected);
         }
         check_hostile(&CronJob);
+    }
+
+    #[test]
+    fn causes_stand_in_the_order_of_the_fields() {
+        let mut object = cron_job("often");
+        for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+            object["spec"][field] = json!(-1);
+        }
+        object["spec"]["timeZone"] = json!("");
+        object["spec"]["concurrencyPolicy"] = json!("Many");
+        object["spec"]["jobTemplate"]["spec"]["backoffLimit"] = json!(-1);
+        let negative = "Invalid value: -1: must be greater than or equal to 0";
+        let expected: [&str; 7] = [
+            "spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]",
+            &format!("spec.startingDeadlineSeconds: {negative}"),
+            "spec.timeZone: Invalid value: \"\": timeZone must be nil or non-empty string",
+            "spec.concurrencyPolicy: Unsupported value: \"Many\": supported values: \"Allow\", \"Forbid\", \"Replace\"",
+            &format!("spec.jobTemplate.spec.backoffLimit: {negative}"),
+            &format!("spec.successfulJobsHistoryLimit: {negative}"),
+            &format!("spec.failedJobsHistoryLimit: {negative}"),
+        ];
+        check_create(&CronJob, object, &expected);
+    }
+
+    #[test]
+    fn zones_that_are_stored_may_stay() {
+        let with_zone = |schedule: &str, zone: Value| {
+            let mut object = cron_job(schedule);
+            object["spec"]["timeZone"] = zone;
+            object
+        };
+        let (zoned, plain) = ("TZ=UTC 0 0 * * *", "0 0 * * *");
+        let both = "spec.schedule: Invalid value: \"TZ=UTC 0 0 * * *\": cannot use both timeZone field and TZ or CRON_TZ in \
+                    schedule";
+        let unknown = "spec.timeZone: Invalid value: \"Mars\": unknown time zone Mars";
+        for (old, new, expected) in [
+            ((zoned, Value::Null), (zoned, Value::Null), &[][..]),
+            ((zoned, Value::Null), (zoned, json!("UTC")), &[both][..]),
+            ((plain, json!("Mars")), (plain, json!("Mars")), &[][..]),
+            ((plain, json!("UTC")), (plain, json!("Mars")), &[unknown][..]),
+        ] {
+            check_update(&CronJob, with_zone(old.0, old.1), with_zone(new.0, new.1), expected);
+        }
     }
 
     #[test]

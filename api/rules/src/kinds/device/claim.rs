@@ -22,6 +22,10 @@ pub struct ResourceClaim;
 pub struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaim {
+    fn compiles_expressions(&self) -> bool {
+        true
+    }
+
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         default_requests(child_mut(new, "spec"));
     }
@@ -80,6 +84,10 @@ impl Strategy for ResourceClaim {
 }
 
 impl Strategy for ResourceClaimTemplate {
+    fn compiles_expressions(&self) -> bool {
+        true
+    }
+
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         if let Some(spec) = existing_mut(new, "spec") {
             default_requests(child_mut(spec, "spec"));

@@ -15,6 +15,10 @@ use crate::validate::{FieldError, FieldErrors, Path};
 pub struct DeviceClass;
 
 impl Strategy for DeviceClass {
+    fn compiles_expressions(&self) -> bool {
+        true
+    }
+
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
         object_meta::start_generation(new);
     }

@@ -89,7 +89,8 @@ fn validate_spec(old: Option<&Value>, spec: &Value, path: &Path) -> FieldErrors 
     }
     errors.extend(validate_place(spec, path));
     let (devices, counters) = (spec.items("devices"), spec.items("sharedCounters"));
-    if !counters.is_empty() && !devices.is_empty() {
+    // An empty list is one, too.
+    if spec.has("sharedCounters") && spec.has("devices") {
         let detail = "only one of `sharedCounters` or `devices` is allowed";
         errors.push(FieldError::invalid_str(path.clone(), "", detail));
     }

@@ -188,6 +188,13 @@ fn a_slice_offers_devices_in_one_place() {
         moved,
         &["spec.nodeName: Invalid value: \"m\": field is immutable"],
     );
+    let mut both = slice(&json!([]));
+    both["spec"]["sharedCounters"] = json!([{"name": "c", "counters": {"a": {"value": "1"}}}]);
+    check_create(
+        &ResourceSlice,
+        both,
+        &["spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed"],
+    );
     let object =
         created(&ResourceSlice, slice(&json!([{"name": "d", "taints": [{"key": "k", "effect": "None"}]}])));
     assert_eq!(object["spec"]["devices"][0]["taints"][0]["timeAdded"], CONTEXT.now);

@@ -253,20 +253,24 @@ fn validate_status(old: &Value, new: &Value) -> FieldErrors {
 }
 
 fn hosts(rules: &[Value]) -> String {
-    let shown = 3;
-    let named: Vec<&str> =
-        rules.iter().map(|rule| rule.text("host")).filter(|host| !host.is_empty()).collect();
-    match named.len() {
-        0 => "*".to_owned(),
-        count if count > shown => format!("{} + {} more...", named[..shown].join(","), count - shown),
-        _ => named.join(","),
+    const SHOWN_MAX: usize = 3;
+    let mut named = rules.iter().enumerate().filter(|(_, rule)| !rule.text("host").is_empty());
+    let shown: Vec<(usize, &Value)> = named.by_ref().take(SHOWN_MAX).collect();
+    let hosts = shown.iter().map(|(_, rule)| rule.text("host")).collect::<Vec<_>>().join(",");
+    // As in the reference rules without a host count, too, once three hosts are shown.
+    match shown.last() {
+        None => "*".to_owned(),
+        Some((at, _)) if shown.len() == SHOWN_MAX && at + 1 < rules.len() => {
+            format!("{hosts} + {} more...", rules.len() - SHOWN_MAX)
+        }
+        Some(_) => hosts,
     }
 }
 
 fn addresses(balancer: &Value) -> String {
     let points = balancer.items("ingress").iter();
     let mut all: Vec<&str> = points
-        .flat_map(|point| [point.text("ip"), point.text("hostname")])
+        .map(|point| if point.text("ip").is_empty() { point.text("hostname") } else { point.text("ip") })
         .filter(|a| !a.is_empty())
         .collect();
     all.sort_unstable();
@@ -360,7 +364,18 @@ mod tests {
     #[test]
     fn hosts_are_counted_and_addresses_are_shown_whole() {
         let rule = |host: &str| json!({"host": host});
-        assert_eq!(hosts(&[rule("a"), rule("b"), rule("c"), rule("d")]), "a,b,c + 1 more...");
+        for (given, expected) in [
+            (&["a", "b", "c", "d"] as &[&str], "a,b,c + 1 more..."),
+            (&["", "a", "b", "c", "d"], "a,b,c + 2 more..."),
+            (&["a", "b", "c", ""], "a,b,c + 1 more..."),
+            (&["", "a", "b", "c"], "a,b,c"),
+            (&["", ""], "*"),
+        ] {
+            let rules: Vec<Value> = given.iter().map(|host| rule(host)).collect();
+            assert_eq!(hosts(&rules), expected, "{given:?}");
+        }
+        let both = json!({"ingress": [{"ip": "10.0.0.1", "hostname": "a"}]});
+        assert_eq!(addresses(&both), "10.0.0.1");
         assert_eq!(
             addresses(&json!({"ingress": [{"ip": "10.0.0.1"}, {"hostname": "long.example.com"}]})),
             "10.0.0.1,long.example.com"

@@ -42,10 +42,13 @@ impl Strategy for IpAddress {
 
 /// Rules for the name, which is the address, and for the object that has taken it.
 fn validate_address(address: &Value) -> FieldErrors {
-    let name = address.at("metadata").text("name");
+    // As in the reference a name that is still to be made would have to be an address already.
     let mut errors = FieldErrors::new();
-    if !name.is_empty() {
-        errors.extend(validate_canonical_ip(&Path::new("metadata").child("name"), name));
+    for field in ["generateName", "name"] {
+        let name = address.at("metadata").text(field);
+        if !name.is_empty() {
+            errors.extend(validate_canonical_ip(&Path::new("metadata").child(field), name));
+        }
     }
     let path = Path::new("spec").child("parentRef");
     errors.extend(validate_parent(address.at("spec").at("parentRef"), &path));
@@ -110,6 +113,14 @@ mod tests {
             &IpAddress,
             address("2001:DB8::1", parent.clone()),
             &["metadata.name: Invalid value: \"2001:DB8::1\": must be in canonical form (\"2001:db8::1\")"],
+        );
+        let mut generated = address("10.0.0.1x7k2p", parent.clone());
+        generated["metadata"]["generateName"] = json!("10.0.0.1");
+        let invalid = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        check_create(
+            &IpAddress,
+            generated,
+            &[&format!("metadata.name: Invalid value: \"10.0.0.1x7k2p\": {invalid}")],
         );
         check_create(&IpAddress, address("10.0.0.1", Value::Null), &["spec.parentRef: Required value"]);
         check_update(

@@ -12,7 +12,7 @@ use self::source::{source_of, validate_sources};
 use crate::Action;
 use crate::kinds::pod::defaults::{default_host_path, with_host_path_type};
 use crate::kinds::pod::scheduling::validate_node_selector;
-use crate::kinds::volume_claim::access_modes;
+use crate::kinds::volume_claim::{access_modes, shown_class};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{
@@ -140,7 +140,7 @@ impl Strategy for PersistentVolume {
             json!(spec.text("persistentVolumeReclaimPolicy")),
             json!(if is_going { "Terminating" } else { status.text("phase") }),
             json!(claim),
-            json!(spec.text("storageClassName")),
+            json!(shown_class(object)),
             or_unset("volumeAttributesClassName"),
             json!(status.text("reason")),
             json!(age::age(object, now)),

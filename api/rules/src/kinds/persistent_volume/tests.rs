@@ -29,6 +29,9 @@ fn a_new_volume_waits_and_is_kept() {
         json!(PersistentVolume.table_row(&object, CONTEXT.now)),
         json!(["n", "1Gi", "RWO", "Retain", "Pending", "", "", "<unset>", "", "<unknown>", "Filesystem"])
     );
+    let mut noted = object;
+    noted["metadata"]["annotations"] = json!({"volume.beta.orch.io/storage-class": "old"});
+    assert_eq!(PersistentVolume.table_row(&noted, CONTEXT.now).unwrap()[6], "old");
     check_hostile(&PersistentVolume);
 }
 

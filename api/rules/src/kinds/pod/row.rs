@@ -12,9 +12,17 @@ use crate::validate::tree::Tree;
 #[derive(Default)]
 struct Tally {
     ready: usize,
-    restarts: i64,
-    last_restart: String,
+    restarts: Restarts,
+    /// Those of the init containers that run beside the others.
+    of_sidecars: Restarts,
     reason: String,
+}
+
+/// Restarts of containers, with the end of the last run before one.
+#[derive(Default)]
+struct Restarts {
+    count: i64,
+    last: String,
 }
 
 /// The cells of a pod, in the order of its columns.
@@ -24,10 +32,11 @@ pub(super) fn pod_row(pod: &Value, now: &str) -> Vec<Cell> {
         spec.items("initContainers").iter().filter(|c| c.text("restartPolicy") == "Always").count();
     let total = spec.items("containers").len() + sidecars;
     let tally = tally(pod);
-    let restarts = if tally.restarts != 0 && !tally.last_restart.is_empty() {
-        format!("{} ({} ago)", tally.restarts, age::since(&tally.last_restart, now))
+    let Restarts { count, last } = &tally.restarts;
+    let restarts = if *count != 0 && !last.is_empty() {
+        format!("{count} ({} ago)", age::since(last, now))
     } else {
-        tally.restarts.to_string()
+        count.to_string()
     };
     let or_none = |text: &str| if text.is_empty() { json!("<none>") } else { json!(text) };
     let ip = status.items("podIPs").first().map_or(status.text("podIP"), |ip| ip.text("ip"));
@@ -67,6 +76,8 @@ fn tally(pod: &Value) -> Tally {
     let mut tally = Tally { reason, ..Tally::default() };
     let initializing = tally_init(pod, &mut tally);
     if !initializing || condition(pod, "Initialized").text("status") == "True" {
+        // The restarts of containers that have ended for good are of no interest any more.
+        tally.restarts = std::mem::take(&mut tally.of_sidecars);
         tally_regular(pod, &mut tally);
     }
     if pod.at("metadata").has("deletionTimestamp") {
@@ -90,7 +101,10 @@ fn tally_init(pod: &Value, tally: &mut Tally) -> bool {
         .collect();
     for (at, container) in pod.at("status").items("initContainerStatuses").iter().numbered() {
         let sidecar = restartable.has(&container.text("name"));
-        count_restarts(container, tally);
+        tally.restarts.add(container);
+        if sidecar {
+            tally.of_sidecars.add(container);
+        }
         let (terminated, waiting) =
             (container.at("state").at("terminated"), container.at("state").at("waiting"));
         if terminated.is_object() && terminated.int("exitCode") == Some(0) {
@@ -117,7 +131,7 @@ fn tally_init(pod: &Value, tally: &mut Tally) -> bool {
 fn tally_regular(pod: &Value, tally: &mut Tally) {
     let mut running = false;
     for container in pod.at("status").items("containerStatuses").iter().rev() {
-        count_restarts(container, tally);
+        tally.restarts.add(container);
         let state = container.at("state");
         if !state.at("waiting").text("reason").is_empty() {
             tally.reason = state.at("waiting").text("reason").to_owned();
@@ -134,12 +148,14 @@ fn tally_regular(pod: &Value, tally: &mut Tally) {
     }
 }
 
-fn count_restarts(container: &Value, tally: &mut Tally) {
-    tally.restarts = tally.restarts.saturating_add(container.int("restartCount").unwrap_or(0));
-    let finished = container.at("lastState").at("terminated").text("finishedAt");
-    // Times of one form compare as text.
-    if finished > tally.last_restart.as_str() {
-        tally.last_restart = finished.to_owned();
+impl Restarts {
+    fn add(&mut self, container: &Value) {
+        self.count = self.count.saturating_add(container.int("restartCount").unwrap_or(0));
+        let finished = container.at("lastState").at("terminated").text("finishedAt");
+        // Times of one form compare as text.
+        if finished > self.last.as_str() {
+            self.last = finished.to_owned();
+        }
     }
 }
 
@@ -200,6 +216,24 @@ mod tests {
             ),
         ] {
             assert_eq!(reason(status.clone()), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn restarts_of_init_containers_count_until_they_are_through() {
+        let spec = json!({
+            "containers": [{"name": "c"}],
+            "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}],
+        });
+        let ended = |at: &str| json!({"terminated": {"exitCode": 0, "finishedAt": at}});
+        let status = |name: &str, state: Value, count: i64, at: &str| json!({"name": name, "started": true, "restartCount": count, "state": state, "lastState": ended(at)});
+        let (early, late) = ("2026-01-02T03:05:00Z", "2026-01-02T03:05:50Z");
+        for (first, expected) in [(json!({"running": {}}), "3 (10s ago)"), (ended(late), "3 (60s ago)")] {
+            let init = [status("i", first, 3, late), status("s", json!({"running": {}}), 1, early)];
+            let containers = [status("c", json!({"running": {}}), 2, early)];
+            let status = json!({"initContainerStatuses": init, "containerStatuses": containers});
+            let row = pod_row(&json!({"spec": spec, "status": status}), "2026-01-02T03:06:00Z");
+            assert_eq!(row[3], expected);
         }
     }
 

@@ -56,15 +56,18 @@ pub(crate) fn warn_about_name(object: &Value) -> Option<String> {
     })
 }
 
-/// Warnings about the metadata and the spec of the pod or template at `path`.
+/// Warnings about the metadata and the spec of the pod or template at `path`, in the order of the reference.
 pub(crate) fn warn_about_pod(context: &Context<'_>, pod: &Value, path: &Path) -> Vec<String> {
     let (spec, spec_path) = (pod.at("spec"), path.child("spec"));
-    let mut warnings = warn_about_labels(context.brand, spec, &spec_path);
-    warnings.extend(warn_about_annotations(context.brand, pod, &path.child("metadata").child("annotations")));
-    warnings.extend(warn_about_selectors(spec, &spec_path));
+    let annotations = path.child("metadata").child("annotations");
+    let mut warnings = warn_about_places(context.brand, spec, &spec_path);
+    warnings.extend(warn_about_annotations(context.brand, pod, &annotations));
     warnings.extend(warn_about_volumes(spec, &spec_path.child("volumes")));
-    warnings.extend(warn_about_lists(context.brand, spec, &spec_path));
+    warnings.extend(warn_about_lists(spec, &spec_path));
+    let profiles = Profiles { brand: context.brand, pod, path: &annotations };
+    warnings.extend(profiles.warn_about_pod());
     for (container, path) in containers(spec, &spec_path) {
+        warnings.extend(profiles.warn_about_container(container));
         warnings.extend(warn_about_container(container, &path));
         if warnings.len() > WARNINGS_MAX {
             break;
@@ -75,6 +78,8 @@ pub(crate) fn warn_about_pod(context: &Context<'_>, pod: &Value, path: &Path) ->
         let path = spec_path.child("terminationGracePeriodSeconds");
         warnings.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
     }
+    warnings.extend(warn_about_neighbours(spec.at("affinity"), &spec_path.child("affinity")));
+    warnings.extend(warn_about_addresses(context.brand, spec, &spec_path));
     warnings.truncate(WARNINGS_MAX);
     warnings
 }
@@ -90,7 +95,8 @@ fn renamed_label(brand: &Brand, label: &str) -> Option<String> {
     Some(format!("deprecated since {since}; use \"{domain}{}\" instead", brand.label(name)))
 }
 
-fn warn_about_labels(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
+/// Warnings about where a pod may run: old labels of nodes, values that no label has, and selectors of nothing.
+fn warn_about_places(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     let selector = path.child("nodeSelector");
     for (label, _) in spec.entries("nodeSelector") {
@@ -98,64 +104,61 @@ fn warn_about_labels(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
     }
     let affinity = spec.at("affinity").at("nodeAffinity");
     let path_of = |field: &str| path.child("affinity").child("nodeAffinity").child(field);
-    let terms = affinity.at(REQUIRED).items("nodeSelectorTerms").iter().numbered();
-    let terms = terms.map(|(at, term)| (term, path_of(REQUIRED).child("nodeSelectorTerms").index(at)));
-    let others = affinity.items(PREFERRED).iter().numbered();
-    let others =
-        others.map(|(at, term)| (term.at("preference"), path_of(PREFERRED).index(at).child("preference")));
-    for (term, path) in terms.chain(others) {
-        let path = path.child("matchExpressions");
-        for (at, requirement) in term.items("matchExpressions").iter().numbered() {
-            let label = requirement.text("key");
-            let text = renamed_label(brand, label);
-            warnings.extend(text.map(|text| format!("{}: {label} is {text}", path.index(at).child("key"))));
-        }
+    let terms = path_of(REQUIRED).child("nodeSelectorTerms");
+    for (at, term) in affinity.at(REQUIRED).items("nodeSelectorTerms").iter().numbered() {
+        warnings.extend(warn_about_term(brand, term, &terms.index(at), |_| Vec::new()));
+    }
+    let terms = path_of(PREFERRED);
+    for (at, term) in affinity.items(PREFERRED).iter().numbered() {
+        let path = terms.index(at).child("preference");
+        warnings.extend(warn_about_term(brand, term.at("preference"), &path, names::label_value));
     }
     let spread = path.child("topologySpreadConstraints");
     for (at, constraint) in spec.items("topologySpreadConstraints").iter().numbered() {
-        let label = constraint.text("topologyKey");
+        let (path, label) = (spread.index(at), constraint.text("topologyKey"));
         let text = renamed_label(brand, label);
-        warnings
-            .extend(text.map(|text| format!("{}: {label} is {text}", spread.index(at).child("topologyKey"))));
+        warnings.extend(text.map(|text| format!("{}: {label} is {text}", path.child("topologyKey"))));
+        warnings.extend(null_selector(constraint, &path));
     }
     warnings
 }
 
-/// Selectors that select nothing, and preferences for labels that no node can have.
-fn warn_about_selectors(spec: &Value, path: &Path) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut warn = |holder: &Value, path: Path| {
-        if holder.at("labelSelector").is_null() {
-            let path = path.child("labelSelector");
-            warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
+/// Warnings about a term that selects nodes. `faults` are those of a value.
+fn warn_about_term(brand: &Brand, term: &Value, path: &Path, faults: fn(&str) -> Vec<String>) -> Vec<String> {
+    let (mut warnings, path) = (Vec::new(), path.child("matchExpressions"));
+    for (at, requirement) in term.items("matchExpressions").iter().numbered() {
+        let (path, label) = (path.index(at), requirement.text("key"));
+        let text = renamed_label(brand, label);
+        warnings.extend(text.map(|text| format!("{}: {label} is {text}", path.child("key"))));
+        let path = path.child("values");
+        for (at, value) in requirement.texts("values").into_iter().numbered() {
+            let faults = faults(value).into_iter();
+            warnings.extend(
+                faults.map(|fault| format!("{}: {} is invalid, {fault}", path.index(at), part(value))),
+            );
         }
-    };
-    let spread = path.child("topologySpreadConstraints");
-    for (at, constraint) in spec.items("topologySpreadConstraints").iter().numbered() {
-        warn(constraint, spread.index(at));
     }
-    let (affinity, path) = (spec.at("affinity"), path.child("affinity"));
+    warnings
+}
+
+/// The warning about a selector that is not there, and so selects nothing.
+fn null_selector(holder: &Value, path: &Path) -> Option<String> {
+    let path = path.child("labelSelector");
+    let is_null = !holder.has("labelSelector");
+    is_null.then(|| format!("{path}: a null labelSelector results in matching no pod"))
+}
+
+/// Warnings about terms of an affinity to other pods that select none.
+fn warn_about_neighbours(affinity: &Value, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
     for kind in ["podAffinity", "podAntiAffinity"] {
         let (terms, path) = (affinity.at(kind), path.child(kind));
         for (at, term) in terms.items(REQUIRED).iter().numbered() {
-            warn(term, path.child(REQUIRED).index(at));
+            warnings.extend(null_selector(term, &path.child(REQUIRED).index(at)));
         }
         for (at, term) in terms.items(PREFERRED).iter().numbered() {
             let path = path.child(PREFERRED).index(at).child("podAffinityTerm");
-            warn(term.at("podAffinityTerm"), path);
-        }
-    }
-    let path = path.child("nodeAffinity").child(PREFERRED);
-    for (at, term) in affinity.at("nodeAffinity").items(PREFERRED).iter().numbered() {
-        let path = path.index(at).child("preference").child("matchExpressions");
-        for (at, requirement) in term.at("preference").items("matchExpressions").iter().numbered() {
-            let path = path.index(at).child("values");
-            for (at, value) in requirement.texts("values").into_iter().numbered() {
-                let messages = names::label_value(value).into_iter();
-                warnings.extend(
-                    messages.map(|text| format!("{}: {} is invalid, {text}", path.index(at), part(value))),
-                );
-            }
+            warnings.extend(null_selector(term.at("podAffinityTerm"), &path));
         }
     }
     warnings
@@ -166,45 +169,54 @@ fn warn_about_annotations(brand: &Brand, pod: &Value, path: &Path) -> Vec<String
     if annotations.is_null() {
         return Vec::new();
     }
-    let mut warnings = Vec::new();
-    let mut warn = |key: String, text: &str| {
-        if annotations.has(&key) {
-            warnings.push(format!("{}: {text}", path.key(&key)));
-        }
-    };
-    for (prefix, name, text) in ANNOTATIONS {
-        warn(format!("{prefix}.{}", brand.label(name)), text);
-    }
-    let spec = pod.at("spec");
-    let lacks = |holder: &Value, field: &str| !holder.at("securityContext").has(field);
-    if lacks(spec, "seccompProfile") {
-        warn(format!("seccomp.security.alpha.{}", brand.label("pod")), SECCOMP);
-    }
-    for (container, _) in containers(spec, &Path::default()) {
-        let name = container.text("name");
-        if lacks(container, "seccompProfile") {
-            warn(format!("container.seccomp.security.alpha.{}", brand.label(name)), SECCOMP);
-        }
-        // The containers of a pod have got the profile from it by now, so that their fields tell nothing.
-        let is_pod = path.as_str().starts_with("metadata");
-        if !is_pod && (!lacks(container, "appArmorProfile") || !lacks(spec, "appArmorProfile")) {
-            continue;
-        }
-        warn(format!("container.apparmor.security.beta.{}", brand.label(name)), APPARMOR);
-    }
-    warnings
+    let keys =
+        ANNOTATIONS.iter().map(|(prefix, name, text)| (format!("{prefix}.{}", brand.label(name)), text));
+    keys.filter(|(key, _)| annotations.has(key))
+        .map(|(key, text)| format!("{}: {text}", path.key(&key)))
+        .collect()
 }
 
-fn warn_about_lists(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
+/// The annotations of a pod that once named profiles, beside the fields that name them now.
+struct Profiles<'a> {
+    brand: &'a Brand,
+    pod: &'a Value,
+    /// The annotations.
+    path: &'a Path,
+}
+
+impl Profiles<'_> {
+    fn warn_about_pod(&self) -> Option<String> {
+        let lacks = lacks(self.pod.at("spec"), "seccompProfile");
+        self.warning("seccomp.security.alpha", "pod", SECCOMP).filter(|_| lacks)
+    }
+
+    fn warn_about_container(&self, container: &Value) -> Vec<String> {
+        let name = container.text("name");
+        let seccomp = self
+            .warning("container.seccomp.security.alpha", name, SECCOMP)
+            .filter(|_| lacks(container, "seccompProfile"));
+        // The containers of a pod have got the profile from it by now, so that their fields tell nothing.
+        let is_pod = self.path.as_str().starts_with("metadata");
+        let has_none = lacks(container, "appArmorProfile") && lacks(self.pod.at("spec"), "appArmorProfile");
+        let armor =
+            self.warning("container.apparmor.security.beta", name, APPARMOR).filter(|_| is_pod || has_none);
+        seccomp.into_iter().chain(armor).collect()
+    }
+
+    /// The warning about the annotation of this name, if it is there.
+    fn warning(&self, prefix: &str, name: &str, text: &str) -> Option<String> {
+        let annotations = self.pod.at("metadata").at("annotations").as_object()?;
+        let key = format!("{prefix}.{}", self.brand.label(name));
+        annotations.get(&key).map(|_| format!("{}: {text}", self.path.key(&key)))
+    }
+}
+
+fn lacks(holder: &Value, field: &str) -> bool {
+    !holder.at("securityContext").has(field)
+}
+
+fn warn_about_lists(spec: &Value, path: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
-    for resource in ["memory", "ephemeral-storage"] {
-        let amount = spec.at("overhead").text(resource);
-        warnings.extend(fractional(amount, &path.child("overhead").key(resource)));
-    }
-    let servers = path.child("dnsConfig").child("nameservers");
-    for (at, server) in spec.at("dnsConfig").texts("nameservers").into_iter().numbered() {
-        warnings.extend(ip_warning(brand, &servers.index(at), server));
-    }
     let aliases = path.child("hostAliases");
     let mut seen = Distinct::new();
     for (at, alias) in spec.items("hostAliases").iter().numbered() {
@@ -212,19 +224,36 @@ fn warn_about_lists(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
         if seen.is_repeated(ip) {
             warnings.push(format!("{}: duplicate ip {}", aliases.index(at).child("ip"), quoted(ip)));
         }
-        warnings.extend(ip_warning(brand, &aliases.index(at).child("ip"), ip));
     }
-    let secrets = path.child("imagePullSecrets");
+    let (secrets, list) = (path.child("imagePullSecrets"), spec.items("imagePullSecrets"));
     let mut seen = Distinct::new();
-    for (at, secret) in spec.items("imagePullSecrets").iter().numbered() {
-        let (name, path) = (secret.text("name"), secrets.index(at).child("name"));
-        if name.is_empty() {
-            warnings.push(format!("{path}: invalid empty name \"\""));
-        }
+    for (at, secret) in list.iter().numbered() {
+        let name = secret.text("name");
         if seen.is_repeated(name) {
-            warnings.push(format!("{path}: duplicate name {}", quoted(name)));
+            warnings.push(format!("{}: duplicate name {}", secrets.index(at).child("name"), quoted(name)));
         }
     }
+    let nameless = list.iter().numbered().filter(|(_, secret)| secret.text("name").is_empty());
+    warnings.extend(
+        nameless.map(|(at, _)| format!("{}: invalid empty name \"\"", secrets.index(at).child("name"))),
+    );
+    for resource in ["memory", "ephemeral-storage"] {
+        let amount = spec.at("overhead").text(resource);
+        warnings.extend(fractional(amount, &path.child("overhead").key(resource)));
+    }
+    warnings
+}
+
+/// Warnings about addresses in a form that is to go.
+fn warn_about_addresses(brand: &Brand, spec: &Value, path: &Path) -> Vec<String> {
+    let servers = path.child("dnsConfig").child("nameservers");
+    let given = spec.at("dnsConfig").texts("nameservers").into_iter().numbered();
+    let mut warnings: Vec<String> =
+        given.filter_map(|(at, server)| ip_warning(brand, &servers.index(at), server)).collect();
+    let (aliases, given) = (path.child("hostAliases"), spec.items("hostAliases").iter().numbered());
+    warnings.extend(
+        given.filter_map(|(at, alias)| ip_warning(brand, &aliases.index(at).child("ip"), alias.text("ip"))),
+    );
     warnings
 }
 
@@ -237,8 +266,8 @@ pub(crate) fn fractional(amount: &str, path: &Path) -> Option<String> {
 
 fn warn_about_container(container: &Value, path: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
-    for kind in ["requests", "limits"] {
-        for resource in ["memory", "ephemeral-storage"] {
+    for resource in ["memory", "ephemeral-storage"] {
+        for kind in ["limits", "requests"] {
             let amount = container.at("resources").at(kind).text(resource);
             warnings.extend(fractional(amount, &path.child("resources").child(kind).key(resource)));
         }
@@ -292,13 +321,13 @@ mod tests {
             warn_about_pod(&CONTEXT, &pod, &Path::default()),
             [
                 "spec.nodeSelector[beta.orch.io/arch]: deprecated since v1.14; use \"orch.io/arch\" instead",
+                "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+",
+                "spec.imagePullSecrets[2].name: duplicate name \"s\"",
+                "spec.imagePullSecrets[0].name: invalid empty name \"\"",
                 "metadata.annotations[seccomp.security.alpha.orch.io/pod]: non-functional in v1.27+; use the \
                  \"seccompProfile\" field instead",
                 "metadata.annotations[container.apparmor.security.beta.orch.io/c]: deprecated since v1.30; use the \
                  \"appArmorProfile\" field instead",
-                "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+",
-                "spec.imagePullSecrets[0].name: invalid empty name \"\"",
-                "spec.imagePullSecrets[2].name: duplicate name \"s\"",
                 "spec.containers[0].resources.limits[memory]: fractional byte value \"100m\" is invalid, must be an \
                  integer",
                 "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply",
@@ -335,18 +364,18 @@ mod tests {
             }
         });
         let none = "labelSelector: a null labelSelector results in matching no pod";
-        let told = warn_about_selectors(&spec, &Path::new("s"));
+        let mut told = warn_about_places(CONTEXT.brand, &spec, &Path::new("s"));
+        let value =
+            format!("s.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].values[1]");
+        assert!(told[0].starts_with(&format!("{value}: -1 is invalid, a valid label must")), "{told:?}");
+        told.extend(warn_about_neighbours(&spec["affinity"], &Path::new("s.affinity")));
         assert_eq!(
-            told[..3],
+            told[1..],
             [
                 format!("s.topologySpreadConstraints[0].{none}"),
                 format!("s.affinity.podAffinity.{REQUIRED}[0].{none}"),
                 format!("s.affinity.podAntiAffinity.{PREFERRED}[0].podAffinityTerm.{none}"),
             ]
         );
-        let value =
-            format!("s.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].values[1]");
-        assert!(told[3].starts_with(&format!("{value}: -1 is invalid, a valid label must")), "{told:?}");
-        assert_eq!(told.len(), 4);
     }
 }

@@ -18,9 +18,9 @@ pub use families::{complete, settle_families};
 pub(super) use spec::validate_protocol;
 
 use crate::Action;
+use crate::kinds::workload::format_labels;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::FieldErrors;
-use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default, set_default_text, unset};
 
 /// Type of services that stand for a name outside the cluster, and have neither addresses nor ports of nodes.
@@ -118,7 +118,7 @@ impl Strategy for Service {
             json!(status::format_external_addresses(object)),
             json!(or_none(ports.join(","))),
             json!(age::age(object, now)),
-            json!(format_label_selector(&json!({"matchLabels": spec.at("selector")}))),
+            json!(format_labels(spec.at("selector"))),
         ])
     }
 }

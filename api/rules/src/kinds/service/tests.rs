@@ -327,8 +327,11 @@ fn rows_show_addresses_inside_and_outside() {
         json!(Service.table_row(&object, CONTEXT.now).unwrap())
     };
     assert_eq!(
-        row(json!({"clusterIPs": ["10.0.0.1"], "ports": [{"port": 80}], "selector": {"a": "b"}}), json!([])),
-        json!(["n", "ClusterIP", "10.0.0.1", "<none>", "80/TCP", "<unknown>", "a=b"])
+        row(
+            json!({"clusterIPs": ["10.0.0.1"], "ports": [{"port": 80}], "selector": {"a": "2", "a-b": "1"}}),
+            json!([])
+        ),
+        json!(["n", "ClusterIP", "10.0.0.1", "<none>", "80/TCP", "<unknown>", "a-b=1,a=2"])
     );
     assert_eq!(
         row(

@@ -9,7 +9,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::{Cell, Context, Strategy, age, node_label, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, node_label, object_meta};
 use crate::validate::metadata::{immutable, invalid_each, validate_label_name};
 use crate::validate::tree::{Tree, set_default_text};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
@@ -36,23 +36,14 @@ impl Strategy for StorageClass {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_provisioner(new.text("provisioner"), &Path::new("provisioner")));
-        errors.extend(validate_parameters(new.at("parameters"), &Path::new("parameters")));
-        for (field, supported) in [("reclaimPolicy", RECLAIM_POLICIES), ("volumeBindingMode", BINDING_MODES)]
-        {
-            let value = new.text(field);
-            // few: two values.
-            if !value.is_empty() && !supported.contains(&value) {
-                errors.push(FieldError::not_supported(Path::new(field), value, &supported));
-            }
-        }
-        errors.extend(validate_topologies(new.items("allowedTopologies"), &Path::new("allowedTopologies")));
+        errors.extend(validate_any(new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(self.validate_create(context, new));
+        let mut errors = object_meta::whole(context, new, false, NameRule::Dns1123Subdomain);
+        errors.extend(validate_any(new));
+        errors.extend(object_meta::on_update(context, old, new));
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             errors.extend(immutable(new.at(field), old.at(field), Path::new(field)));
         }
@@ -84,6 +75,20 @@ impl Strategy for StorageClass {
             json!(age::age(object, now)),
         ])
     }
+}
+
+fn validate_any(class: &Value) -> FieldErrors {
+    let mut errors = validate_provisioner(class.text("provisioner"), &Path::new("provisioner"));
+    errors.extend(validate_parameters(class.at("parameters"), &Path::new("parameters")));
+    for (field, supported) in [("reclaimPolicy", RECLAIM_POLICIES), ("volumeBindingMode", BINDING_MODES)] {
+        let value = class.text(field);
+        // few: two values.
+        if !value.is_empty() && !supported.contains(&value) {
+            errors.push(FieldError::not_supported(Path::new(field), value, &supported));
+        }
+    }
+    errors.extend(validate_topologies(class.items("allowedTopologies"), &Path::new("allowedTopologies")));
+    errors
 }
 
 /// Whether the class is marked as the default one, under either brand: a table is printed without a brand.
@@ -244,12 +249,15 @@ mod tests {
     fn what_volumes_were_made_by_stays() {
         check_update(
             &StorageClass,
-            json!({"provisioner": "p", "parameters": {"type": "ssd"}}),
-            json!({"provisioner": "q", "parameters": {"type": "hdd"}, "reclaimPolicy": "Retain", "mountOptions": ["rw"]}),
+            json!({"metadata": {"namespace": ""}, "provisioner": "p", "parameters": {"type": "ssd"}}),
+            json!({"metadata": {"namespace": "", "uid": "v"}, "provisioner": "q", "parameters": {"type": "hdd"},
+                "reclaimPolicy": "Nope", "mountOptions": ["rw"]}),
             &[
+                "reclaimPolicy: Unsupported value: \"Nope\": supported values: \"Delete\", \"Retain\"",
+                "metadata.uid: Invalid value: \"v\": field is immutable",
                 "parameters: Invalid value: {\"type\":\"hdd\"}: field is immutable",
                 "provisioner: Invalid value: \"q\": field is immutable",
-                "reclaimPolicy: Invalid value: \"Retain\": field is immutable",
+                "reclaimPolicy: Invalid value: \"Nope\": field is immutable",
             ],
         );
     }

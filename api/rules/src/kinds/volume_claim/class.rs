@@ -15,12 +15,12 @@ pub(super) fn class_annotation(brand: &Brand) -> String {
     format!("volume.beta.{}", brand.label("storage-class"))
 }
 
-/// The class of a claim as tables show it. Rows are made without a brand, so the annotation of every brand counts.
-pub(super) fn shown_class(claim: &Value) -> &str {
-    let annotations = claim.at("metadata").at("annotations");
+/// The class of a claim or volume as tables show it. Rows are made without a brand, so the annotation of every brand counts.
+pub(in crate::kinds) fn shown_class(object: &Value) -> &str {
+    let annotations = object.at("metadata").at("annotations");
     let noted =
         [&ORCH, &KUBERNETES].into_iter().find_map(|brand| annotations.get(class_annotation(brand).as_str()));
-    noted.unwrap_or(claim.at("spec").at("storageClassName")).as_str().unwrap_or_default()
+    noted.unwrap_or(object.at("spec").at("storageClassName")).as_str().unwrap_or_default()
 }
 
 /// Rules for the class of a claim, which moves once from the annotation to the field or is filled in where there was none.

@@ -15,13 +15,14 @@ pub struct ControllerRevision;
 impl Strategy for ControllerRevision {
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_any(new));
+        errors.extend(validate_revision(new));
+        errors.extend(validate_data(new.at("data")));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(validate_any(new));
+        errors.extend(validate_revision(new));
         // The data is free JSON, in which null and an empty list say something.
         if new.at("data") != old.at("data") {
             errors.push(FieldError::invalid(Path::new("data"), &shown(new.at("data")), IMMUTABLE));
@@ -39,13 +40,18 @@ impl Strategy for ControllerRevision {
     }
 }
 
-fn validate_any(revision: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    if !revision.has("data") {
-        errors.push(FieldError::required(Path::new("data"), "data is mandatory"));
-    }
-    errors.extend(nonnegative(revision.int("revision"), Path::new("revision")));
-    errors
+fn validate_revision(revision: &Value) -> Option<FieldError> {
+    nonnegative(revision.int("revision"), Path::new("revision"))
+}
+
+/// The data of a new revision. Older data that are no object stay as they are.
+fn validate_data(data: &Value) -> Option<FieldError> {
+    let detail = match data {
+        Value::Object(_) => return None,
+        Value::Null => "data is mandatory",
+        _ => "data must be a valid JSON object",
+    };
+    Some(FieldError::required(Path::new("data"), detail))
 }
 
 /// The controlling owner as `kind.group/name`, in lower case but for the name; `<none>` without one.
@@ -73,10 +79,20 @@ mod tests {
             &ControllerRevision,
             json!({"revision": -1}),
             &[
-                "data: Required value: data is mandatory",
                 "revision: Invalid value: -1: must be greater than or equal to 0",
+                "data: Required value: data is mandatory",
             ],
         );
+        for data in [json!([]), json!("x"), json!(0), json!(true)] {
+            let expected = ["data: Required value: data must be a valid JSON object"];
+            check_create(&ControllerRevision, json!({"data": data}), &expected);
+            check_update(
+                &ControllerRevision,
+                json!({"data": data}),
+                json!({"data": data, "revision": 1}),
+                &[],
+            );
+        }
         check_update(
             &ControllerRevision,
             json!({"data": {"a": 1}, "revision": 1}),

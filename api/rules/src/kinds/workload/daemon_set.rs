@@ -132,8 +132,9 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldError
     }
     errors.extend(validate_template(context, spec.at("template"), &path.child("template")));
     errors.extend(validate_keeps_running(spec, "DaemonSet", path));
-    errors.extend(validate_counts(spec, &["minReadySeconds", "revisionHistoryLimit"], path));
+    errors.extend(validate_counts(spec, &["minReadySeconds"], path));
     errors.extend(validate_strategy(spec.at("updateStrategy"), &path.child("updateStrategy")));
+    errors.extend(validate_counts(spec, &["revisionHistoryLimit"], path));
     errors
 }
 
@@ -218,12 +219,17 @@ mod tests {
         );
         let mut slow = daemon_set("i");
         set(child_mut(&mut slow, "spec"), "updateStrategy", json!({"type": "Slow"}));
+        for field in ["minReadySeconds", "revisionHistoryLimit"] {
+            set(child_mut(&mut slow, "spec"), field, -1);
+        }
         check_create(
             &DaemonSet,
             slow,
             &[
+                "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
                 "spec.updateStrategy: Unsupported value: {\"type\":\"Slow\"}: supported values: \"RollingUpdate\", \
                \"OnDelete\"",
+                "spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0",
             ],
         );
         check_hostile(&DaemonSet);

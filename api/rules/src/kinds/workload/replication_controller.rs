@@ -88,9 +88,11 @@ pub(crate) fn format_labels(labels: &Value) -> String {
     if entries.is_empty() {
         return "<none>".to_owned();
     }
-    let terms =
-        entries.into_iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    terms.collect::<Vec<_>>().join(",")
+    let term = |(key, value): (&str, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
+    let mut terms: Vec<String> = entries.into_iter().map(term).collect();
+    // In the order of the terms: `a-b=1` stands before `a=2`.
+    terms.sort_unstable();
+    terms.join(",")
 }
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 const ANNOTATION: &str = "pretend.example.com";
 
-/// What the plugin does, and what it was asked.
+/// The plugin's behaviour, and the numbers of requests that it got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Behaviour {
     pub(super) status: StatusResponse,

@@ -44,6 +44,11 @@ pub(super) fn warn_about_volumes(spec: &Value, path: &Path) -> Vec<String> {
         let claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec");
         let claim_path = path.child("ephemeral").child("volumeClaimTemplate").child("spec");
         warnings.extend(warn_about_sizes(claim, &claim_path));
+        if warnings.len() > WARNINGS_MAX {
+            break;
+        }
+    }
+    for volume in spec.items("volumes").iter().take_while(|_| count_step()) {
         warn_about_files(volume, &mut warnings);
         if warnings.len() > WARNINGS_MAX {
             break;
