@@ -126,9 +126,9 @@ const PLANTS: [(Plant, Range<u64>, &str); 27] = [
     (Plant::PatchesBesideBinding, 48..50, "is on n"),
     (Plant::ForgetsDevices, 5..6, "belongs to the claims"),
     (Plant::BindsBeforeVolumes, 8..9, "and the volume of its claim"),
-    (Plant::TrustsAnyVolume, 0..0, "and the volume of its claim"),
+    (Plant::TrustsAnyVolume, 56..57, "and the volume of its claim"),
     (Plant::NamesNoClaim, 10..11, "and its claim"),
-    (Plant::TrustsSilentExtenders, 0..0, "and the extender let through"),
+    (Plant::TrustsSilentExtenders, 27..28, "and the extender let through"),
     (Plant::ReservesAnyDevices, 0..0, "its device on"),
     (Plant::PatchesLate, 0..3, "says that it has none"),
 ];
