@@ -121,7 +121,7 @@ const PLANTS: [(Plant, Range<u64>, &str); 27] = [
     (Plant::ReleasesEarly, 4..8, "arrives, while the lease names"),
     (Plant::ReleasesUnfinished, 295..296, "arrives, while the lease names"),
     (Plant::RetriesWithoutLease, 13..16, "after its lease ended by its own clock"),
-    (Plant::TrustsOldView, 0..0, "offers"),
+    (Plant::TrustsOldView, 652..653, "offers"),
     (Plant::TellsNothingAgain, 2..3, "has no node in the end, and"),
     (Plant::PatchesBesideBinding, 48..50, "is on n"),
     (Plant::ForgetsDevices, 5..6, "belongs to the claims"),
