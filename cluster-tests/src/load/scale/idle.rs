@@ -102,7 +102,7 @@ impl Work<'_> {
             let watch = Watch {
                 link: links[number as usize % links.len()].clone(),
                 collection: "/api/v1/pods".to_owned(),
-                selector: format!("fieldSelector=spec.nodeName%3D{}", node(number)),
+                selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
                 version: Some(version),
                 seconds: STREAM_SECONDS,
             };
