@@ -34,7 +34,7 @@ pub(super) fn run(options: &Idle) -> Result<Report> {
     let count = connections(options.watches, options.connections)?;
     stage::run(&options.common, count, async |stage: &Stage| {
         let work = Work { options, stage, report: Report::new("watch-idle") };
-        work.measure(count).await
+        Box::pin(work.measure(count)).await
     })
 }
 

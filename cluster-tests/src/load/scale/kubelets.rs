@@ -34,7 +34,7 @@ pub(super) fn run(options: &Kubelets) -> Result<Report> {
     options.check()?;
     stage::run(&options.common, options.nodes, async |stage: &Stage| {
         let work = Work { options, stage, report: Report::new("kubelets") };
-        work.measure().await
+        Box::pin(work.measure()).await
     })
 }
 

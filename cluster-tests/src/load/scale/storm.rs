@@ -31,7 +31,7 @@ pub(super) fn run(options: &Storm) -> Result<Report> {
     stage::run(&options.common, count, async |stage: &Stage| {
         let links = (0..count as usize).map(|place| Link::new(&stage.targets, place, &stage.crowd)).collect();
         let work = Work { options, stage, links, report: Report::new("watch-storm") };
-        work.measure().await
+        Box::pin(work.measure()).await
     })
 }
 
