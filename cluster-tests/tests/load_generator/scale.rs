@@ -10,7 +10,7 @@ fn figures(arguments: &[&str]) -> impl Fn(&str) -> f64 + use<> {
     let text = report.to_string();
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["errors"], serde_json::json!({}), "{text}");
-    move |name| {
+    move |name: &str| {
         let mut figures = report["figures"].as_array().unwrap().iter();
         let found = figures.find(|figure| figure["name"] == name);
         found.and_then(|figure| figure["value"].as_f64()).unwrap_or_else(|| panic!("no `{name}` in {text}"))

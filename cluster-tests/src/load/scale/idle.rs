@@ -34,7 +34,7 @@ pub(super) fn run(options: &Idle) -> Result<Report> {
     let count = connections(options.watches, options.connections)?;
     stage::run(&options.common, count, async |stage: &Stage| {
         let work = Work { options, stage, report: Report::new("watch-idle") };
-        work.measure(count).await
+        Box::pin(work.measure(count)).await
     })
 }
 
@@ -102,7 +102,7 @@ impl Work<'_> {
             let watch = Watch {
                 link: links[number as usize % links.len()].clone(),
                 collection: "/api/v1/pods".to_owned(),
-                selector: format!("fieldSelector=spec.nodeName%3D{}", node(number)),
+                selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
                 version: Some(version),
                 seconds: STREAM_SECONDS,
             };

@@ -45,7 +45,7 @@ pub(super) struct Fleet {
     pub(super) secrets: u32,
     pub(super) lease_period: Duration,
     pub(super) status_period: Duration,
-    /// Kubelets whose node and lease are made.
+    /// Kubelets whose node is made.
     pub(super) registered: AtomicU64,
     pub(super) renewals: Mutex<Tally>,
     pub(super) statuses: Mutex<Tally>,
@@ -79,7 +79,7 @@ pub(super) async fn run(fleet: Arc<Fleet>, number: u32, link: Arc<Link>) {
     let leases = Schedule::new(fleet.lease_period, Jitter::Later(LEASE_LATER), now, &mut random);
     let statuses = Schedule::new(fleet.status_period, Jitter::Around(STATUS_AROUND), now, &mut random);
     let (first, second) = (StdRng::from_rng(&mut random), StdRng::from_rng(&mut random));
-    tokio::join!(kubelet.renew(leases, first), kubelet.report(statuses, second), kubelet.start_pods(pods));
+    futures::join!(kubelet.renew(leases, first), kubelet.report(statuses, second), kubelet.start_pods(pods));
 }
 
 struct Kubelet {
@@ -119,7 +119,7 @@ impl Kubelet {
     fn watch(&self, tasks: &mut JoinSet<()>, random: &mut StdRng, pods: mpsc::UnboundedSender<u32>) {
         let Fleet { namespace, config_maps, secrets, .. } = &*self.fleet;
         let node = &self.name;
-        let by_name = |name: &str| format!("fieldSelector=metadata.name%3D{name}");
+        let by_name = |name: &str| format!("&fieldSelector=metadata.name%3D{name}");
         let mut plain =
             vec![("/api/v1/services".to_owned(), String::new()), ("/api/v1/nodes".to_owned(), by_name(node))];
         let (maps, hidden) = (format!("{namespace}/configmaps"), format!("{namespace}/secrets"));
@@ -133,7 +133,7 @@ impl Kubelet {
             seconds: random.random_range(STREAM_SECONDS),
         };
         let bound = self.fleet.bound.clone();
-        let own = watch("/api/v1/pods".to_owned(), format!("fieldSelector=spec.nodeName%3D{node}"));
+        let own = watch("/api/v1/pods".to_owned(), format!("&fieldSelector=spec.nodeName%3D{node}"));
         tasks.spawn(follow(own, self.fleet.crowd.clone(), move |event: &Event<'_>| {
             if let Some(number) = event.name().and_then(|name| bound.note(name)) {
                 // It fails only when the kubelet ends.

@@ -34,7 +34,7 @@ pub(super) fn run(options: &Kubelets) -> Result<Report> {
     options.check()?;
     stage::run(&options.common, options.nodes, async |stage: &Stage| {
         let work = Work { options, stage, report: Report::new("kubelets") };
-        work.measure().await
+        Box::pin(work.measure()).await
     })
 }
 
@@ -165,7 +165,7 @@ impl Work<'_> {
         for (number, link) in (0..).zip(links) {
             tasks.spawn(kubelet::run(fleet.clone(), number, link));
         }
-        let (patience, nodes, watches) = (options.common.patience, options.nodes.into(), self.watches());
+        let (patience, nodes, watches) = (options.common.patience, u64::from(options.nodes), self.watches());
         stage.wait("nodes registered", &fleet.registered, |count| count == nodes, patience).await?;
         stage.wait("watches stand", &stage.crowd.standing, |count| count == watches, patience).await?;
         self.report.time("until all kubelets were registered and watched", began.elapsed());
@@ -184,7 +184,7 @@ impl Work<'_> {
             eprintln!("the leader is killed ...");
             let killed = self.stage.kill_leader().await?;
             let patience = options.common.patience;
-            // Later than its watches a kubelet's connection breaks nowhere: the kernel closes the sockets of the dead.
+            // The kernel closes the sockets of a killed process, so that all its streams end at once.
             self.stage.wait("streams ended", &crowd.ended, |count| count > ended, patience).await?;
             self.stage.wait("watches stand", &crowd.standing, |count| count == watches, patience).await?;
             self.report.time("kill of the leader to all watches standing", killed.elapsed());

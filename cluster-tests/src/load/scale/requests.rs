@@ -43,7 +43,11 @@ impl Requests {
         tally: Option<&Mutex<Tally>>,
     ) -> Option<Answer> {
         let start = Instant::now();
-        let (generation, mut line) = self.link.line(self.broken).await;
+        let connected = timeout(OPERATION_TIMEOUT, self.link.line(self.broken)).await;
+        let Ok((generation, mut line)) = connected else {
+            self.crowd.failure(format!("{kind}: no connection"));
+            return None;
+        };
         match timeout(OPERATION_TIMEOUT, line.exchange(call)).await {
             Ok(Ok(reply)) => {
                 if !expected.contains(&reply.status) {

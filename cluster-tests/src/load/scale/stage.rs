@@ -153,9 +153,8 @@ impl Stage {
         while !is_wanted(counter.load(Ordering::Acquire)) {
             if began.elapsed() > patience {
                 let (count, failures) = (counter.load(Ordering::Acquire), self.crowd.failures());
-                bail!(
-                    "{count} {what} after {patience:?}, which are not as many as wanted; failures: {failures:?}"
-                );
+                let excused = self.crowd.excused();
+                bail!("{count} {what} after {patience:?}; failures: {failures:?}, after a kill: {excused:?}");
             }
             sleep(LOOK_INTERVAL).await;
         }

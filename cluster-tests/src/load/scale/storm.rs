@@ -31,7 +31,7 @@ pub(super) fn run(options: &Storm) -> Result<Report> {
     stage::run(&options.common, count, async |stage: &Stage| {
         let links = (0..count as usize).map(|place| Link::new(&stage.targets, place, &stage.crowd)).collect();
         let work = Work { options, stage, links, report: Report::new("watch-storm") };
-        work.measure().await
+        Box::pin(work.measure()).await
     })
 }
 
@@ -53,12 +53,11 @@ impl Work<'_> {
         }
         let version = version_now(&self.stage.admin, "/api/v1/pods").await?;
         let calm = self.options.calm;
-        let (before, _) = self
-            .phase("nothing else", async || {
-                sleep(calm).await;
-                Ok(())
-            })
-            .await?;
+        let alone = async || {
+            sleep(calm).await;
+            anyhow::Ok(())
+        };
+        let before = self.phase("nothing else", alone).await?;
         self.report.add("memory before", Unit::Kilobytes, before as f64);
 
         let mut tasks = JoinSet::new();
@@ -110,13 +109,8 @@ impl Work<'_> {
         Ok(missed.tally.operations)
     }
 
-    /// Carries out `phase` beside the writer, and reports its time and its cost. Returns the most memory in it, in kilobytes,
-    /// and the time.
-    async fn phase(
-        &mut self,
-        title: &str,
-        phase: impl AsyncFnOnce() -> Result<()>,
-    ) -> Result<(u64, Duration)> {
+    /// Carries out `phase` beside the writer, and reports its time and its cost. Returns the most memory in it, in kilobytes.
+    async fn phase(&mut self, title: &str, phase: impl AsyncFnOnce() -> Result<()>) -> Result<u64> {
         eprintln!("{title} ...");
         self.stage.meter.take_peak_kb();
         let (before, began) = (self.stage.meter.read(), Instant::now());
@@ -132,7 +126,7 @@ impl Work<'_> {
         self.report.add(format!("most memory, {title}"), Unit::Kilobytes, peak_kb as f64);
         self.report.latencies(&format!("a change of the writer, {title}"), &writer);
         self.report.failures(&writer.errors);
-        Ok((peak_kb, took))
+        Ok(peak_kb)
     }
 }
 
@@ -140,7 +134,7 @@ fn watch(number: u32, links: &[Arc<Link>], version: u64) -> Watch {
     Watch {
         link: links[number as usize % links.len()].clone(),
         collection: "/api/v1/pods".to_owned(),
-        selector: format!("fieldSelector=spec.nodeName%3D{}", node(number)),
+        selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
         version: Some(version),
         seconds: STREAM_SECONDS,
     }

@@ -19,7 +19,7 @@ pub(super) struct Watch {
     pub(super) link: Arc<Link>,
     /// Path of the collection.
     pub(super) collection: String,
-    /// `fieldSelector=...` or `labelSelector=...`, escaped; empty for all objects.
+    /// `&fieldSelector=...` or `&labelSelector=...`, escaped; empty for all objects.
     pub(super) selector: String,
     /// Version to go on from; `None`: list first.
     pub(super) version: Option<u64>,
@@ -87,7 +87,7 @@ impl<F: FnMut(&Event<'_>) + Send> Follower<F> {
         self.watch.version = Some(version);
         let Watch { collection, selector, seconds, .. } = &self.watch;
         let path = format!(
-            "{collection}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}&{selector}"
+            "{collection}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}{selector}"
         );
         let call = Call { method: "GET", path: &path, content_type: "", body: b"" };
         match timeout(OPERATION_TIMEOUT, line.begin(&call)).await {
@@ -152,7 +152,7 @@ impl<F: FnMut(&Event<'_>) + Send> Follower<F> {
 
 /// Lists, and returns the version to watch from.
 async fn list(watch: &Watch, line: &mut Multiplexed) -> Result<u64, End> {
-    let path = format!("{}?resourceVersion=0&{}", watch.collection, watch.selector);
+    let path = format!("{}?resourceVersion=0{}", watch.collection, watch.selector);
     let call = Call { method: "GET", path: &path, content_type: "", body: b"" };
     let reply = match timeout(OPERATION_TIMEOUT, line.exchange(&call)).await {
         Ok(Ok(reply)) => reply,
