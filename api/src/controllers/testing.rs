@@ -70,7 +70,6 @@ impl Plugin for Hanging {
             Admitted::Create => {
                 attributes.namespace == "stuck" && attributes.resource.plural == "serviceaccounts"
             }
-            _ => false,
         }
     }
 

@@ -23,7 +23,7 @@ use super::limits;
 use super::load::{Load, Room};
 use super::loopback::Door;
 use super::pace::{Pacing, Waits, paced};
-use super::places::Place;
+use super::places::{Place, Rank};
 use super::plain;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
