@@ -10,7 +10,9 @@ use std::time::Duration;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
-use orch_raft::{Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction};
+use orch_raft::{
+    Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction,
+};
 use parking_lot::Mutex;
 
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};

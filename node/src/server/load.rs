@@ -379,14 +379,13 @@ mod tests {
     async fn a_frame_that_found_no_room_sees_what_was_given_back_before_it_was_registered() {
         let (places, room) = (Places::new(10), Room::new(8 * CHUNK_BYTES));
         let load = load(&places, &room, "u").await;
-        let held: Vec<Weight> = fill(&load, FREE_BYTES / 2);
+        let mut held: Vec<Weight> = fill(&load, FREE_BYTES / 2);
         let (waker, woken) = counting_waker();
         let cx = Context::from_waker(&waker);
         assert!(load.used.load(Ordering::Relaxed) >= load.allowed.load(Ordering::Relaxed) && !load.grow(1));
         // One client takes its item; the others take nothing.
-        let others = held.len() - 1;
-        drop(held.into_iter().next_back());
-        assert!(load.used.load(Ordering::Relaxed) > FREE_BYTES, "{others} items are left");
+        drop(held.pop());
+        assert!(load.used.load(Ordering::Relaxed) > FREE_BYTES, "{} items are left", held.len());
         assert!(load.has_room_after_all(&cx));
         assert_eq!(woken.load(Ordering::Relaxed), 0, "nothing else would wake it");
     }

@@ -104,7 +104,6 @@ fn a_fault_before_the_log_is_json_where_that_was_asked_for() {
         (vec!["--logging-format=json", "--brand=acme"], "must be orch or kubernetes"),
         (vec!["--logging-format=json", "one"], "does not take any arguments"),
         (vec!["--logging-format=json", "--config=/none.yaml"], "/none.yaml"),
-        (vec!["--logging-format=json", "--feature-gates=Nonsense=true"], "Nonsense"),
     ] {
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
         let ended = run(&arguments);

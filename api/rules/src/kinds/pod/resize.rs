@@ -149,8 +149,10 @@ fn validate_none_removed(before: &Value, after: &Value, subject: &str, path: &Pa
 /// Whether a pod asks for something as a whole, as of its spec before or after. Where it does not, its empty `resources` may
 /// neither come nor go, as with the rest of the spec.
 fn has_pod_level(before: &Value, after: &Value) -> bool {
-    let asks =
-        |resources: &Value| ["requests", "limits"].into_iter().any(|list| !is_empty(resources.at(list)));
+    let asks = |resources: &Value| {
+        // few: two lists.
+        ["requests", "limits"].into_iter().any(|list| !is_empty(resources.at(list)))
+    };
     asks(before.at("resources")) || asks(after.at("resources"))
 }
 
