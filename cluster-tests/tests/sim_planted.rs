@@ -114,11 +114,6 @@ fn a_watch_that_passes_what_it_has_not_read_is_found() {
 }
 
 #[test]
-fn a_wake_up_that_is_lost_while_nobody_waits_is_found() {
-    finds_in_hubs(HubBug::LosesWakes, &["was not woken"]);
-}
-
-#[test]
 fn reads_that_hang_are_found() {
     finds(Plant::ReadsHang, 200, &["no write and read", "with nothing wrong"]);
 }

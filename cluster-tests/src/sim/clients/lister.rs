@@ -73,7 +73,7 @@ pub(super) fn pick_filter(session: &Session, storage: &str) -> Filter {
         2 if storage == MIRRORS => Filter::Numbered,
         2 | 3 => Filter::Labelled,
         4 => Filter::Namespace(Arc::from(things::NAMESPACE)),
-        5 => Filter::Name(Arc::from("b")),
+        5 => Filter::Name(Arc::from("a")),
         _ => Filter::Path(Arc::from("things/a")),
     }
 }
