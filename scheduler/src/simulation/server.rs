@@ -170,30 +170,7 @@ impl Store {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let answer = match (asked.method.as_str(), &path[..]) {
             ("GET", [plural]) if asked.is_watch() => return self.watch(plural, asked),
-            ("GET", ["pods"]) => Ok(self.list_pods()),
-            ("GET", ["nodes"]) => Ok(self.list_nodes()),
-            ("GET", ["resourceclaims"]) => Ok(self.list_claims()),
-            ("GET", ["resourceslices"]) => {
-                Ok(ResourceSliceList { metadata: self.list_meta(), items: self.slices.clone() }
-                    .encode_to_vec())
-            }
-            ("GET", ["deviceclasses"]) => {
-                Ok(DeviceClassList { metadata: self.list_meta(), items: self.classes.clone() }
-                    .encode_to_vec())
-            }
-            ("GET", ["persistentvolumes"]) => {
-                let items = self.volumes.values().map(|volume| (**volume).clone()).collect();
-                Ok(PersistentVolumeList { metadata: self.list_meta(), items }.encode_to_vec())
-            }
-            ("GET", ["persistentvolumeclaims"]) => {
-                let items = self.volume_claims.values().map(|claim| (**claim).clone()).collect();
-                Ok(PersistentVolumeClaimList { metadata: self.list_meta(), items }.encode_to_vec())
-            }
-            ("GET", ["storageclasses"]) => {
-                Ok(StorageClassList { metadata: self.list_meta(), items: self.storage_classes.clone() }
-                    .encode_to_vec())
-            }
-            ("GET", [_]) => Ok(PodList { metadata: self.list_meta(), items: Vec::new() }.encode_to_vec()),
+            ("GET", [plural]) => Ok(self.list(plural)),
             ("GET", ["pods", name]) => self.pod(name).map(|pod| pod.encode_to_vec()),
             ("GET", ["resourceclaims", name]) => self.claim(name).map(|claim| claim.encode_to_vec()),
             ("GET", ["nodes", name]) => found(&self.nodes, name),
@@ -249,6 +226,30 @@ impl Store {
             Ok(message) => whole(200, &api_version, &kind, message),
             Err(refused) => refusal(&refused, 0),
         })
+    }
+
+    /// The list of a kind, encoded; an empty one for kinds that the model has no objects of.
+    fn list(&self, plural: &str) -> Vec<u8> {
+        let metadata = self.list_meta();
+        match plural {
+            "pods" => self.list_pods(),
+            "nodes" => self.list_nodes(),
+            "resourceclaims" => self.list_claims(),
+            "resourceslices" => ResourceSliceList { metadata, items: self.slices.clone() }.encode_to_vec(),
+            "deviceclasses" => DeviceClassList { metadata, items: self.classes.clone() }.encode_to_vec(),
+            "persistentvolumes" => {
+                let items = self.volumes.values().map(|volume| (**volume).clone()).collect();
+                PersistentVolumeList { metadata, items }.encode_to_vec()
+            }
+            "persistentvolumeclaims" => {
+                let items = self.volume_claims.values().map(|claim| (**claim).clone()).collect();
+                PersistentVolumeClaimList { metadata, items }.encode_to_vec()
+            }
+            "storageclasses" => {
+                StorageClassList { metadata, items: self.storage_classes.clone() }.encode_to_vec()
+            }
+            _ => PodList { metadata, items: Vec::new() }.encode_to_vec(),
+        }
     }
 
     fn watch(&self, plural: &str, asked: &Asked) -> Reply {
