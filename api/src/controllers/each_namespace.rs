@@ -54,7 +54,7 @@ enum Found {
     Stuck,
 }
 
-/// What an active namespace lacks.
+/// The part that an active namespace lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Object,

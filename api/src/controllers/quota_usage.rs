@@ -69,7 +69,7 @@ impl Due {
     }
 
     fn set(&mut self, path: &Arc<str>, quota: Option<&SharedObject>) {
-        // One that is gone is found to be so when it is due.
+        // A deleted quota is found to be gone when it is due.
         let Some(quota) = quota else { return };
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
         let status = value.at("status");

@@ -26,7 +26,7 @@ use crate::follow::{Applied, Derived, Follower};
 /// Result of work that has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing is left to do until a change.
+    /// The loop has no work left until a change.
     Settled,
     /// The key waits for something that no change of the followed objects shows: rights, an authority.
     Waiting,

@@ -52,7 +52,7 @@ pub(super) struct ServerOptions {
 pub(super) struct Servers {
     /// The processes that were started; they end when it is dropped.
     pub(super) cluster: Option<Cluster>,
-    /// One for each server, with the administrator's access where the servers were started.
+    /// The target of each server, with the administrator's access where the servers were started.
     pub(super) targets: Vec<Target>,
     /// Empty where the servers ran before and no ids were given.
     pub(super) pids: Vec<u32>,

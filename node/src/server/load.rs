@@ -383,7 +383,7 @@ mod tests {
         let (waker, woken) = counting_waker();
         let cx = Context::from_waker(&waker);
         assert!(load.used.load(Ordering::Relaxed) >= load.allowed.load(Ordering::Relaxed) && !load.grow(1));
-        // One client takes its item; the others take nothing.
+        // A single client takes its item; the other clients take nothing.
         drop(held.pop());
         assert!(load.used.load(Ordering::Relaxed) > FREE_BYTES, "{} items are left", held.len());
         assert!(load.has_room_after_all(&cx));

@@ -43,7 +43,7 @@ struct Subscribers {
     closed: bool,
 }
 
-/// What is known of one subscription.
+/// The waker and the span of a subscription.
 #[derive(Debug, Default)]
 struct Entry {
     waker: Option<Waker>,

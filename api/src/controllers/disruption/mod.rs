@@ -4,7 +4,7 @@
 //! an evicted pod that did not go counts again. What a status says is decided in `orch_rules::disruption`, from one
 //! state: an eviction, which writes pod and budget in one transaction, is in it wholly or not at all.
 //!
-//! One budget is counted at a time; the writes of the others go on, as many as have room, and one that takes long holds up
+//! Budgets are counted one at a time; the writes of the others go on, as many as have room, and one that takes long holds up
 //! no other budget.
 //!
 //! Invariant: a status is written only over the version of the budget that it was computed from. An eviction in between
@@ -261,7 +261,7 @@ impl Queued for Budgets {
 
 /// Room for counts and writes that go on beside one another.
 struct Room {
-    /// One count.
+    /// Room for a single count at a time.
     counting: Semaphore,
     /// Bytes of the budgets that are written.
     writing: Semaphore,

@@ -1,4 +1,4 @@
-//! One simulated kubelet: its connection, its watches, its lease, its node's status and that of pods it gets.
+//! A simulated kubelet: its connection, its watches, its lease, its node's status and that of pods it gets.
 //!
 //! It follows the reference's kubelet in what reaches the server: one HTTP/2 connection; watches that list first and end
 //! after five to ten minutes; a lease renewed by update every ten seconds; a status patch every five minutes. It runs no
@@ -33,7 +33,7 @@ const LEASE_SECONDS: u32 = 40;
 /// Watches of every kubelet: its pods, all services, its node.
 pub(super) const WATCHES_FIXED: u32 = 3;
 
-/// What all kubelets of a run share.
+/// The values that all kubelets of a run share.
 pub(super) struct Fleet {
     pub(super) crowd: Arc<Crowd>,
     pub(super) bound: Arc<Bound>,

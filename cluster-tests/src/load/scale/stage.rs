@@ -1,4 +1,4 @@
-//! What every work of thousands of watches needs: servers, a namespace of its own, an administrator, a meter.
+//! The stage of each work of thousands of watches: servers, a namespace of its own, an administrator, a meter.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -75,7 +75,7 @@ pub(super) async fn follow(watch: Watch, crowd: Arc<Crowd>, on_change: impl FnMu
 }
 
 impl<F: FnMut(&Event<'_>) + Send> Follower<F> {
-    /// One stream, from its request to its end.
+    /// Runs a stream of the watch, from its request to its end.
     async fn once(&mut self, line: &mut Multiplexed) -> End {
         let version = match self.watch.version {
             Some(version) => version,
