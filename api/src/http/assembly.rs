@@ -9,7 +9,7 @@ use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::health::{Checks, Scope};
-use super::held::Ledger;
+use super::held::{Ledger, WATCHES_DEFAULT};
 use super::pool::Pool;
 use super::served::Served;
 use super::version::{self, Build};
@@ -35,7 +35,7 @@ impl<S: Store> Api<S> {
             served,
             pool,
             ledger,
-            watch_ledger: Ledger::of_watches(),
+            watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
             metrics,
             flow,
             exposition,
@@ -53,6 +53,12 @@ impl<S: Store> Api<S> {
     pub fn controlled(self, options: FlowOptions) -> Self {
         let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
         Api { flow: Arc::new(flow), ..self }
+    }
+
+    /// The same API with at most `count` watches at once, half of them for one user.
+    #[must_use]
+    pub fn watched_by(self, count: usize) -> Self {
+        Api { watch_ledger: Ledger::of_watches(count), ..self }
     }
 
     /// The flow control of this API, for the node's own paths beside it.

@@ -2,14 +2,13 @@
 //! selectors of watches.
 //!
 //! Owns the accounts of these, in bytes, for the node and for each user. Watches have an account of their own, because they
-//! hold its room for a day where a body holds it for seconds: full, it refuses watches with long selectors and nothing
-//! else. A client decides how fast it sends and reads,
-//! for minutes. Without an account, each of a connection's hundred streams could hold 3 MiB of body, or a table of all
+//! hold its room for a day where a body holds it for seconds: full, it refuses watches and nothing else. A client decides
+//! how fast it sends and reads, for minutes. Without an account, each of a connection's hundred streams could hold 3 MiB of body, or a table of all
 //! objects. A body waits for room before it is read; meanwhile the connection's flow control window bounds the client.
 //! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
 //! not counted. A list releases its room as its frames are taken.
 //!
-//! Invariant: one user takes a quarter of the node's room at most, and half of a priority level's; one level a part by its
+//! Invariant: one user takes a quarter of the node's room at most, half of that of watches, and half of a priority level's; one level a part by its
 //! share of the seats, half at most: none takes the room of all others. The level `exempt` has no part of its own.
 
 use std::collections::HashMap;
@@ -41,12 +40,14 @@ const LEVEL_BYTES_MIN: usize = 32 << 20;
 /// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
 
-/// Bytes for the selectors of all watches together; a quarter of them for each user: sixteen watches with the longest
-/// selectors that the head of a request has room for, or four thousand with selectors of a hundred labels.
-const WATCHES_BYTES_MAX: usize = 64 << 20;
+/// Bytes that one watch is counted with, as measured with its stream and its task (docs/performance.md).
+pub const WATCH_BYTES: u64 = 12 << 10;
 
-/// Fewest bytes that are counted for a watch: below this, its stream holds more.
-const WATCH_COUNTED_BYTES_MIN: usize = 4 << 10;
+/// Bytes of a usual watch's selectors, request id and credential: these are in [`WATCH_BYTES`].
+const WATCH_SELECTOR_BYTES: usize = 4 << 10;
+
+/// Watches of an API whose number was not chosen.
+pub(super) const WATCHES_DEFAULT: usize = 10_000;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -121,34 +122,33 @@ impl Hold {
 impl Ledger {
     /// An empty account of bodies and responses.
     pub(super) fn new() -> Self {
-        Ledger::with_room(NODE_BYTES_MAX)
+        Ledger::with_room(NODE_BYTES_MAX, NODE_BYTES_MAX / USER_BYTES_MAX)
     }
 
-    /// An empty account of what watches hold.
-    pub(super) fn of_watches() -> Self {
-        Ledger::with_room(WATCHES_BYTES_MAX)
+    /// An empty account of `count` watches, of which a user has half at most: one process with many users behind it may
+    /// open a watch for each.
+    pub(super) fn of_watches(count: usize) -> Self {
+        Ledger::with_room(count.saturating_mul(watch_bytes(0)), 2)
     }
 
-    fn with_room(bytes: usize) -> Self {
-        let node = Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
+    /// An account of `bytes`, of which a user has one part of `user_parts`.
+    fn with_room(bytes: usize, user_parts: usize) -> Self {
+        let node = Arc::new(Semaphore::new((bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)));
         Ledger {
             node,
-            user_bytes: bytes / 4,
+            user_bytes: bytes / user_parts,
             users: Rooms::default(),
             shares: Rooms::default(),
             levels: Rooms::default(),
         }
     }
 
-    /// Reserves room for the `bytes` that a watch of `user` holds; `None` for the few of a usual one.
+    /// Reserves room for a watch of `user` that keeps `bytes` of its request.
     ///
     /// # Errors
-    /// `NoRoom`: the user or the node has no room.
-    pub(super) fn take_for_watch(&self, user: &User, bytes: usize) -> Result<Option<Hold>, ApiError> {
-        if bytes < WATCH_COUNTED_BYTES_MIN {
-            return Ok(None);
-        }
-        self.take(Payer { user: &user.name, level: None }, bytes).map(Some)
+    /// `NoRoom`: the user or the node has as many watches as it may.
+    pub(super) fn take_for_watch(&self, user: &User, bytes: usize) -> Result<Hold, ApiError> {
+        self.take(Payer { user: &user.name, level: None }, watch_bytes(bytes))
     }
 
     /// Waits for room for `bytes` of `payer`; at most all of the smallest room.
@@ -203,6 +203,12 @@ impl Ledger {
             [self.shares.of(&format!("{level}/{user}"), bytes / 2), self.levels.of(&level, bytes)]
         })
     }
+}
+
+/// Bytes that a watch is counted with which keeps `bytes` of its request.
+fn watch_bytes(bytes: usize) -> usize {
+    let usual = usize::try_from(WATCH_BYTES).unwrap_or(usize::MAX);
+    usual.saturating_add(bytes.saturating_sub(WATCH_SELECTOR_BYTES))
 }
 
 impl Rooms {
@@ -318,6 +324,21 @@ mod tests {
         drop(four);
         drop(ledger.take(of("e"), 1));
         assert_eq!(ledger.users.0.lock().unwrap().len(), 1, "users without anything are forgotten");
+    }
+
+    #[test]
+    fn one_user_has_half_of_the_watches_and_long_requests_count_as_several() {
+        let ledger = Ledger::of_watches(8);
+        let user = |name: &str| User { name: name.to_owned(), ..User::default() };
+        let (a, b, c) = (user("a"), user("b"), user("c"));
+        let held: Vec<Hold> = (0..4).map(|_| ledger.take_for_watch(&a, 100).unwrap()).collect();
+        assert_eq!(ledger.take_for_watch(&a, 100).unwrap_err(), ApiError::NoRoom, "it has its half");
+        let long = ledger.take_for_watch(&b, WATCH_SELECTOR_BYTES + 2 * watch_bytes(0)).unwrap();
+        assert_eq!(ledger.take_for_watch(&b, 2 * watch_bytes(0)).unwrap_err(), ApiError::NoRoom);
+        let last = ledger.take_for_watch(&c, 0).unwrap();
+        assert_eq!(ledger.take_for_watch(&c, 0).unwrap_err(), ApiError::NoRoom, "the node has no more");
+        drop((held, long, last));
+        assert!(ledger.take_for_watch(&a, 100).is_ok());
     }
 
     #[tokio::test]

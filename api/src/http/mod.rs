@@ -74,6 +74,7 @@ use crate::watch::Watch;
 pub use audited::finish_audit;
 pub use deadline::{REQUEST_MAX, check_timeout_beside};
 pub use health::Scope;
+pub use held::WATCH_BYTES;
 pub use respond::{Lasting, WatchResponse};
 pub use version::Build;
 

@@ -10,6 +10,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod certs;
+mod clients;
 mod cluster;
 mod connect;
 mod duration;
@@ -35,6 +36,7 @@ pub(crate) use certs::SECURE_PORT;
 pub use certs::{
     AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,
 };
+pub use clients::ClientArgs;
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use connect::ConnectArgs;
 pub(crate) use duration::parse_duration;

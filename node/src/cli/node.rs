@@ -17,6 +17,7 @@ use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
 use super::certs::SECURE_PORT;
+use super::clients::ClientArgs;
 use super::connect::ConnectArgs;
 use super::duration::parse_duration;
 use super::encryption::EncryptionArgs;
@@ -27,7 +28,7 @@ use super::services::ServiceArgs;
 use super::signing::SigningArgs;
 use super::size::parse_size;
 
-const NETWORK: &str = "Network";
+pub(super) const NETWORK: &str = "Network";
 const IDENTITY: &str = "Certificates and identity";
 const STORE: &str = "Store";
 const LOOPS: &str = "Background loops";
@@ -211,6 +212,9 @@ pub struct SharedArgs {
     /// Flags of flow control.
     #[command(flatten)]
     pub flow: FlowArgs,
+    /// Flags of connections and watches.
+    #[command(flatten)]
+    pub clients: ClientArgs,
     /// Features to turn on or off: NAME=true|false, separated by commas; NAME is APIListChunking or ServerSideFieldValidation
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,

@@ -90,6 +90,7 @@ impl Api {
         });
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
+        let resources = resources.watched_by(plan.clients.watches);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.connecting(plan.connector.clone());
         let resources =

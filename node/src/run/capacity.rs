@@ -103,8 +103,26 @@ pub(super) fn ballast(reserve: u64) -> u64 {
 
 /// Default bytes of memory for history.
 pub(super) fn history_memory() -> u64 {
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
-    total.map_or(MEMORY_MIN, |total| (total / MEMORY_SHARE).clamp(MEMORY_MIN, MEMORY_MAX))
+    memory().map_or(MEMORY_MIN, |total| (total / MEMORY_SHARE).clamp(MEMORY_MIN, MEMORY_MAX))
+}
+
+/// Bytes of memory that this process may take: the machine's, or the limit of a control group that it is in. `None` where
+/// the system tells neither.
+pub(super) fn memory() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = group_limit(&groups, |path| std::fs::read_to_string(path).ok());
+    machine.into_iter().chain(limit).min()
+}
+
+/// The least `memory.max` of the control group that `/proc/self/cgroup` names in the form of version 2, and of those
+/// around it. In a container the group is the root of what is mounted, whatever the name.
+fn group_limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = Path::new("/sys/fs/cgroup");
+    let own = root.join(group.trim());
+    let around = own.ancestors().take_while(|path| path.starts_with(root));
+    around.filter_map(|path| read(&path.join("memory.max"))?.trim().parse().ok()).min()
 }
 
 /// Default bytes for history on the disk of `data_dir`, of which the store may take `quota`.
@@ -169,6 +187,19 @@ mod tests {
             16 * MIB,
             "a default is never refused"
         );
+    }
+
+    #[test]
+    fn the_least_limit_of_the_control_groups_counts() {
+        let limits = [("a/b", "max\n"), ("a", "2147483648\n"), (".", "max\n")];
+        let read = |path: &Path| {
+            let group = path.parent().unwrap().strip_prefix("/sys/fs/cgroup").unwrap();
+            let group = if group == Path::new("") { Path::new(".") } else { group };
+            limits.iter().find(|(name, _)| Path::new(name) == group).map(|(_, limit)| (*limit).to_owned())
+        };
+        assert_eq!(group_limit("0::/a/b\n", read), Some(2 << 30));
+        assert_eq!(group_limit("0::/\n", read), None, "no limit");
+        assert_eq!(group_limit("4:memory:/a\n", read), None, "not of version 2");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::RocksDisk;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -37,15 +36,12 @@ use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
 use crate::tls::{self, Reloader};
 
-/// File descriptors a busy node needs: a socket for each connection, and RocksDB's tables.
-const FILES_WANTED: u64 = 65_536;
-
 /// Longest wait for threads to end. Work between two waits takes less than a second.
 const THREADS_MAX: Duration = Duration::from_secs(2);
 
 /// Runs a node until a signal ends it. Prints its welcome text to `out`.
 pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
-    raise_file_limit();
+    super::clients::raise_descriptors();
     let system = |source| RunError::System { action: "start threads", source };
     let Threads { api, store } = Threads::start().map_err(system)?;
     let result = api.block_on(Box::pin(live(plan, store.handle(), out)));
@@ -154,7 +150,7 @@ impl Listening {
         let endpoints =
             Endpoints::new(local(&secure)?, plain_address, peer_address).with_socket(socket_of(&plan));
         let door = Door::default();
-        let server = Server::new(door.clone());
+        let server = Server::new(door.clone(), plan.clients.connections);
         let following = CancellationToken::new();
         follow_certificates(&tls, following.clone());
         tokio::spawn(crate::certs::follow_expiry(plan.certificates(), following.clone()));
@@ -297,18 +293,6 @@ fn socket_of(plan: &Plan) -> Option<&Path> {
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, RunError> {
     listener.local_addr().map_err(|source| RunError::System { action: "read the chosen port", source })
-}
-
-/// Raises the soft limit of file descriptors to `FILES_WANTED`, or as far as the hard limit allows.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    let allowed = limit.maximum.unwrap_or(FILES_WANTED).min(FILES_WANTED);
-    if limit.current.is_some_and(|current| current < allowed) {
-        limit.current = Some(allowed);
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "the limit on open files stays low");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod authentication;
 mod authorization;
 mod brand;
 mod capacity;
+mod clients;
 mod cluster;
 mod cluster_view;
 mod connect;
@@ -40,6 +41,7 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+pub use clients::ClientLimits;
 #[cfg(test)]
 pub(crate) use encryption::with_kms_check;
 pub use error::RunError;

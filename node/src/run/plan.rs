@@ -19,6 +19,7 @@ use orch_raft::member::SpaceOptions;
 use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
+use super::clients::ClientLimits;
 use super::error::RunError;
 use super::scheduler::Scheduler;
 use super::service_accounts::ServiceAccountPlan;
@@ -106,6 +107,8 @@ pub struct Plan {
     pub features: Features,
     /// Settings of flow control.
     pub flow: orch_api::flow::Options,
+    /// What clients may take of this machine.
+    pub clients: ClientLimits,
     /// Which requests are audited, and where.
     pub audit: Audit,
     /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
@@ -203,6 +206,7 @@ impl Resolved {
             signer: super::signing::signer(&shared.signing, &layout)?,
             features: features(shared),
             flow: super::flow::options(shared),
+            clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
         })

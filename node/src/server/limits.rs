@@ -2,17 +2,6 @@
 
 use std::time::Duration;
 
-/// Connections of all ports together. One idle connection costs some 30 kB, so all of them cost 300 MB; with all taken,
-/// a new one evicts another ([`super::places`]). All ports share them.
-pub(super) const CONNECTIONS_MAX: usize = 10_000;
-
-/// File descriptors kept for everything else where the system allows few: the database's files, peers, files being
-/// opened.
-pub(super) const DESCRIPTORS_KEPT: usize = 512;
-
-/// Lower bound of connections, however few file descriptors there are.
-pub(super) const CONNECTIONS_MIN: usize = 64;
-
 /// Connections waiting for `accept`: a burst of clients that reconnect at once after a restart.
 pub(super) const BACKLOG: u32 = 4096;
 

@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use orch_api::authn::{GROUP_MASTERS, User};
 use orch_raft::warnings::WarningLimit;
 use parking_lot::Mutex;
-use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -93,14 +92,6 @@ pub(super) type Payer = Option<Arc<str>>;
 pub(super) struct UnderWay(Arc<AtomicUsize>);
 
 impl Places {
-    /// `CONNECTIONS_MAX` places, or as many as the limit of file descriptors leaves, but at least `CONNECTIONS_MIN`.
-    pub(super) fn as_allowed() -> Places {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let allowed = descriptors.saturating_sub(limits::DESCRIPTORS_KEPT).max(limits::CONNECTIONS_MIN);
-        Places::new(allowed.min(limits::CONNECTIONS_MAX))
-    }
-
     /// `count` places.
     pub(super) fn new(count: usize) -> Places {
         let table = Table { places: count, number: 0, held: BTreeMap::new() };

@@ -86,11 +86,11 @@ where
         + Sync
         + 'static,
 {
-    /// A server whose requests go to `service`.
-    pub fn new(service: S) -> Server<S> {
+    /// A server whose requests go to `service`, with at most `connections` at once.
+    pub fn new(service: S, connections: usize) -> Server<S> {
         Server {
             service,
-            places: Places::as_allowed(),
+            places: Places::new(connections),
             waits: Waits::default(),
             writers: Writers::of_machine(),
             room: Room::of_node(),

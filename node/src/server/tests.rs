@@ -35,6 +35,9 @@ use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
 use crate::tls::tests::trust::revocation_list;
 use crate::tls::{ProxyFiles, Reloader, TlsFiles};
 
+/// Places of a server for tests.
+const CONNECTIONS: usize = 1_000;
+
 /// Synchronizes the test with a request to `/slow`.
 #[derive(Default)]
 struct Meeting {
@@ -162,7 +165,7 @@ fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     })
     .unwrap();
     let meeting = Arc::new(Meeting::default());
-    let mut server = Server::new(service(Arc::clone(&meeting)));
+    let mut server = Server::new(service(Arc::clone(&meeting)), CONNECTIONS);
     change(&mut server);
     let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let (listener, plain_listener) = (open(), open());

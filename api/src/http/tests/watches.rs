@@ -378,12 +378,12 @@ async fn long_request_ids_of_watches_are_charged_to_their_user() {
             break answered;
         }
         held.push(answered);
-        assert!(held.len() <= 100, "one user's ids hold more than ninety megabytes");
+        assert!(held.len() <= 100, "one user's ids hold more than a hundred megabytes");
     };
     assert_eq!(refused.status(), 429);
     assert!(held.len() > 4, "{}", held.len());
     let usual = server.open(Method::GET, &path, &[("audit-id", "one")], Body::empty()).await;
-    assert_eq!(usual.status(), 200, "usual watches are not counted");
+    assert_eq!(usual.status(), 200, "a usual watch still has room");
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,7 +408,7 @@ async fn long_selectors_of_watches_are_charged_to_their_user_until_the_watches_e
     };
     assert_eq!(refused.status(), 429);
     assert!(held.len() > 4, "{}", held.len());
-    assert_eq!(open(&short).await.status(), 200, "usual watches are not counted");
+    assert_eq!(open(&short).await.status(), 200, "a usual watch still has room");
     assert_eq!(
         server.create(MAPS, map("a", "1")).await["metadata"]["name"],
         "a",
