@@ -135,8 +135,8 @@ impl Pool {
     pub(super) async fn next_frame<S: Store>(
         &self,
         party: &Party,
-        mut watch: Watch<S>,
-    ) -> Option<(Watch<S>, Bytes)> {
+        mut watch: Box<Watch<S>>,
+    ) -> Option<(Box<Watch<S>>, Bytes)> {
         while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) || watch.has_much_to_render(RENDERED_BYTES_MIN)
         {
             // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.

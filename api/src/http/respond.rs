@@ -161,16 +161,16 @@ pub(super) fn stream<S: Store>(
     user: &User,
     watch: Watch<S>,
     api: Arc<Api<S>>,
-    under_way: impl Send + 'static,
+    under_way: impl Send + Sync + 'static,
 ) -> Response<Body> {
     let lasting = WatchResponse { initial_events: watch.initial_events() };
     let party = Party::of(user);
-    let frames = stream::unfold((watch, under_way), move |(watch, under_way)| {
-        let (api, party) = (api.clone(), party.clone());
-        async move {
-            let (watch, frame) = api.pool.next_frame(&party, watch).await?;
-            Some((Ok::<Bytes, Infallible>(frame), (watch, under_way)))
-        }
+    // Boxed once: a stream holds its state or the future that has taken it, and room for both.
+    let state = (Box::new(watch), Arc::new((api, party, under_way)));
+    let frames = stream::unfold(state, |(watch, shared)| async move {
+        let (api, party, _) = &*shared;
+        let (watch, frame) = api.pool.next_frame(party, watch).await?;
+        Some((Ok::<Bytes, Infallible>(frame), (watch, shared)))
     });
     let mut response = respond(200, "application/json", Body::from_stream(frames));
     response.extensions_mut().insert(lasting);

@@ -40,16 +40,12 @@ impl WatchRight {
     /// Completes when the watch would no longer be let in, or when nobody could decide that for [`UNDECIDED_SPAN_MAX`].
     pub(super) async fn lost<S: Store>(self, store: S) {
         let Some(credential) = &self.credential else { return std::future::pending().await };
-        let exchange = Exchange::internal();
         let mut undecided_since: Option<Timestamp> = None;
         loop {
             store.sleep(ASK_EVERY).await;
-            let applied = Applied::of(&store);
             let now = self.ambient.now();
-            let at = Moment { applied: &applied, now, exchange: &exchange };
-            let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
             // In a box of its own while it runs: every watch holds this future for its whole life.
-            let Err(error) = Box::pin(self.gate.admits_still(credential, attributes, at)).await else {
+            let Err(error) = Box::pin(self.is_held_still(credential, now, &store)).await else {
                 undecided_since = None;
                 continue;
             };
@@ -65,6 +61,18 @@ impl WatchRight {
                 }
             }
         }
+    }
+
+    async fn is_held_still<S: Store>(
+        &self,
+        credential: &Credential,
+        now: Timestamp,
+        store: &S,
+    ) -> Result<(), NotAdmitted> {
+        let (applied, exchange) = (Applied::of(store), Exchange::internal());
+        let at = Moment { applied: &applied, now, exchange: &exchange };
+        let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
+        self.gate.admits_still(credential, attributes, at).await
     }
 }
 

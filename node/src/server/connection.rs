@@ -213,7 +213,8 @@ async fn serve_http<S: Answers>(
     let pacing = Pacing::new(waits, Arc::new(Load::new(Arc::clone(&place), room)));
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
-    let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
+    // In a box that is freed with the answer: the task of an HTTP/2 stream lasts as long as its body, for a watch a day.
+    let answer = service_fn(move |request| Box::pin(Arc::clone(&asking).answer(service.clone(), request)));
     let mut streams = Streams::default();
     let builder = builder(manner, streams.executor());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
