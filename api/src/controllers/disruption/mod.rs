@@ -30,6 +30,7 @@ use super::client::{Client, Place, let_others_run};
 use super::meaning::means_same;
 use super::rounds::{Progress, Round, Rounds, end};
 use crate::error::ApiError;
+use crate::follow::Applied;
 
 /// Storage resource of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -93,19 +94,11 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             end(client, &mut budgets.queue, (path, path), progress, WARNING);
         };
         let Round { due, .. } = rounds.next(ended).await;
-        if due.is_empty() {
-            continue;
-        }
-        let applied = client.newest().await?;
-        for path in due {
-            match rounds.advance(&applied).take(&applied.state, &path) {
-                Some(budget) => {
-                    let state = applied.state.clone();
-                    rounds.start(path.clone(), count(client, room.clone(), state, path, budget));
-                }
-                None => rounds.done(&path),
-            }
-        }
+        let counting = |budgets: &mut Budgets, applied: &Applied, path: &Arc<str>| {
+            let (state, budget) = (applied.state.clone(), budgets.take(&applied.state, path)?);
+            Some(count(client, room.clone(), state, path.clone(), budget))
+        };
+        rounds.start_all(due, counting).await?;
     }
 }
 
