@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
-/// How far apart the readings of tasks that run beside each other may be. A time that is further ahead was read before the
+/// Largest distance between readings of tasks that run beside each other. A time that is further ahead was read before the
 /// clock was set back.
 const CLOCK_SLACK_MICROS: u64 = 5_000_000;
 

@@ -122,7 +122,7 @@ impl Limits {
     }
 }
 
-/// Which events are logged, with the limit of those that libraries log.
+/// The filter of events, with the limit of those that libraries log.
 struct Limited {
     targets: Targets,
     limits: Limits,

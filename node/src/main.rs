@@ -124,7 +124,7 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What an operator does after a step of a rotation.
+/// The operator's next act after a step of a rotation.
 fn after_step(step: RotationStep) -> &'static str {
     match step {
         RotationStep::Begin => {

@@ -12,7 +12,7 @@ use crate::key::Revision;
 use crate::state::{Change, Collection, Compacted, State};
 use crate::transaction::{Outcome, Transaction};
 
-/// Why a proposal has no outcome.
+/// The reason why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// Certainly never applied; may be proposed again.
@@ -50,7 +50,7 @@ pub enum ProposeError {
     },
 }
 
-/// Why a linearizable read cannot be served.
+/// The reason why a linearizable read cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no read barrier: {reason}")]
 pub struct ReadError {

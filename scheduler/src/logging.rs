@@ -73,7 +73,7 @@ impl Verbosity {
     /// Sets it.
     pub fn set(&self, level: u32) {
         self.0.store(level, std::sync::atomic::Ordering::Relaxed);
-        // What was decided for single places of the code is decided anew.
+        // Decisions about single places of the code are made anew.
         tracing::callsite::rebuild_interest_cache();
     }
 

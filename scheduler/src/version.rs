@@ -30,7 +30,7 @@ const fn const_platform() -> &'static str {
     }
 }
 
-/// What `--version` prints under `brand`.
+/// Output of `--version` under `brand`.
 pub fn short(brand: &Brand) -> String {
     if brand.name == KUBERNETES.name {
         return format!("{} {GIT_VERSION}", brand.product);
@@ -38,7 +38,7 @@ pub fn short(brand: &Brand) -> String {
     format!("scheduler {}", orch_proto::version::program())
 }
 
-/// What `--version=raw` prints.
+/// Output of `--version=raw`.
 pub fn raw() -> String {
     let rust = concat!("rust", env!("CARGO_PKG_RUST_VERSION"));
     format!(

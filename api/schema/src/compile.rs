@@ -16,7 +16,7 @@ use super::types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
-/// Why the descriptors cannot be compiled.
+/// The reason why the descriptors cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The bytes are no descriptor set.

@@ -78,7 +78,7 @@ pub use selection::PluginSelection;
 pub use settings::{Settings, TolerationSeconds};
 pub use view::{Labels, View};
 
-/// Why a plugin refuses a write.
+/// The reason why a plugin refuses a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The reason behind `is forbidden: ` in the message of a 403.

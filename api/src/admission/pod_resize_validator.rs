@@ -57,7 +57,7 @@ impl Plugin for PodResizeValidator {
     }
 }
 
-/// Why `node` can never give what `pod` asks for: the reason of the cause, and the message.
+/// The reason why `node` can never give what `pod` asks for: the reason of the cause, and the message.
 fn obstacle(brand: &Brand, pod: &Value, node: &Value) -> Option<(&'static str, String)> {
     let requests = sum(pod, "requests", Extent::Allotted);
     let of_node = amounts(node.at("status"), "allocatable");

@@ -287,7 +287,7 @@ impl<'a> Account<'a> {
         spec.entries("hard").iter().any(|(name, _)| change.measure.counts(name) && !is_known(name))
     }
 
-    /// Why the object cannot be charged.
+    /// The reason why the object cannot be charged.
     fn check_measurable(&self, change: &Change<'_>) -> Result<(), String> {
         let Some((object, _)) = &change.new else { return Ok(()) };
         let (name, limited) = (&self.covering.name, || self.hard.keys().map(|name| &**name));

@@ -151,7 +151,7 @@ mod tests {
     use orch_proto::brand::ORCH;
 
     use super::super::{
-        AnonymousAccess, Authenticator, CertificateFault, ClientCertificate, Moment, TokenTable,
+        AnonymousAccess, Authenticator, CertificateError, ClientCertificate, Moment, TokenTable,
     };
     use super::*;
     use crate::ambient::Timestamp;
@@ -184,7 +184,7 @@ mod tests {
     fn peer(is_front_proxy: bool, certificate: Option<Result<&str, ()>>) -> Peer {
         let certificate = certificate.map(|common_name| match common_name {
             Ok(name) => Ok(ClientCertificate::new(name.to_owned(), Vec::new(), None, "ab01".to_owned())),
-            Err(()) => Err(CertificateFault("of another authority".to_owned())),
+            Err(()) => Err(CertificateError("of another authority".to_owned())),
         });
         Peer { address: ([127, 0, 0, 1], 4000).into(), certificate, local_admin: false, is_front_proxy }
     }

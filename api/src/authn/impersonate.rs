@@ -58,7 +58,7 @@ const MANY: usize = 4;
 /// A right on an identity. Borrowed by [`Question::attributes`].
 #[derive(Debug, Default)]
 pub struct Question {
-    /// Why nobody has the right; `None`: authorizers are asked.
+    /// The reason why the user cannot have the right; `None`: authorizers are asked.
     pub refusal: Option<String>,
     /// How many of the following questions are answered by this one where it is allowed. Where it is not, they are asked.
     pub covers: usize,

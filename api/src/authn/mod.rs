@@ -26,7 +26,7 @@ pub mod websocket;
 use authenticator::TOKEN_BYTES_MAX;
 pub use authenticator::{AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, found};
 pub use credential::Credential;
-pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
+pub use peer::{CertificateError, ClientCertificate, Peer, UserReporter};
 pub use token::{LiveTokens, TokenFileError, TokenTable};
 pub use unauthenticated::{Evidence, Unauthenticated};
 pub use user::{

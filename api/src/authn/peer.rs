@@ -14,7 +14,7 @@ pub struct Peer {
     /// Remote address of the connection; 127.0.0.1 with port 0 at a Unix socket.
     pub address: SocketAddr,
     /// The client certificate if one was presented: verified, or the reason why it is not.
-    pub certificate: Option<Result<ClientCertificate, CertificateFault>>,
+    pub certificate: Option<Result<ClientCertificate, CertificateError>>,
     /// Whether the connection came over the plain loopback port or the Unix socket of a development node.
     pub local_admin: bool,
     /// Whether the certificate is valid under the authority of front proxies and has an allowed name: the headers of
@@ -52,7 +52,7 @@ impl ClientCertificate {
 /// The reason why a certificate identifies no user: expired, of another authority, not meant for clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("client certificate: {0}")]
-pub struct CertificateFault(pub String);
+pub struct CertificateError(pub String);
 
 /// Reports the user of a request to the listener once its credentials are accepted. Found in a request's extensions. The
 /// listener divides its places among users, and limits connections of known users less.

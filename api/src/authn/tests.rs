@@ -13,14 +13,14 @@ use crate::follow::Applied;
 const FILE: &str =
     "admintoken,admin,admin-uid,system:masters\nalicetoken,alice,alice-uid,\"devs,ops\"\nbare,bob,\n";
 
-fn peer(certificate: Option<Result<ClientCertificate, CertificateFault>>, local_admin: bool) -> Peer {
+fn peer(certificate: Option<Result<ClientCertificate, CertificateError>>, local_admin: bool) -> Peer {
     Peer { address: ([127, 0, 0, 1], 4000).into(), certificate, local_admin, is_front_proxy: false }
 }
 
 fn certificate(
     common_name: &str,
     organizations: &[&str],
-) -> Option<Result<ClientCertificate, CertificateFault>> {
+) -> Option<Result<ClientCertificate, CertificateError>> {
     let organizations = organizations.iter().map(|&o| o.to_owned()).collect();
     Some(Ok(ClientCertificate::new(common_name.to_owned(), organizations, None, "ab01".to_owned())))
 }
@@ -46,8 +46,8 @@ fn authenticate(
     found.expect("no other server is asked")
 }
 
-fn bad_certificate() -> Option<Result<ClientCertificate, CertificateFault>> {
-    Some(Err(CertificateFault("expired".to_owned())))
+fn bad_certificate() -> Option<Result<ClientCertificate, CertificateError>> {
+    Some(Err(CertificateError("expired".to_owned())))
 }
 
 /// `name groups` of the user, or the error's text.

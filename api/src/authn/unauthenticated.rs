@@ -1,9 +1,9 @@
-//! Why a request has no user, and what that says of its credential.
+//! The reasons why a request has no user, and their evidence about its credential.
 //!
 //! Owns the order in which findings of several methods outweigh each other, and which of them a newer state may change.
 
-use super::peer::CertificateFault;
-use super::service_account::TokenFault;
+use super::peer::CertificateError;
+use super::service_account::TokenError;
 
 /// The reason why a request has no user. All are answered with 401 and the same body; only the log tells them apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum Unauthenticated {
     UnknownBootstrapToken,
     /// The bearer token is one of a service account, and bad.
     #[error("[invalid bearer token, {0}]")]
-    ServiceAccountToken(#[from] TokenFault),
+    ServiceAccountToken(#[from] TokenError),
     /// Another server refuses the bearer token, or the token is not one of a known issuer that is valid now.
     #[error("[invalid bearer token, {0}]")]
     Token(String),
@@ -29,7 +29,7 @@ pub enum Unauthenticated {
     Undecided(String),
     /// The client certificate identifies no user.
     #[error(transparent)]
-    InvalidCertificate(#[from] CertificateFault),
+    InvalidCertificate(#[from] CertificateError),
     /// A front proxy describes the user by bytes that are no text.
     #[error("headers of the front proxy are not UTF-8")]
     MalformedIdentity,

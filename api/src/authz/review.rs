@@ -13,7 +13,7 @@ use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule, Role, Rules};
 use super::{Attributes, ResourceAttributes, Ruling};
-use crate::authn::service_account::TokenFault;
+use crate::authn::service_account::TokenError;
 use crate::authn::{Holder, Unauthenticated, User};
 
 /// Texts of rules that a rules review shows: those of an administrator's default roles are a thousand, and a review is held
@@ -33,11 +33,11 @@ pub enum Review {
     SubjectAccess,
     /// May I do that?
     SelfSubjectAccess,
-    /// What may I do?
+    /// The rights of the user who asks.
     SelfSubjectRules,
     /// Who am I?
     SelfSubject,
-    /// Whose token is this?
+    /// The user of a token.
     Token,
 }
 
@@ -120,7 +120,7 @@ impl Question {
         })
     }
 
-    /// Why an authorizer could not decide, then what it was not told.
+    /// The reason why an authorizer could not decide, then the parts of the request that it was not given.
     fn faults<'a>(&'a self, ruling: &'a Ruling) -> Vec<&'a str> {
         ruling.error().into_iter().chain(self.ignored.iter().map(String::as_str)).collect()
     }
@@ -146,7 +146,7 @@ impl Question {
     }
 }
 
-/// Which selectors there are.
+/// Syntax of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SelectorSyntax {
     /// Of fields: one value for each, equal or not.
@@ -208,7 +208,7 @@ pub struct UserRules {
     pub roles: Vec<Arc<Role>>,
     /// The user may have further rights.
     pub is_incomplete: bool,
-    /// Why rules are missing; mostly empty.
+    /// The reason why rules are missing; mostly empty.
     pub faults: Vec<String>,
 }
 
@@ -330,7 +330,7 @@ pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String
 fn audience_error(holder: &Holder, wanted: &[String]) -> String {
     match holder.audiences.is_empty() {
         true => Unauthenticated::InvalidToken.to_string(),
-        false => Unauthenticated::from(TokenFault::audience(&holder.audiences, wanted)).to_string(),
+        false => Unauthenticated::from(TokenError::audience(&holder.audiences, wanted)).to_string(),
     }
 }
 

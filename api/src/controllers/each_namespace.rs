@@ -18,14 +18,14 @@ use super::client::{Client, Place};
 use super::queue::Queue;
 use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::error::ApiError;
-use crate::follow::Derived;
+use crate::follow::{Applied, Derived};
 
 /// Time until the object is created again in a namespace that refused it: a namespace that was ending is gone by then, and a
 /// quota that was full may have room.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
-/// Of an object that cannot be written.
-const FAULT: &str = "a namespace does not get an object that every one has yet";
+/// Logged where an object cannot be written.
+const WARNING: &str = "a namespace does not get an object that every one has yet";
 
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
@@ -178,21 +178,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<
                     Progress::Settled
                 }
             });
-            end(client, &mut presence.queue, (namespace, namespace), progress, FAULT);
+            end(client, &mut presence.queue, (namespace, namespace), progress, WARNING);
         };
         let Round { due, .. } = rounds.next(ended).await;
-        if due.is_empty() {
-            continue;
-        }
-        let applied = client.newest().await?;
-        for namespace in due {
-            match rounds.advance(&applied).lack_of(&namespace) {
-                Some(lack) => {
-                    rounds.start(namespace.clone(), mend(client, wanted.clone(), namespace, lack));
-                }
-                None => rounds.done(&namespace),
-            }
-        }
+        let mending = |presence: &mut Presence, _: &Applied, namespace: &Arc<str>| {
+            let lack = presence.lack_of(namespace)?;
+            Some(mend(client, wanted.clone(), namespace.clone(), lack))
+        };
+        rounds.start_all(due, mending).await?;
     }
 }
 

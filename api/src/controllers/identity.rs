@@ -166,7 +166,7 @@ async fn remove_expired<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Whether the lease has ended before `now`, seconds since 1970. One without an end is not this server's work.
+/// Whether the lease has expired before `now`, seconds since 1970. One without a renewal or a duration counts as expired.
 fn is_expired(lease: &SharedObject, now: i64) -> bool {
     let object: Value = serde_json::from_slice(&lease.json).unwrap_or_default();
     let spec = &object["spec"];

@@ -24,7 +24,7 @@ use super::client::{Client, Place};
 use super::queue::Queue;
 use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::error::ApiError;
-use crate::follow::{Derived, Digest, shrink};
+use crate::follow::{Applied, Derived, Digest, shrink};
 use crate::registry::Resource;
 
 const PODS: &str = "pods";
@@ -33,8 +33,8 @@ const PODS: &str = "pods";
 /// one sees it once more with its finalizer, as in the recordings, which no loop took part in (vectors/kinds).
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Of an object that cannot be written.
-const FAULT: &str = "the finalizer of a protected object cannot be written yet";
+/// Logged where an object cannot be written.
+const WARNING: &str = "the finalizer of a protected object cannot be written yet";
 
 /// Objects whose writes are under way at most: few beside the writes of clients.
 const OBJECTS_AT_ONCE: usize = 16;
@@ -146,7 +146,7 @@ enum Usage {
     Unused,
 }
 
-/// How many objects use each protected one, and which protected objects have to be looked at. The objects that a user uses
+/// The number of users of each protected object, and the protected objects that have to be looked at. The objects that a user uses
 /// are read from the user, not held: a pod may name thousands of claims.
 #[derive(Debug)]
 struct Uses {
@@ -239,21 +239,16 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
     };
     let mut rounds = Rounds::new(client, uses.sources.clone(), uses, OBJECTS_AT_ONCE).await?;
     loop {
-        let Round { due, .. } =
-            rounds.next(|uses, path, result| end(client, &mut uses.queue, (path, path), result, FAULT)).await;
-        if due.is_empty() {
-            continue;
-        }
-        // Users that were stored since the last turn count, too.
-        let applied = client.newest().await?;
-        for path in due {
-            // An object that is in use is looked at again when its last user lets it go.
-            let usage = rounds.advance(&applied).usage_of(&path);
-            match patch(of, client.registry().brand, &applied.state, &path, usage) {
-                Some(patch) => rounds.start(path.clone(), write(client, &resource, path, patch)),
-                None => rounds.done(&path),
-            }
-        }
+        let Round { due, .. } = rounds
+            .next(|uses, path, result| end(client, &mut uses.queue, (path, path), result, WARNING))
+            .await;
+        // In the newest state: users that were stored since the last turn count, too. An object that is in use is looked at again
+        // when its last user lets it go.
+        let patching = |uses: &mut Uses, applied: &Applied, path: &Arc<str>| {
+            let patch = patch(of, client.registry().brand, &applied.state, path, uses.usage_of(path))?;
+            Some(write(client, &resource, path.clone(), patch))
+        };
+        rounds.start_all(due, patching).await?;
     }
 }
 

@@ -44,8 +44,8 @@ const RESYNC_WAIT: Duration = Duration::from_secs(5 * 60);
 /// Quotas whose counts and writes are under way at most. One of them counts at a time, the writes of the others go on.
 const QUOTAS_AT_ONCE: usize = 8;
 
-/// Of a quota that cannot be counted or written.
-const FAULT: &str = "the usage of a quota cannot be kept yet";
+/// Logged where a quota cannot be counted or written.
+const WARNING: &str = "the usage of a quota cannot be kept yet";
 
 /// Objects that are measured before other tasks run: about a millisecond.
 const MEASURED_AT_ONCE: usize = 64;
@@ -109,7 +109,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let mut rounds = Rounds::new(client, [QUOTAS.into()], due, QUOTAS_AT_ONCE).await?;
     loop {
         let Round { due, .. } =
-            rounds.next(|due, path, result| end(client, &mut due.queue, (path, path), result, FAULT)).await;
+            rounds.next(|due, path, result| end(client, &mut due.queue, (path, path), result, WARNING)).await;
         for path in due {
             rounds.start(path.clone(), sync(client, counting.clone(), path));
         }

@@ -34,13 +34,13 @@ pub(super) enum Progress {
     After(Duration),
 }
 
-/// Ends the work for `key`, called `name` in the log. `fault`: what a failure means, for people.
+/// Ends the work for `key`, called `name` in the log. `warning`: the log message of a failure.
 pub(super) fn end<S: Store, K: Clone + Ord>(
     client: &Client<S>,
     queue: &mut Queue<K>,
     (key, name): (&K, &str),
     result: Result<Progress, ApiError>,
-    fault: &str,
+    warning: &str,
 ) {
     match result {
         Ok(Progress::Settled) => queue.done(key),
@@ -53,7 +53,7 @@ pub(super) fn end<S: Store, K: Clone + Ord>(
         Err(error) if is_overtaken(&error) => queue.done(key),
         Err(error) => {
             if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, name, left_out, "{fault}");
+                tracing::warn!(%error, name, left_out, "{warning}");
             }
             queue.failed(key);
         }
@@ -76,7 +76,7 @@ pub(super) struct Round<K> {
 
 /// The rounds of one loop. `R`: results of its work.
 pub(super) struct Rounds<'a, S, D: Queued, R> {
-    store: &'a S,
+    client: &'a Client<S>,
     turns: Turns<'a, S, (D::Key, R)>,
     follower: Follower<D>,
     at_once: usize,
@@ -95,7 +95,7 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         // Before the state is read: no change lies between the two.
         let changed: Vec<Subscription> = sources.into_iter().map(|source| store.subscribe(&source)).collect();
         let follower = Follower::new(value, &client.newest().await?);
-        Ok(Rounds { store, turns: Turns::new(store, changed), follower, at_once })
+        Ok(Rounds { client, turns: Turns::new(store, changed), follower, at_once })
     }
 
     /// Waits for the next round; passes the results of ended work to `end`, which tells the queue.
@@ -103,21 +103,42 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         let value = self.follower.value_mut();
         let heard = value.sources().count();
         let queue = value.queue();
-        queue.advance(self.store.elapsed());
+        queue.advance(self.client.store().elapsed());
         let wait = if queue.taken() < self.at_once { queue.wait() } else { None };
         for (key, result) in self.turns.next_of(heard, wait).await {
             end(value, &key, result);
         }
-        let applied = Applied::of(self.store);
-        value.queue().advance(self.store.elapsed());
+        let applied = Applied::of(self.client.store());
+        value.queue().advance(self.client.store().elapsed());
         let queue = self.follower.advance(&applied).queue();
         let due = queue.take_due(self.at_once.saturating_sub(queue.taken()));
         Round { due, applied }
     }
 
-    /// The value as of `applied`, or of a later state.
-    pub(super) fn advance(&mut self, applied: &Applied) -> &mut D {
-        self.follower.advance(applied)
+    /// Begins the work for each of `due` in the newest state: that which `work_for` returns for the value as of that state.
+    /// `None`: there is none, and the turn of the key ends.
+    ///
+    /// # Errors
+    /// The newest state is unknown, for want of a quorum; the keys count as under way.
+    pub(super) async fn start_all<F>(
+        &mut self,
+        due: Vec<D::Key>,
+        mut work_for: impl FnMut(&mut D, &Applied, &D::Key) -> Option<F> + Send,
+    ) -> Result<(), ApiError>
+    where
+        F: Future<Output = R> + Send + 'a,
+    {
+        if due.is_empty() {
+            return Ok(());
+        }
+        let applied = self.client.newest().await?;
+        for key in due {
+            match work_for(self.follower.advance(&applied), &applied, &key) {
+                Some(work) => self.start(key, work),
+                None => self.done(&key),
+            }
+        }
+        Ok(())
     }
 
     /// Begins the work for `key`.

@@ -33,7 +33,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// sees a new one as it made it for a second at least, as in the recordings, which no loop took part in (vectors/kinds).
 const NEW_S: i64 = 2;
 
-/// How long after the request to delete it a range is kept at least: other members may be about to give out an
+/// Least time from the request to delete a range to its removal: other members may be about to give out an
 /// address of it. The reference waits as long.
 const DRAIN_S: i64 = 10;
 

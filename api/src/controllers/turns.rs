@@ -1,4 +1,4 @@
-//! When a loop takes its next turn: after a change, when something is due, or when work that it began has ended.
+//! The turns of loops: one after each change, due time, or end of work that the loop began.
 //!
 //! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object
 //! holds up no other. No loop of this kind polls: without a change, a due time or work under way it sleeps.

@@ -151,7 +151,7 @@ pub enum Scheme {
 
 /// The fault of a text that is no URL to be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlFault {
+pub enum UrlError {
     /// It does not parse, or has no host.
     #[error("not an absolute URL")]
     Malformed,
@@ -171,24 +171,24 @@ impl Url {
     ///
     /// # Errors
     /// It is no absolute URL of the schemes, or has parts that are not sent.
-    pub fn parse(text: &str) -> Result<Url, UrlFault> {
+    pub fn parse(text: &str) -> Result<Url, UrlError> {
         if text.contains('#') {
-            return Err(UrlFault::Fragment);
+            return Err(UrlError::Fragment);
         }
-        let uri: Uri = text.parse().map_err(|_| UrlFault::Malformed)?;
+        let uri: Uri = text.parse().map_err(|_| UrlError::Malformed)?;
         let (scheme, port) = match uri.scheme_str() {
             Some("https") => (Scheme::Https, 443),
             Some("http") => (Scheme::Http, 80),
-            Some(_) => return Err(UrlFault::Scheme),
-            None => return Err(UrlFault::Malformed),
+            Some(_) => return Err(UrlError::Scheme),
+            None => return Err(UrlError::Malformed),
         };
-        let authority = uri.authority().ok_or(UrlFault::Malformed)?;
+        let authority = uri.authority().ok_or(UrlError::Malformed)?;
         if authority.as_str().contains('@') {
-            return Err(UrlFault::User);
+            return Err(UrlError::User);
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         if host.is_empty() {
-            return Err(UrlFault::Malformed);
+            return Err(UrlError::Malformed);
         }
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
@@ -306,13 +306,13 @@ mod tests {
             ("https://example.com:8443/a?b=c", Ok("https://example.com:8443/a?b=c")),
             ("https://[::1]:1/x", Ok("https://[::1]:1/x")),
             ("http://127.0.0.1:80/x", Ok("http://127.0.0.1/x")),
-            ("https://a@example.com/", Err(UrlFault::User)),
-            ("https://example.com/#a", Err(UrlFault::Fragment)),
-            ("file:///etc/passwd", Err(UrlFault::Malformed)),
-            ("gopher://example.com/", Err(UrlFault::Scheme)),
-            ("example.com", Err(UrlFault::Malformed)),
-            ("/a", Err(UrlFault::Malformed)),
-            ("", Err(UrlFault::Malformed)),
+            ("https://a@example.com/", Err(UrlError::User)),
+            ("https://example.com/#a", Err(UrlError::Fragment)),
+            ("file:///etc/passwd", Err(UrlError::Malformed)),
+            ("gopher://example.com/", Err(UrlError::Scheme)),
+            ("example.com", Err(UrlError::Malformed)),
+            ("/a", Err(UrlError::Malformed)),
+            ("", Err(UrlError::Malformed)),
         ] {
             let found = Url::parse(text).map(|url| url.to_string());
             assert_eq!(found, expected.map(str::to_owned), "{text:?}");

@@ -40,7 +40,7 @@ pub struct ApplyOptions {
     pub brand: &'static Brand,
 }
 
-/// Why a configuration was not applied.
+/// The reason why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// Other managers own fields that the configuration changes (409, with a cause for each conflict).

@@ -322,7 +322,7 @@ fn with_keys(shape: Shape<'_>, item: &Value, rest: Value) -> Value {
     Value::Object(rest)
 }
 
-/// One entry after the removal, null if it lost all its content; `None` if it is itself removed.
+/// The entry after the removal, null if it lost all its content; `None` if it is itself removed.
 fn without<'s>(
     schema: &'s Schema,
     shape: Option<Shape<'s>>,

@@ -57,7 +57,7 @@ impl<T: Derived + Default> Default for Maintained<T> {
     }
 }
 
-/// How far one step leads.
+/// The end of one step, and its size.
 struct Step {
     until: Revision,
     /// Bytes of the changed objects, before and after.

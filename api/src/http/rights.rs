@@ -18,9 +18,9 @@ use crate::follow::Applied;
 use crate::gate::{Gate, NotAdmitted};
 use crate::request::{Query, Target};
 
-/// How long a watch may outlive its right: the interval of bookmarks. A decision takes microseconds.
+/// Longest time that a watch outlives its right: the interval of bookmarks. A decision takes microseconds.
 const ASK_EVERY: Duration = Duration::from_secs(60);
-/// How long a watch goes on while a webhook or an issuer that decides on it gives no answer, counted from the first question
+/// Time for which a watch goes on while a webhook or an issuer that decides on it gives no answer, counted from the first question
 /// without one: enough to restart that server, which would otherwise cost every watch of its users, all of which come back
 /// together; and a bound for credentials that ended meanwhile.
 const UNDECIDED_SPAN_MAX: Duration = Duration::from_secs(600);

@@ -59,10 +59,10 @@ pub enum Form {
 #[derive(Debug, Default)]
 pub struct Documents {
     keys: TokenKeys,
-    kept: Mutex<Kept>,
+    kept: Mutex<DocumentCache>,
 }
 
-type Kept = HashMap<(Form, String), Arc<Document>>;
+type DocumentCache = HashMap<(Form, String), Arc<Document>>;
 
 impl Documents {
     /// The documents of a node that serves `keys`.
@@ -88,7 +88,7 @@ impl Documents {
         Ok(Some(made))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, DocumentCache> {
         // Entries are complete documents, so that the map is valid after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

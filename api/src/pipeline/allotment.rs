@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::fields::{Writer, track_update};
 use crate::registry::Resource;
 
-/// What a service holds before and after a write.
+/// Addresses and ports of a service before and after a write.
 pub(super) struct Transfer {
     pub(super) before: Holdings,
     pub(super) after: Holdings,

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::{Condition, Key, ObjectPath, Operation as StoreOperation, Store};
 use orch_rules::Action;
-use orch_rules::disruption::{Verdict, ignores_budget, judge};
+use orch_rules::disruption::{EvictionDecision, ignores_budget, judge};
 use orch_rules::kinds::pod::condition::set_disruption_target;
 use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_rules::validate::{WriteKind, validate_delete_options};
@@ -99,11 +99,11 @@ impl<S: Store> Pipeline<S> {
         additions.require(Condition::AtRevision(key.clone(), revision));
         let now = self.ambient.now().seconds_text();
         match judge(&budget, pod, &now) {
-            Verdict::Uncounted => Ok(()),
-            Verdict::Counted(status) => {
+            EvictionDecision::Uncounted => Ok(()),
+            EvictionDecision::Counted(status) => {
                 self.write_budget(request, key, &budget, status, view, additions).await
             }
-            verdict => Err(refusal(name, verdict)),
+            decision => Err(refusal(name, decision)),
         }
     }
 
@@ -166,12 +166,12 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// The error of an eviction that the budget `name` refuses.
-fn refusal(name: &str, verdict: Verdict) -> ApiError {
+fn refusal(name: &str, decision: EvictionDecision) -> ApiError {
     let no = |cause: String, retry_after_seconds| ApiError::DisruptionBudget { cause, retry_after_seconds };
-    match verdict {
-        Verdict::Exhausted(cause) => no(cause, 0),
-        Verdict::NotObserved => not_observed(name),
-        Verdict::Broken(reason) => {
+    match decision {
+        EvictionDecision::Exhausted(cause) => no(cause, 0),
+        EvictionDecision::NotObserved => not_observed(name),
+        EvictionDecision::Broken(reason) => {
             let subject = Subject {
                 group: "policy".to_owned(),
                 kind: "poddisruptionbudget".to_owned(),
@@ -182,7 +182,7 @@ fn refusal(name: &str, verdict: Verdict) -> ApiError {
                 format!("The disruption budget {name} does not allow evicting pods currently: {reason}");
             ApiError::Forbidden { subject, message, cause: Some(("DisruptionBudget", cause, "")) }
         }
-        Verdict::Uncounted | Verdict::Counted(_) => {
+        EvictionDecision::Uncounted | EvictionDecision::Counted(_) => {
             ApiError::Internal("an allowed eviction is refused".to_owned())
         }
     }

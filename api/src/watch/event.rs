@@ -55,9 +55,9 @@ impl Scope {
         }
     }
 
-    /// The narrowest thing that the selection demands: what names one object, then a value of a field, of a label, the
-    /// namespace, and last a field without a value, which most objects may have. Whatever the selection shows, before or after
-    /// a change, has it.
+    /// The narrowest demand of the selection: one object by path or name, then a value of a field, of a label, the namespace,
+    /// and last a field without a value, which most objects may have. Every object that the selection shows, before or after a
+    /// change, meets it.
     pub(super) fn interest(&self) -> Interest {
         let Selector { labels, fields } = &self.selector;
         if let Some(path) = &self.path {

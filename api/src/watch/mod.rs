@@ -2,8 +2,8 @@
 //!
 //! Owns where a watch starts, the events of its selection, bookmarks, and how it ends. No events are queued for a
 //! watch. A change that concerns it wakes it, and it reads the history when its socket has room: from memory, older
-//! changes from the disk. Changes that follow one another closely are sent together. A watch that reads too slowly falls out of both and ends with a 410. Of memory it holds its
-//! selectors, which its user is charged for (`http::held`).
+//! changes from the disk. Changes that follow one another closely are sent together. A watch that reads too slowly falls
+//! out of both and ends with a 410. Of memory it holds its selectors, which its user is charged for (`http::held`).
 //!
 //! Invariant: the cursor passes a revision only when all its events are rendered.
 
@@ -11,12 +11,12 @@ mod event;
 mod initial;
 mod output;
 mod start;
+mod timers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt};
 use orch_raft::Subscription;
 use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, Collection, Revision, Store};
@@ -26,6 +26,7 @@ use crate::pipeline::Pipeline;
 use crate::status::Status;
 use event::{Event, Scope};
 use output::Output;
+use timers::{Timers, Wake};
 
 pub use initial::InitialEvents;
 
@@ -35,9 +36,6 @@ const MATCHED_PER_LOOK_MAX: usize = 4096;
 /// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
 /// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
 pub const BATCH_DELAY: Duration = Duration::from_millis(5);
-
-/// Interval of bookmarks for clients that asked for them: the reference's.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 /// Limits the log. Clients watch again at once, so that one failure repeats for all of them.
 static FAILURES: WarningLimit = WarningLimit::new();
@@ -63,14 +61,9 @@ pub struct Watch<S> {
     is_behind: bool,
     /// When [`Watch::next`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
-    wants_bookmarks: bool,
     /// The bookmark that ends the initial events is still to be sent.
     owes_initial_end: bool,
-    timeout: BoxFuture<'static, ()>,
-    bookmark: BoxFuture<'static, ()>,
-    /// The bookmark timer fired, and no bookmark was sent since.
-    owes_bookmark: bool,
-    stopping: BoxFuture<'static, ()>,
+    timers: Timers,
 }
 
 /// The phase of a watch.
@@ -91,19 +84,6 @@ enum Written {
     FrameFull,
     /// [`MATCHED_PER_LOOK_MAX`] changes were matched.
     Enough,
-}
-
-/// The event that ended a watch's wait.
-enum Wake {
-    Changed,
-    Bookmark,
-    End,
-}
-
-/// `Store::sleep` with a handle of its own on the store.
-fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
-    let store = store.clone();
-    async move { store.sleep(duration).await }.boxed()
 }
 
 /// The result of [`Watch::look`], which never waits.
@@ -135,10 +115,10 @@ impl<S: Store> Watch<S> {
                 continue;
             }
             if matches!(self.phase, Phase::Following) {
-                match self.wait().await {
+                match self.timers.wait(&mut self.subscription).await {
                     Wake::Changed => self.gather().await,
                     // The bookmark is sent after the changes up to now, so that it carries the newest position.
-                    Wake::Bookmark => self.owes_bookmark = true,
+                    Wake::Bookmark => {}
                     Wake::End => {
                         self.finish();
                         return self.output.take();
@@ -213,7 +193,8 @@ impl<S: Store> Watch<S> {
         if matches!(self.phase, Phase::Ended) {
             return LookResult::Ended;
         }
-        if self.is_over() {
+        // Checked before every frame, because changes may never pause.
+        if self.timers.is_over() {
             self.finish();
         } else {
             let written = match self.phase {
@@ -224,7 +205,9 @@ impl<S: Store> Watch<S> {
             if let Err(error) = written {
                 self.end_with(&error);
             }
-            if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
+            // Checked after every frame: with changes that never pause, possibly all outside the selection, the watch never
+            // waits for the timer.
+            if matches!(self.phase, Phase::Following) && self.timers.take_due_bookmark(&self.pipeline.store) {
                 self.write_bookmark();
             }
         }
@@ -233,12 +216,6 @@ impl<S: Store> Watch<S> {
             (None, Phase::Ended) => LookResult::Ended,
             (None, _) => LookResult::Nothing,
         }
-    }
-
-    /// Whether the watch's time is over or the node stops. Checked before every frame, because changes may never pause.
-    fn is_over(&mut self) -> bool {
-        let ends = |end: &mut BoxFuture<'static, ()>| end.now_or_never().is_some();
-        !matches!(self.phase, Phase::Ended) && (ends(&mut self.timeout) || ends(&mut self.stopping))
     }
 
     /// Ends the watch with a bookmark at the cursor, unless initial events are still to be sent.
@@ -254,41 +231,6 @@ impl<S: Store> Watch<S> {
     /// Whether the state behind this watch was found wrong, so that its client must not continue from it.
     fn is_revoked(&self) -> bool {
         self.pipeline.store.revocations() != self.revocations
-    }
-
-    /// Whether a bookmark is due now; if so, starts the next interval. Checked after every frame: with changes that
-    /// never pause, possibly all outside the selection, the watch never waits for the timer.
-    fn take_due_bookmark(&mut self) -> bool {
-        if !self.wants_bookmarks {
-            return false;
-        }
-        let is_due = self.owes_bookmark || (&mut self.bookmark).now_or_never().is_some();
-        if is_due {
-            self.owes_bookmark = false;
-            self.bookmark = sleep(&self.pipeline.store, BOOKMARK_EVERY);
-        }
-        is_due
-    }
-
-    /// Waits for a change, the bookmark timer or the end.
-    async fn wait(&mut self) -> Wake {
-        let Watch { subscription, timeout, bookmark, stopping, wants_bookmarks, .. } = self;
-        let changed = subscription.changed();
-        futures::pin_mut!(changed);
-        futures::future::poll_fn(|context| {
-            use std::task::Poll;
-            if stopping.poll_unpin(context).is_ready() || timeout.poll_unpin(context).is_ready() {
-                return Poll::Ready(Wake::End);
-            }
-            if let Poll::Ready(newest) = changed.poll_unpin(context) {
-                return Poll::Ready(newest.map_or(Wake::End, |_| Wake::Changed));
-            }
-            if *wants_bookmarks && bookmark.poll_unpin(context).is_ready() {
-                return Poll::Ready(Wake::Bookmark);
-            }
-            Poll::Pending
-        })
-        .await
     }
 
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
@@ -380,7 +322,7 @@ impl<S: Store> Watch<S> {
 
     /// Writes a bookmark at the cursor, if the client asked for bookmarks.
     fn write_bookmark(&mut self) {
-        if self.wants_bookmarks
+        if self.timers.has_bookmarks()
             && let Err(error) = self.output.bookmark(self.position, false)
         {
             self.end_with(&error);

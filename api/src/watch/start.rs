@@ -9,7 +9,8 @@ use orch_rules::validate::{ListOptions, validate_list_options};
 
 use super::event::Scope;
 use super::output::Output;
-use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
+use super::timers::Timers;
+use super::{InitialEvents, Phase, Watch};
 use crate::error::ApiError;
 use crate::pipeline::{Pipeline, Request, is_changed_together, revision_parameter};
 use crate::render::Renderer;
@@ -72,6 +73,10 @@ impl<S: Store> Watch<S> {
                 (Phase::Initial { collection, after: None }, state.applied())
             }
         };
+        let mut timers = Timers::new(&pipeline.store, life, stopping);
+        if wants_bookmarks {
+            timers.start_bookmark(&pipeline.store);
+        }
         Ok(Watch {
             output: Output::new(renderer),
             storage: request.resource.storage.clone(),
@@ -83,12 +88,8 @@ impl<S: Store> Watch<S> {
             position,
             is_behind: false,
             framed: None,
-            wants_bookmarks,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
-            timeout: super::sleep(&pipeline.store, life),
-            bookmark: super::sleep(&pipeline.store, BOOKMARK_EVERY),
-            owes_bookmark: false,
-            stopping,
+            timers,
             pipeline,
         })
     }

@@ -116,7 +116,7 @@ impl Stage {
         Ok(cpu_time(&self.pids())?.saturating_sub(before).as_secs_f64() / time.as_secs_f64())
     }
 
-    /// Starts of the scheduler's process beyond the first: its watchdog ends it.
+    /// Attacked processes that have ended, each with its log: the scheduler's watchdog ends it where planning hangs.
     pub(super) fn ended_processes(&self) -> Vec<String> {
         let scheduler = self.scheduler.iter().filter(|scheduler| memory(&[scheduler.pid()]).is_err());
         scheduler.map(|scheduler| format!("the scheduler ended:\n{}", scheduler.log())).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -107,7 +107,8 @@ impl Access {
         };
         let mut config = match &self.identity {
             Identity::Certificate { chain, key } => {
-                let key = PrivateKeyDer::from_pem_slice(key).context("cannot read the client key")?;
+                let key =
+                    PrivateKeyDer::from_pem_slice(key).map_err(|_| anyhow!("the client key is no PEM"))?;
                 builder.with_client_auth_cert(certificates(chain)?, key)?
             }
             Identity::Anonymous | Identity::Token(_) => builder.with_no_client_auth(),
@@ -120,7 +121,9 @@ impl Access {
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?;
+    // The parser's error shows lines as lists of bytes.
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|_| anyhow!("a PEM block is cut off or damaged"))?;
     if found.is_empty() {
         bail!("no certificate in the PEM given");
     }

@@ -41,7 +41,7 @@ pub(super) struct Followers {
 }
 
 /// The result of the watchers: missing numbers and broken watches.
-pub(super) struct Verdict {
+pub(super) struct Losses {
     /// Acknowledged numbers that a watcher has not seen, over all watchers.
     pub(super) lost: usize,
     /// Watches of surviving members that ended or broke a rule.
@@ -79,7 +79,7 @@ impl Followers {
 
     /// Waits until every watcher has seen all acknowledged numbers, at most `CATCH_UP_MAX`, and counts the missing
     /// ones.
-    pub(super) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Verdict> {
+    pub(super) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Losses> {
         let start = Instant::now();
         let mut lost = self.missing(acknowledged);
         while lost > 0 && start.elapsed() < CATCH_UP_MAX {
@@ -90,7 +90,7 @@ impl Followers {
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
             eprintln!("a watcher failed: {:?}", ended?);
         }
-        Ok(Verdict { lost, broken: self.shared.broken.load(Ordering::Relaxed) })
+        Ok(Losses { lost, broken: self.shared.broken.load(Ordering::Relaxed) })
     }
 
     fn missing(&self, acknowledged: &[Vec<u64>]) -> usize {

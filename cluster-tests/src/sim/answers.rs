@@ -26,7 +26,7 @@ pub enum Wanted {
 
 /// The outcome in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Outcome {
     /// The object as written.
     Written(Revision),
     /// The object is gone.
@@ -57,7 +57,7 @@ pub struct Answered {
     /// Tag that the request puts into the object, if it writes one.
     pub tag: Option<Tag>,
     /// The outcome in the response.
-    pub said: Said,
+    pub outcome: Outcome,
     /// The newest revision that any client knew when the request was sent.
     pub not_before: Revision,
     /// The newest revision that any member had applied when the response arrived.
@@ -75,7 +75,7 @@ pub struct Misled {
 impl Answered {
     /// The response tells the outcome.
     pub fn has_outcome(&self) -> bool {
-        !matches!(self.said, Said::NotDone | Said::Unknown)
+        !matches!(self.outcome, Outcome::NotDone | Outcome::Unknown)
     }
 
     /// Checks the response against the ledger; `false` if the ledger lacks a needed revision.
@@ -85,11 +85,11 @@ impl Answered {
     pub fn check(&self, ledger: &Ledger) -> Result<bool, Misled> {
         let wrong = |happened: String| Err(Misled { answer: format!("{self:?}"), happened });
         let written = self.tag.and_then(|tag| ledger.revision_of(tag));
-        match (self.said, written) {
-            (Said::Written(revision), _) => return self.check_written(ledger, revision),
-            (Said::Unknown, _) => return Ok(true),
+        match (self.outcome, written) {
+            (Outcome::Written(revision), _) => return self.check_written(ledger, revision),
+            (Outcome::Unknown, _) => return Ok(true),
             (_, Some(revision)) => return wrong(format!("applied at {revision}")),
-            (Said::NotDone, None) => return Ok(true),
+            (Outcome::NotDone, None) => return Ok(true),
             _ => {}
         }
         let Some(versions) = ledger.versions(THINGS, &self.path, self.not_before, self.through) else {
@@ -97,14 +97,14 @@ impl Answered {
         };
         let differs =
             |from: Revision, version: &Option<Version>| version.is_none_or(|one| one.revision != from);
-        let right = match (self.said, self.wanted) {
-            (Said::Found(version), _) => versions.contains(&Some(version)),
-            (Said::Absent, _) => versions.contains(&None),
-            (Said::Exists, _) => versions.iter().any(Option::is_some),
-            (Said::Conflict, Wanted::Update(Some(from)) | Wanted::Remove(Some(from))) => {
+        let right = match (self.outcome, self.wanted) {
+            (Outcome::Found(version), _) => versions.contains(&Some(version)),
+            (Outcome::Absent, _) => versions.contains(&None),
+            (Outcome::Exists, _) => versions.iter().any(Option::is_some),
+            (Outcome::Conflict, Wanted::Update(Some(from)) | Wanted::Remove(Some(from))) => {
                 versions.iter().any(|version| differs(from, version))
             }
-            (Said::Removed, Wanted::Remove(from)) => versions.windows(2).any(|pair| {
+            (Outcome::Removed, Wanted::Remove(from)) => versions.windows(2).any(|pair| {
                 let old = pair[0].filter(|old| from.is_none_or(|from| old.revision == from));
                 old.is_some() && pair[1].is_none()
             }),
@@ -156,29 +156,37 @@ mod tests {
         ledger
     }
 
-    fn answer(wanted: Wanted, tag: Option<u64>, said: Said, during: (u64, u64)) -> Answered {
+    fn answer(wanted: Wanted, tag: Option<u64>, outcome: Outcome, during: (u64, u64)) -> Answered {
         let (not_before, through) = (Revision(during.0), Revision(during.1));
-        Answered { client: 1, path: "things/a".into(), wanted, tag: tag.map(Tag), said, not_before, through }
+        Answered {
+            client: 1,
+            path: "things/a".into(),
+            wanted,
+            tag: tag.map(Tag),
+            outcome,
+            not_before,
+            through,
+        }
     }
 
-    fn found(revision: u64) -> Said {
-        Said::Found(Version { revision: Revision(revision), tag: Tag(revision), marked: false })
+    fn found(revision: u64) -> Outcome {
+        Outcome::Found(Version { revision: Revision(revision), tag: Tag(revision), marked: false })
     }
 
     #[test]
     fn answers_that_are_what_happened_pass() {
         let from = |revision| Some(Revision(revision));
         for right in [
-            answer(Wanted::Create, Some(2), Said::Written(Revision(2)), (1, 2)),
-            answer(Wanted::Update(from(2)), Some(3), Said::Written(Revision(3)), (2, 3)),
-            answer(Wanted::Remove(from(3)), None, Said::Removed, (3, 4)),
-            answer(Wanted::Remove(None), None, Said::Removed, (2, 5)),
-            answer(Wanted::Update(from(2)), Some(9), Said::Conflict, (2, 3)),
-            answer(Wanted::Create, Some(9), Said::Exists, (3, 4)),
-            answer(Wanted::Read, None, Said::Absent, (3, 4)),
+            answer(Wanted::Create, Some(2), Outcome::Written(Revision(2)), (1, 2)),
+            answer(Wanted::Update(from(2)), Some(3), Outcome::Written(Revision(3)), (2, 3)),
+            answer(Wanted::Remove(from(3)), None, Outcome::Removed, (3, 4)),
+            answer(Wanted::Remove(None), None, Outcome::Removed, (2, 5)),
+            answer(Wanted::Update(from(2)), Some(9), Outcome::Conflict, (2, 3)),
+            answer(Wanted::Create, Some(9), Outcome::Exists, (3, 4)),
+            answer(Wanted::Read, None, Outcome::Absent, (3, 4)),
             answer(Wanted::Read, None, found(3), (3, 3)),
-            answer(Wanted::Create, Some(9), Said::NotDone, (1, 1)),
-            answer(Wanted::Create, Some(5), Said::Unknown, (1, 1)),
+            answer(Wanted::Create, Some(9), Outcome::NotDone, (1, 1)),
+            answer(Wanted::Create, Some(5), Outcome::Unknown, (1, 1)),
         ] {
             assert_eq!(right.check(&ledger()), Ok(true), "{right:?}");
         }
@@ -189,17 +197,17 @@ mod tests {
     fn answers_that_are_not_are_found() {
         let from = |revision| Some(Revision(revision));
         for wrong in [
-            answer(Wanted::Create, Some(3), Said::Written(Revision(3)), (1, 5)),
-            answer(Wanted::Update(from(1)), Some(3), Said::Written(Revision(3)), (1, 5)),
-            answer(Wanted::Update(from(2)), Some(3), Said::Written(Revision(3)), (3, 5)),
-            answer(Wanted::Create, Some(9), Said::Written(Revision(2)), (1, 2)),
-            answer(Wanted::Create, Some(2), Said::NotDone, (1, 2)),
-            answer(Wanted::Create, Some(2), Said::Exists, (1, 2)),
-            answer(Wanted::Remove(from(2)), None, Said::Removed, (1, 5)),
-            answer(Wanted::Remove(None), None, Said::Removed, (2, 3)),
-            answer(Wanted::Update(from(3)), Some(9), Said::Conflict, (3, 3)),
-            answer(Wanted::Create, Some(9), Said::Exists, (4, 4)),
-            answer(Wanted::Read, None, Said::Absent, (2, 3)),
+            answer(Wanted::Create, Some(3), Outcome::Written(Revision(3)), (1, 5)),
+            answer(Wanted::Update(from(1)), Some(3), Outcome::Written(Revision(3)), (1, 5)),
+            answer(Wanted::Update(from(2)), Some(3), Outcome::Written(Revision(3)), (3, 5)),
+            answer(Wanted::Create, Some(9), Outcome::Written(Revision(2)), (1, 2)),
+            answer(Wanted::Create, Some(2), Outcome::NotDone, (1, 2)),
+            answer(Wanted::Create, Some(2), Outcome::Exists, (1, 2)),
+            answer(Wanted::Remove(from(2)), None, Outcome::Removed, (1, 5)),
+            answer(Wanted::Remove(None), None, Outcome::Removed, (2, 3)),
+            answer(Wanted::Update(from(3)), Some(9), Outcome::Conflict, (3, 3)),
+            answer(Wanted::Create, Some(9), Outcome::Exists, (4, 4)),
+            answer(Wanted::Read, None, Outcome::Absent, (2, 3)),
             answer(Wanted::Read, None, found(3), (4, 5)),
         ] {
             assert!(wrong.check(&ledger()).is_err(), "{wrong:?}");

@@ -19,7 +19,7 @@ use orch_raft::{Change, Object, Revision, State};
 use parking_lot::Mutex;
 
 pub use self::disagreement::Disagreement;
-pub use self::kept::Kept;
+pub use self::kept::ObjectChange;
 pub use self::replay::Replay;
 use super::history::{Call, Tag, Version};
 use super::trace::Hash64;
@@ -92,7 +92,7 @@ struct Inner {
     bases: BTreeMap<Revision, Model>,
     /// Resources whose changes are kept whole.
     keeps: BTreeSet<Arc<str>>,
-    kept: BTreeMap<Revision, Vec<Kept>>,
+    kept: BTreeMap<Revision, Vec<ObjectChange>>,
 }
 
 /// All objects at a revision: version by resource and path.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_cluster_tests::sim::ledger::{Kept, Ledger};
+use orch_cluster_tests::sim::ledger::{Ledger, ObjectChange};
 use orch_raft::Revision;
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ impl Timeline {
         kept.iter().for_each(|kept| self.take(kept));
     }
 
-    fn take(&mut self, kept: &Kept) {
+    fn take(&mut self, kept: &ObjectChange) {
         let read = |object: &Option<_>| {
             object.as_ref().map(|object: &orch_raft::object::SharedObject| document(&object.json))
         };

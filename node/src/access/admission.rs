@@ -17,7 +17,7 @@ use orch_api::admission::{
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::faults::{self, Faults, FileFault};
+use super::faults::{self, ConfigFileError, Faults};
 
 /// Versions of the file.
 const VERSIONS: [&str; 2] = ["v1", "v1alpha1"];
@@ -50,7 +50,7 @@ struct FilePlugin {
 ///
 /// # Errors
 /// It, or a file that it names, cannot be read, has another form, or has wrong fields.
-pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, FileFault> {
+pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, ConfigFileError> {
     let text = faults::read_text(path)?;
     // The reference's older form has no head and is of one plugin.
     if serde_saphyr::from_str::<FileSelectors>(&text).is_ok() {
@@ -58,7 +58,7 @@ pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, FileFault> 
         return Ok(settings);
     }
     let file: File = faults::parse(&text, "AdmissionConfiguration", &VERSIONS)
-        .map_err(|reason| FileFault::Form { path: path.to_owned(), reason })?;
+        .map_err(|reason| ConfigFileError::Form { path: path.to_owned(), reason })?;
     let mut seen = BTreeSet::new();
     for (at, plugin) in file.plugins.into_iter().enumerate() {
         let mut faults = Faults::default();
@@ -70,7 +70,7 @@ pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, FileFault> 
         } else if !CONFIGURABLE.contains(&plugin.name.as_str()) {
             faults.not_supported(&field, &plugin.name, &CONFIGURABLE);
         }
-        faults.or(()).map_err(|faults| FileFault::Fields { path: path.to_owned(), faults })?;
+        faults.or(()).map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })?;
         match plugin.configuration.filter(|configuration| !configuration.is_null()) {
             Some(configuration) => configure(&plugin.name, &configuration.to_string(), path, &mut settings)?,
             None if plugin.path.as_os_str().is_empty() => {}
@@ -88,8 +88,8 @@ const CONFIGURABLE: [&str; 4] =
     ["EventRateLimit", "PodNodeSelector", "PodSecurity", "PodTolerationRestriction"];
 
 /// Takes in the document of one plugin, which stands in the file at `path`.
-fn configure(name: &str, text: &str, path: &Path, settings: &mut Settings) -> Result<(), FileFault> {
-    let of_fields = |faults| FileFault::Fields { path: path.to_owned(), faults };
+fn configure(name: &str, text: &str, path: &Path, settings: &mut Settings) -> Result<(), ConfigFileError> {
+    let of_fields = |faults| ConfigFileError::Fields { path: path.to_owned(), faults };
     match name {
         "EventRateLimit" => {
             let file: FileLimits =
@@ -120,13 +120,13 @@ fn document<T: DeserializeOwned>(
     stem: &str,
     kind: &str,
     versions: &[&str],
-) -> Result<T, FileFault> {
+) -> Result<T, ConfigFileError> {
     faults::parse_in(stem, text, kind, versions)
-        .map_err(|reason| FileFault::Form { path: path.to_owned(), reason })
+        .map_err(|reason| ConfigFileError::Form { path: path.to_owned(), reason })
 }
 
-fn form<T, E: std::fmt::Display>(parsed: Result<T, E>, path: &Path) -> Result<T, FileFault> {
-    parsed.map_err(|error| FileFault::Form { path: path.to_owned(), reason: error.to_string() })
+fn form<T, E: std::fmt::Display>(parsed: Result<T, E>, path: &Path) -> Result<T, ConfigFileError> {
+    parsed.map_err(|error| ConfigFileError::Form { path: path.to_owned(), reason: error.to_string() })
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,7 @@ use orch_api::authn::webhook::TokenWebhook;
 use orch_api::egress::{ReviewHook, ReviewKind};
 use orch_proto::Brand;
 
-use super::FileFault;
+use super::ConfigFileError;
 use crate::egress::{TargetFile, read_target};
 
 /// Answers of the token webhook count this long by default, as in the reference.
@@ -40,9 +40,9 @@ impl TokenWebhookPlan {
         brand: &Brand,
         audiences: Vec<String>,
         ambient: Arc<dyn Ambient>,
-    ) -> Result<TokenWebhook, FileFault> {
+    ) -> Result<TokenWebhook, ConfigFileError> {
         let TargetFile { target, url } = read_target(&self.config)
-            .map_err(|source| FileFault::Target { path: self.config.clone(), source })?;
+            .map_err(|source| ConfigFileError::Target { path: self.config.clone(), source })?;
         let api_version = format!("{}/{}", brand.group("authentication"), self.version);
         let kind = ReviewKind { kind: "TokenReview", api_version };
         let hook = ReviewHook::new(Arc::new(target), ambient, url, kind, TIMEOUT);

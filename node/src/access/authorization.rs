@@ -15,7 +15,7 @@ use orch_api::egress::{ReviewHook, ReviewKind};
 use orch_proto::Brand;
 use serde::Deserialize;
 
-use super::faults::{self, Faults, FileFault};
+use super::faults::{self, ConfigFileError, Faults};
 use crate::cli::{AuthorizationMode, parse_duration};
 use crate::egress::{TargetFile, read_target};
 
@@ -124,9 +124,9 @@ pub enum Strictness {
 ///
 /// # Errors
 /// It cannot be read, or fields are wrong.
-pub fn read(path: &Path, strictness: Strictness) -> Result<Vec<Authorizer>, FileFault> {
+pub fn read(path: &Path, strictness: Strictness) -> Result<Vec<Authorizer>, ConfigFileError> {
     let file = faults::read(path, "AuthorizationConfiguration", &VERSIONS)?;
-    check(file, strictness).map_err(|faults| FileFault::Fields { path: path.to_owned(), faults })
+    check(file, strictness).map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })
 }
 
 /// The authorizers for requests, with their servers.
@@ -137,7 +137,7 @@ pub fn modes(
     authorizers: Vec<Authorizer>,
     brand: &Brand,
     ambient: &Arc<dyn Ambient>,
-) -> Result<Vec<Mode>, FileFault> {
+) -> Result<Vec<Mode>, ConfigFileError> {
     authorizers.into_iter().map(|authorizer| mode(authorizer, brand, ambient)).collect()
 }
 
@@ -150,15 +150,15 @@ pub fn files(authorizers: &[Authorizer]) -> Vec<PathBuf> {
     authorizers.iter().filter_map(of).collect()
 }
 
-fn mode(authorizer: Authorizer, brand: &Brand, ambient: &Arc<dyn Ambient>) -> Result<Mode, FileFault> {
+fn mode(authorizer: Authorizer, brand: &Brand, ambient: &Arc<dyn Ambient>) -> Result<Mode, ConfigFileError> {
     Ok(match authorizer {
         Authorizer::Plain(AuthorizationMode::AlwaysAllow) => Mode::AlwaysAllow,
         Authorizer::Plain(AuthorizationMode::AlwaysDeny | AuthorizationMode::Webhook) => Mode::AlwaysDeny,
         Authorizer::Plain(AuthorizationMode::Node) => Mode::Node,
         Authorizer::Plain(AuthorizationMode::Rbac) => Mode::Rbac,
         Authorizer::Webhook { settings, config, timeout } => {
-            let TargetFile { target, url } =
-                read_target(&config).map_err(|source| FileFault::Target { path: config.clone(), source })?;
+            let TargetFile { target, url } = read_target(&config)
+                .map_err(|source| ConfigFileError::Target { path: config.clone(), source })?;
             let api_version = format!("{}/{}", brand.group("authorization"), settings.version.name());
             let kind = ReviewKind { kind: "SubjectAccessReview", api_version };
             let hook = ReviewHook::new(Arc::new(target), ambient.clone(), url, kind, timeout);

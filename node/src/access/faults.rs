@@ -75,7 +75,7 @@ impl Faults {
 
 /// A configuration file is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum FileFault {
+pub enum ConfigFileError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Unreadable {
@@ -120,19 +120,23 @@ pub enum FileFault {
 ///
 /// # Errors
 /// It cannot be read, or is another document.
-pub(super) fn read<T: DeserializeOwned>(path: &Path, kind: &str, versions: &[&str]) -> Result<T, FileFault> {
+pub(super) fn read<T: DeserializeOwned>(
+    path: &Path,
+    kind: &str,
+    versions: &[&str],
+) -> Result<T, ConfigFileError> {
     let text = read_text(path)?;
-    parse(&text, kind, versions).map_err(|reason| FileFault::Form { path: path.to_owned(), reason })
+    parse(&text, kind, versions).map_err(|reason| ConfigFileError::Form { path: path.to_owned(), reason })
 }
 
 /// Reads the file at `path`.
 ///
 /// # Errors
 /// It cannot be read, or is too large.
-pub(super) fn read_text(path: &Path) -> Result<String, FileFault> {
+pub(super) fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     files::read_text(path, FILE_BYTES_MAX).map_err(|source| match source.kind() {
-        ErrorKind::FileTooLarge => FileFault::TooLarge { path: path.to_owned() },
-        _ => FileFault::Unreadable { path: path.to_owned(), source },
+        ErrorKind::FileTooLarge => ConfigFileError::TooLarge { path: path.to_owned() },
+        _ => ConfigFileError::Unreadable { path: path.to_owned(), source },
     })
 }
 

@@ -11,5 +11,5 @@ mod faults;
 mod follow;
 pub mod issuers;
 
-pub use faults::{Faults, FileFault};
+pub use faults::{ConfigFileError, Faults};
 pub use follow::follow;

@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
+use crate::certs::MALFORMED_PEM;
 use crate::cli::{AccessArgs, parse_server};
 
 /// The variable that names client configurations, as `kubectl` reads it.
@@ -236,7 +237,7 @@ fn servers(cluster: &Entry) -> Result<Vec<String>, String> {
 fn tls(authority: &[u8], user: &Entry) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authority) {
-        let authority = authority.map_err(|error| format!("certificate-authority-data: {error}"))?;
+        let authority = authority.map_err(|_| format!("certificate-authority-data: {MALFORMED_PEM}"))?;
         roots.add(authority).map_err(|error| format!("certificate-authority-data: {error}"))?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -247,7 +248,7 @@ fn tls(authority: &[u8], user: &Entry) -> Result<ClientConfig, String> {
     match (content(user, "client-certificate")?, content(user, "client-key")?) {
         (Some(certificate), Some(key)) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
-            let chain = chain.map_err(|error| format!("client-certificate-data: {error}"))?;
+            let chain = chain.map_err(|_| format!("client-certificate-data: {MALFORMED_PEM}"))?;
             let key =
                 PrivateKeyDer::from_pem_slice(&key).map_err(|_| "client-key-data holds no private key")?;
             builder

@@ -23,9 +23,9 @@ const CLUSTER: &str = "/orch/v1/cluster";
 /// The status, for which the member that is asked asks all others.
 const STATUS: &str = "/orch/v1/cluster?survey=true";
 
-/// How long a change may take to show: an election, and a node that loads its state after the founding.
+/// Longest time until a change shows: an election, and a node that loads its state after the founding.
 const SHOWN_MAX: Duration = Duration::from_secs(30);
-/// How long founders may take to start.
+/// Longest time for founders to start.
 const FOUNDERS_MAX: Duration = Duration::from_secs(20);
 /// End of the refusal of a founding for which a founder is missing.
 const SILENT: &str = " does not answer";

@@ -54,7 +54,7 @@ async fn rewrite(member: &Access, out: &mut impl Write) -> anyhow::Result<()> {
         let method = if view["state"] == "idle" { Method::POST } else { Method::GET };
         match send(member, method, REWRITE, Value::Null).await {
             Ok(next) => (view, answered) = (next, Instant::now()),
-            // It may be restarting. The question changes nothing but the start of a rewrite that is wanted.
+            // The server may be restarting. The question changes nothing but the start of a rewrite that is wanted.
             Err(error) if answered.elapsed() > ABSENCE_MAX => return Err(error.into()),
             Err(RequestError::Unreachable(_) | RequestError::Lost { .. } | RequestError::Refused { .. }) => {}
         }

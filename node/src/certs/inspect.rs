@@ -10,6 +10,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{CertsError, read};
+use super::pem::MALFORMED_PEM;
 
 /// `orch dev` renews a pair at its start when less than this is left.
 const RENEWED_BEFORE: Duration = Duration::days(30);
@@ -40,7 +41,7 @@ pub fn inspect(path: &Path) -> Result<Vec<Facts>, CertsError> {
     for file in certificate_files(path)? {
         let text = read(&file)?;
         for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-            let certificate = certificate.map_err(|error| not_a_certificate(&file, &error))?;
+            let certificate = certificate.map_err(|_| not_a_certificate(&file, &MALFORMED_PEM))?;
             found.push(facts(&file, &certificate)?);
         }
     }

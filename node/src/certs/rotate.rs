@@ -23,7 +23,7 @@ use super::clients::Client;
 use super::file::replace_file;
 use super::key::key_pair;
 use super::layout::{AuthorityFiles, Layout};
-use super::pem::to_pem;
+use super::pem::{MALFORMED_PEM, to_pem};
 use super::renew::{Renewal, renew_under};
 use super::signer::matching_certificate;
 use crate::cli::{RotateArgs, RotationStep};
@@ -199,10 +199,10 @@ fn current(files: &AuthorityFiles) -> Result<CertificateDer<'static>, CertsError
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertsError> {
     let text = read(path)?;
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    parsed.map_err(|error| CertsError::Content {
+    parsed.map_err(|_| CertsError::Content {
         path: path.to_owned(),
         expected: "a certificate",
-        reason: error.to_string(),
+        reason: MALFORMED_PEM.to_owned(),
     })
 }
 

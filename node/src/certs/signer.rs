@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::authority::{CertsError, read};
 use super::encoding::{IssuerFields, algorithm, certificate, signed_part};
 use super::key::key_pair;
-use super::pem::to_pem;
+use super::pem::{MALFORMED_PEM, to_pem};
 use crate::report::Causes;
 
 /// Bytes of a serial number; more than the 64 bits of chance that authorities are asked for.
@@ -137,7 +137,7 @@ pub(super) fn matching_certificate(
     };
     let own = pair.subject_public_key_info();
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        let certificate = certificate.map_err(|_| unusable(MALFORMED_PEM.to_owned()))?;
         let (_, parsed) =
             X509Certificate::from_der(&certificate).map_err(|error| unusable(error.to_string()))?;
         if parsed.public_key().raw == own.as_slice() {

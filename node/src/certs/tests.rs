@@ -243,6 +243,21 @@ fn an_inspection_of_nothing_says_so() {
 }
 
 #[test]
+fn a_damaged_pem_block_is_not_quoted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.pem");
+    for text in [
+        "-----BEGIN CERTIFICATE",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n",
+        "-----BEGIN CERTIFICATE-----MIIB-----",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let error = inspect(&file).unwrap_err().to_string();
+        assert!(error.ends_with("x.pem is not a certificate: a PEM block is cut off or damaged"), "{error}");
+    }
+}
+
+#[test]
 fn renewal_keeps_names_and_authorities_and_changes_keys() {
     let (directory, layout) = made(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2"])]);
     let files = layout.member("a");

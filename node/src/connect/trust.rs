@@ -55,7 +55,7 @@ struct State {
     settings: Settings,
 }
 
-/// What the files held.
+/// The content of the files.
 #[derive(PartialEq, Eq)]
 struct Content {
     authority: Option<Vec<u8>>,

@@ -14,6 +14,8 @@ use rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme, WantsVerifier,
 };
 
+use crate::certs::MALFORMED_PEM;
+
 /// The system's authorities: the places where distributions keep them, the first that exists counts.
 const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -32,7 +34,7 @@ impl fmt::Debug for Trust {
     }
 }
 
-/// The fault of authorities or of a client's pair. Never quotes a key.
+/// The reason why authorities or a client's pair are refused. Never quotes a key.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The text holds no certificate.
@@ -152,7 +154,7 @@ impl ServerCertVerifier for Unverified {
 
 fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let chain = chain.map_err(|error| TrustError::Certificate(error.to_string()))?;
+    let chain = chain.map_err(|_| TrustError::Certificate(MALFORMED_PEM.to_owned()))?;
     if chain.is_empty() { Err(TrustError::NoCertificates) } else { Ok(chain) }
 }
 

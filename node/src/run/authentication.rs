@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use crate::access::authentication::{TOKEN_SPAN, TokenWebhookPlan};
 use crate::access::issuers::{Anonymous, of_flags, read};
-use crate::access::{Faults, FileFault, follow};
+use crate::access::{ConfigFileError, Faults, follow};
 use crate::cli::{OidcArgs, SharedArgs};
 use crate::report::Causes;
 
@@ -149,7 +149,7 @@ fn follow_file(
             tracing::warn!("a change of `anonymous` in the authentication configuration needs a restart");
         }
         replaced.replace(read.issuers);
-        Ok::<_, FileFault>(vec![path.clone()])
+        Ok::<_, ConfigFileError>(vec![path.clone()])
     };
     tokio::spawn(async move {
         if let Err(error) = follow("authentication", files, reload, until).await {

@@ -16,7 +16,7 @@ use super::error::RunError;
 use crate::access::authorization::{
     ALWAYS_ALLOW, AUTHORIZED_SPAN, Authorizer, Strictness, TIMEOUT, UNAUTHORIZED_SPAN, files, modes, read,
 };
-use crate::access::{FileFault, follow};
+use crate::access::{ConfigFileError, follow};
 use crate::cli::{AuthorizationArgs, AuthorizationMode};
 use crate::report::Causes;
 
@@ -110,7 +110,7 @@ impl AuthorizationPlan {
     }
 
     /// The authorizers in their order, with the files that they were read from.
-    fn modes(&self, brand: &Brand) -> Result<(Vec<Mode>, Vec<PathBuf>), FileFault> {
+    fn modes(&self, brand: &Brand) -> Result<(Vec<Mode>, Vec<PathBuf>), ConfigFileError> {
         let (authorizers, file) = match &self.source {
             Source::Default => return Ok((default_modes(), Vec::new())),
             Source::Flags(modes, webhook) => (of_flags(modes, webhook.as_ref()), None),
@@ -158,7 +158,7 @@ pub(super) fn start(
     let reload = move || {
         let (modes, named) = plan.modes(brand)?;
         gate.authorizers().replace(modes);
-        Ok::<_, FileFault>(named)
+        Ok::<_, ConfigFileError>(named)
     };
     tokio::spawn(async move {
         if let Err(error) = follow("authorization", named, reload, stopped).await {

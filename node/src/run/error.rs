@@ -69,7 +69,7 @@ pub enum RunError {
         /// The flag.
         flag: &'static str,
         /// What is wrong with its file.
-        source: crate::access::FileFault,
+        source: crate::access::ConfigFileError,
     },
     /// The data directory holds files of other programs.
     #[error(

@@ -83,7 +83,7 @@ pub(super) struct Place {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Whom the memory of a connection is charged to; `None`: all strangers together.
+/// The user that the memory of a connection is charged to; `None`: all strangers together.
 pub(super) type Payer = Option<Arc<str>>;
 
 /// Counts a request as under way on its connection until dropped.

@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::limits;
-use crate::tls::{ClientAuthorities, Identified, Tls, Verdict};
+use crate::tls::{CertificateRoles, ClientAuthorities, Identified, Tls};
 
 /// Remaining life of the certificates that clients identify themselves with, in seconds; one value a connection.
 static EXPIRATION: LazyLock<Histogram> =
@@ -31,7 +31,7 @@ pub(super) enum Ending {
 pub(super) struct Validity {
     left: Duration,
     chain: Vec<CertificateDer<'static>>,
-    verdict: Verdict,
+    roles: CertificateRoles,
 }
 
 impl Validity {
@@ -44,7 +44,7 @@ impl Validity {
         let left = identified.valid_for?;
         EXPIRATION.record(left.as_secs_f64());
         let chain = session.peer_certificates()?.iter().map(|link| link.clone().into_owned()).collect();
-        Some(Validity { left, chain, verdict: identified.verdict() })
+        Some(Validity { left, chain, roles: identified.roles() })
     }
 
     /// Completes when the certificate expires, or no longer identifies its client by the settings of a reload. `clients` are
@@ -54,7 +54,7 @@ impl Validity {
         mut reloads: watch::Receiver<Arc<Tls>>,
         mut clients: ClientAuthorities,
     ) -> Ending {
-        let Some(Validity { left, chain, verdict }) = validity else { return std::future::pending().await };
+        let Some(Validity { left, chain, roles }) = validity else { return std::future::pending().await };
         let mut expired = pin!(tokio::time::sleep(left.min(limits::IDENTITY_MAX)));
         loop {
             let is_open = tokio::select! {
@@ -72,7 +72,7 @@ impl Validity {
             }
             clients = settings.clients.clone();
             let found = clients.identify(Some(&chain), SystemTime::now());
-            if found.is_none_or(|found| found.lost_since(verdict)) {
+            if found.is_none_or(|found| found.lost_since(roles)) {
                 return Ending::Revoked;
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use orch_api::authn::{CertificateFault, ClientCertificate};
+use orch_api::authn::{CertificateError, ClientCertificate};
 use orch_raft::transport::tonic::check_chain;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring::default_provider;
@@ -57,7 +57,7 @@ pub struct TrustMaterial {
 #[derive(Debug)]
 pub struct Identified {
     /// The user it identifies, or the reason why it is invalid.
-    pub certificate: Result<ClientCertificate, CertificateFault>,
+    pub certificate: Result<ClientCertificate, CertificateError>,
     /// Whether it is an allowed front proxy's.
     pub is_front_proxy: bool,
     /// How long it stays valid. `None` for an invalid certificate.
@@ -66,20 +66,20 @@ pub struct Identified {
 
 impl Identified {
     /// Whether the certificate identified a user or a front proxy `before` and no longer does.
-    pub fn lost_since(&self, before: Verdict) -> bool {
-        let now = self.verdict();
+    pub fn lost_since(&self, before: CertificateRoles) -> bool {
+        let now = self.roles();
         before.is_user && !now.is_user || before.is_front_proxy && !now.is_front_proxy
     }
 
     /// The roles in which the certificate is trusted.
-    pub fn verdict(&self) -> Verdict {
-        Verdict { is_user: self.certificate.is_ok(), is_front_proxy: self.is_front_proxy }
+    pub fn roles(&self) -> CertificateRoles {
+        CertificateRoles { is_user: self.certificate.is_ok(), is_front_proxy: self.is_front_proxy }
     }
 }
 
 /// The roles in which a certificate is trusted: as a user, as a front proxy, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CertificateRoles {
     is_user: bool,
     is_front_proxy: bool,
 }
@@ -124,7 +124,7 @@ impl ClientAuthorities {
         let (end, intermediates) = presented?.split_first()?;
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if self.scoped.name_one_of(std::iter::once(end).chain(intermediates)) {
-            let certificate = Err(CertificateFault("certificate revoked".to_owned()));
+            let certificate = Err(CertificateError("certificate revoked".to_owned()));
             return Some(Identified { certificate, is_front_proxy: false, valid_for: None });
         }
         let verify = |verifier: &Arc<dyn ClientCertVerifier>| {
@@ -142,7 +142,7 @@ impl ClientAuthorities {
         let proxy_valid_for = proxy.map(|(_, valid_for)| valid_for);
         let (certificate, valid_for) = match verify(&self.users) {
             Ok((certificate, valid_for)) => (Ok(certificate), Some(valid_for)),
-            Err(fault) => (Err(CertificateFault(fault)), proxy_valid_for),
+            Err(fault) => (Err(CertificateError(fault)), proxy_valid_for),
         };
         Some(Identified { certificate, is_front_proxy, valid_for })
     }

@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::certs::MALFORMED_PEM;
 use crate::files::{self, MATERIAL_BYTES_MAX};
 
 /// A certificate, a key or a bundle of authorities cannot be used.
@@ -194,7 +195,7 @@ impl ServerPair {
 pub(super) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
     let text = read(path, MATERIAL_BYTES_MAX)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.map_err(|error| malformed(path, &error))?;
+    let certificates = certificates.map_err(|_| malformed(path, &MALFORMED_PEM))?;
     if certificates.is_empty() {
         return Err(MaterialError::Empty { path: path.to_owned(), expected: "certificate" });
     }

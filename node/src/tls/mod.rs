@@ -16,7 +16,7 @@ mod reload;
 mod revocation;
 mod settings;
 
-pub use client::{ClientAuthorities, Identified, TrustMaterial, Verdict};
+pub use client::{CertificateRoles, ClientAuthorities, Identified, TrustMaterial};
 pub use material::{MaterialError, ServerPair, load_authorities, load_pair};
 pub use reload::{Reloader, follow, note_beginning};
 pub(crate) use reload::{Stamp, stamps, stamps_at_start};

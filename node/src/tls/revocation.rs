@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Certificate};
 
 use super::material::{MaterialError, read};
+use crate::certs::MALFORMED_PEM;
 use crate::files::LIST_BYTES_MAX;
 
 /// Begins every block of PEM.
@@ -79,7 +80,7 @@ fn parse(path: &Path, content: Vec<u8>) -> Result<Vec<CertificateRevocationListD
         return Ok(vec![CertificateRevocationListDer::from(content)]);
     }
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&content).collect();
-    let lists = lists.map_err(|error| malformed(path, &error))?;
+    let lists = lists.map_err(|_| malformed(path, &MALFORMED_PEM))?;
     match lists.is_empty() {
         true => Err(MaterialError::Empty { path: path.to_owned(), expected: "revocation list" }),
         false => Ok(lists),

@@ -1,4 +1,4 @@
-//! The subscriptions to one resource: whom a change concerns, how far each of them is, and its waking.
+//! The subscriptions to one resource: the changes that concern each, its position, and its waking.
 //!
 //! Owns, for each subscription, the span of changes that concern it and that it has not passed. It queues no change: a
 //! subscriber reads the history of the resource from the first change of its span, and knows that nothing before it, and

@@ -72,7 +72,7 @@ impl Index {
         &self.everything
     }
 
-    /// Whether every change concerns every watcher.
+    /// Whether any watcher has a narrower interest than everything.
     pub(super) fn has_narrow(&self) -> bool {
         let by_text = [&self.objects, &self.names, &self.namespaces];
         by_text.into_iter().any(|by_text| !by_text.is_empty())

@@ -1,4 +1,4 @@
-//! Watchers filed under what their selections demand, so that a change visits those whom it concerns.
+//! Subscriptions filed under the demands of their selections, so that a change visits the watchers that it concerns and no others.
 //!
 //! [`Interest`] is the narrowest demand of a selection, [`index`] finds the watchers of a change, and [`hub`] keeps how far
 //! each watcher is and wakes it. Everything here is derived from the state and from the subscriptions of this node: nothing
@@ -20,8 +20,8 @@ pub use planted::{HUB_BUGS, HubBug, with_hub_bug};
 
 pub(crate) use hub::Hub;
 
-/// The narrowest thing that a selection demands of an object. A change concerns a watcher if the object before it or the
-/// object after it has that.
+/// The narrowest demand of a selection on an object. A change concerns a watcher if the object before it or the
+/// object after it meets the demand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interest {
     /// Every change of the resource.

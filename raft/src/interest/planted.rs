@@ -11,7 +11,7 @@ pub enum HubBug {
     BeginsAtTheWalk,
     /// A subscriber is told that it is at the newest revision while changes that concern it are still to be read.
     PassesPending,
-    /// What comes while a subscriber does not wait is not kept for it.
+    /// A wake-up that comes while a subscriber does not wait is lost.
     LosesWakes,
 }
 

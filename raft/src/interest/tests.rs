@@ -1,4 +1,4 @@
-//! Whom a change concerns, against a search of every change; and the spans of subscribers who begin, pass and end at any
+//! The watchers that a change concerns, against a search of every change; and the spans of subscribers who begin, pass and end at any
 //! moment of a history.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["x", "y", "a"];
 const VALUES: [&str; 3] = ["", "n1", "n2"];
 const LABELS: [&str; 3] = ["app", "tier", "zone"];
 
-/// What one object gets: field values (named or not), and values of the labels it has.
+/// Content of one object: field values (named or not), and values of the labels it has.
 type Content = (bool, [usize; 2], [Option<usize>; 3]);
 
 /// One step of a history of one resource.

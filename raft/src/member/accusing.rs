@@ -27,7 +27,7 @@ use wire::control_response::Kind as Response;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::core::Core;
-use crate::member::hearsay::Said;
+use crate::member::hearsay::ReportedStanding;
 use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
@@ -126,7 +126,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     async fn settle(self: &Arc<Self>, from: NodeId, reason: &str) {
         while self.judge_older_copy(from, reason).await == Verdict::Open {
-            if self.said_about(from).await != Said::Member {
+            if self.reported_standing(from).await != ReportedStanding::Member {
                 return self.drop_accusation(from);
             }
             R::sleep(JUDGE_PAUSE).await;
@@ -161,7 +161,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     async fn judge(self: &Arc<Self>, from: NodeId) -> Verdict {
-        let heard = self.heard_about(from).await;
+        let heard = self.tally_about(from).await;
         if heard.removed > 0 && heard.removed >= heard.member {
             return Verdict::Dismissed;
         }
@@ -170,7 +170,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let others = accusers.iter().filter(|(id, accusation)| **id != from && accusation.is_open());
             others.map(|(id, _)| *id).chain([from]).filter(|id| self.is_witness(*id)).count()
         };
-        let needed = self.words_needed();
+        let needed = self.replies_needed();
         if witnesses >= needed || witnesses + self.confirmations(from).await >= needed {
             return Verdict::Condemned;
         }
@@ -205,7 +205,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return false;
         }
         let witnesses = said_by.iter().filter(|id| self.is_witness(**id)).count();
-        let is_settled = witnesses >= self.words_needed();
+        let is_settled = witnesses >= self.replies_needed();
         if !is_settled && self.warnings.may_warn("removed, it is said") {
             tracing::warn!(
                 name = %peer.name,

@@ -49,7 +49,7 @@ const FIRST_TOLD_ROUND: u64 = 10;
 /// Rounds after which it is told again: half a minute, so that an operator who looks at the log sees why nothing happens.
 const TOLD_ROUNDS: u64 = 300;
 
-/// What stands behind a member's answer about identities.
+/// The authority behind a member's answer about identities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// A leader, of which the member makes sure by a barrier; the answer says whether there is one.

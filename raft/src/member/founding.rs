@@ -61,7 +61,7 @@ pub enum FoundError {
     /// The cluster may have been founded; asking again tells.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What went wrong: a lost answer, a failed write.
+        /// The failure: a lost answer, a failed write.
         reason: String,
     },
 }

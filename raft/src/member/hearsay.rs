@@ -58,13 +58,13 @@ const MAY_BE_OLD_FROM: usize = 3;
 
 /// The standing of a peer by the answers of all members asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum ReportedStanding {
     /// The peer is a member.
     Member,
     /// The peer was removed, which is for ever.
     Removed,
     /// No member knows the peer, none answers, or too few answers are equal.
-    Nothing,
+    Undecided,
 }
 
 /// The number of members for each answer about a peer.
@@ -73,29 +73,31 @@ pub(crate) struct Tally {
     pub(crate) member: usize,
     pub(crate) removed: usize,
     /// Members that are in touch with a leader and do not know the peer.
-    pub(crate) never: usize,
+    pub(crate) stranger: usize,
     /// How many equal answers are needed, if so many members tell a standing at all.
     needed: usize,
 }
 
 impl Tally {
-    fn said(self) -> Said {
-        let needed = self.needed.min(self.member + self.removed + self.never);
+    fn standing(self) -> ReportedStanding {
+        let needed = self.needed.min(self.member + self.removed + self.stranger);
         match () {
-            () if needed == 0 => Said::Nothing,
-            () if self.removed >= needed => Said::Removed,
-            () if self.member >= needed => Said::Member,
-            () => Said::Nothing,
+            () if needed == 0 => ReportedStanding::Undecided,
+            () if self.removed >= needed => ReportedStanding::Removed,
+            () if self.member >= needed => ReportedStanding::Member,
+            () => ReportedStanding::Undecided,
         }
     }
 }
 
 /// One member's answer about a peer.
-enum Word {
+enum Reply {
     Member,
     Removed,
-    Never,
-    Nothing,
+    /// It is in touch with a leader, and does not know the peer.
+    Stranger,
+    /// No answer, or one that does not count.
+    Uncounted,
 }
 
 /// The counted answers about one peer, and their age.
@@ -119,7 +121,8 @@ pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
 /// Whether there is room for one more peer. If full, drops the oldest answer that makes its peer no member.
 fn make_room<I: Instant>(answers: &mut BTreeMap<NodeId, Answer<I>>) -> bool {
     let is_useless = |answer: &Answer<I>| {
-        answer.at.elapsed() >= ROOM_AGE && answer.tally.is_some_and(|tally| tally.said() != Said::Member)
+        answer.at.elapsed() >= ROOM_AGE
+            && answer.tally.is_some_and(|tally| tally.standing() != ReportedStanding::Member)
     };
     if answers.len() < PEERS_MAX {
         return true;
@@ -137,12 +140,12 @@ impl<I> Default for Hearsay<I> {
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// The standing of `peer` by the other members' answers, at most `ANSWER_AGE` and `ASKED_AGAIN_AGE` old together.
-    pub(crate) async fn said_about(self: &Arc<Self>, peer: NodeId) -> Said {
-        self.heard_about(peer).await.said()
+    pub(crate) async fn reported_standing(self: &Arc<Self>, peer: NodeId) -> ReportedStanding {
+        self.tally_about(peer).await.standing()
     }
 
     /// The counted answers about `peer`. Asks the members where there are none yet, and again where they are old.
-    pub(crate) async fn heard_about(self: &Arc<Self>, peer: NodeId) -> Tally {
+    pub(crate) async fn tally_about(self: &Arc<Self>, peer: NodeId) -> Tally {
         let is_voter = self.is_voter(peer);
         loop {
             {
@@ -184,15 +187,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let heard = {
             let answers = self.hearsay.0.lock();
             let answer = answers.get(&peer).filter(|answer| answer.holds());
-            answer.and_then(|answer| answer.tally).filter(|tally| tally.said() == Said::Member)
+            answer
+                .and_then(|answer| answer.tally)
+                .filter(|tally| tally.standing() == ReportedStanding::Member)
         };
         let others = heard.map_or(0, |tally| tally.member);
-        let needed = self.words_needed();
+        let needed = self.replies_needed();
         needed == 1 || usize::from(self.is_witness(peer)) + others >= needed
     }
 
     /// The number of equal answers that suffice: two where the own log may be old, else one.
-    pub(crate) fn words_needed(&self) -> usize {
+    pub(crate) fn replies_needed(&self) -> usize {
         let voters = self.membership().membership().voter_ids().count();
         if voters < MAY_BE_OLD_FROM || self.is_in_touch() { 1 } else { 2 }
     }
@@ -214,33 +219,33 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     async fn ask_all_about(self: Arc<Self>, peer: NodeId) {
-        let needed = self.words_needed();
+        let needed = self.replies_needed();
         let others = self.others().into_iter().filter(|other| other.id != peer && self.is_witness(other.id));
         let core = &self;
         let mut answers: FuturesUnordered<_> =
             others.map(|other| async move { core.ask_about(&other, peer).await }).collect();
         let mut tally = Tally { needed, ..Tally::default() };
-        while let Some(word) = answers.next().await {
-            match word {
-                Word::Member => tally.member += 1,
-                Word::Removed => tally.removed += 1,
-                Word::Never => tally.never += 1,
-                Word::Nothing => {}
+        while let Some(reply) = answers.next().await {
+            match reply {
+                Reply::Member => tally.member += 1,
+                Reply::Removed => tally.removed += 1,
+                Reply::Stranger => tally.stranger += 1,
+                Reply::Uncounted => {}
             }
         }
         let answer = Answer { tally: Some(tally), at: R::Instant::now(), is_asked_again: false };
         self.hearsay.0.lock().insert(peer, answer);
     }
 
-    async fn ask_about(&self, peer: &Peer, about: NodeId) -> Word {
+    async fn ask_about(&self, peer: &Peer, about: NodeId) -> Reply {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: about.0 });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
-            Ok(Response::Identity(answer)) if answer.about_removed => Word::Removed,
+            Ok(Response::Identity(answer)) if answer.about_removed => Reply::Removed,
             // A learner neither leads nor has a say about a disk, so its membership does not count.
-            Ok(Response::Identity(answer)) if answer.about_learner => Word::Nothing,
-            Ok(Response::Identity(answer)) if answer.about_member => Word::Member,
-            Ok(Response::Identity(answer)) if answer.about_stranger => Word::Never,
-            _ => Word::Nothing,
+            Ok(Response::Identity(answer)) if answer.about_learner => Reply::Uncounted,
+            Ok(Response::Identity(answer)) if answer.about_member => Reply::Member,
+            Ok(Response::Identity(answer)) if answer.about_stranger => Reply::Stranger,
+            _ => Reply::Uncounted,
         }
     }
 }
@@ -251,14 +256,19 @@ mod tests {
 
     #[test]
     fn two_must_say_the_same_where_two_have_something_to_say() {
-        let tally = |needed, member, removed, never| Tally { member, removed, never, needed }.said();
-        assert_eq!(tally(2, 0, 0, 0), Said::Nothing);
-        assert_eq!(tally(2, 1, 0, 0), Said::Member, "nobody else answers");
-        assert_eq!(tally(2, 0, 1, 0), Said::Removed);
-        assert_eq!(tally(2, 1, 1, 0), Said::Nothing);
-        assert_eq!(tally(2, 1, 0, 1), Said::Nothing, "one that is in touch has never heard of it");
-        assert_eq!(tally(2, 2, 1, 1), Said::Member);
-        assert_eq!(tally(2, 2, 2, 0), Said::Removed, "for ever");
-        assert_eq!(tally(1, 3, 1, 0), Said::Removed, "whoever is in touch asks members");
+        let tally =
+            |needed, member, removed, stranger| Tally { member, removed, stranger, needed }.standing();
+        assert_eq!(tally(2, 0, 0, 0), ReportedStanding::Undecided);
+        assert_eq!(tally(2, 1, 0, 0), ReportedStanding::Member, "nobody else answers");
+        assert_eq!(tally(2, 0, 1, 0), ReportedStanding::Removed);
+        assert_eq!(tally(2, 1, 1, 0), ReportedStanding::Undecided);
+        assert_eq!(
+            tally(2, 1, 0, 1),
+            ReportedStanding::Undecided,
+            "one that is in touch has never heard of it"
+        );
+        assert_eq!(tally(2, 2, 1, 1), ReportedStanding::Member);
+        assert_eq!(tally(2, 2, 2, 0), ReportedStanding::Removed, "for ever");
+        assert_eq!(tally(1, 3, 1, 0), ReportedStanding::Removed, "whoever is in touch asks members");
     }
 }

@@ -29,7 +29,7 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
-use crate::member::hearsay::Said;
+use crate::member::hearsay::ReportedStanding;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
@@ -93,10 +93,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if knows_nobody || (is_voter && self.is_in_touch()) {
             return Some(Voucher::Own);
         }
-        match self.said_about(from).await {
-            Said::Member => Some(Voucher::Another),
-            Said::Nothing if is_voter => Some(Voucher::Own),
-            Said::Removed | Said::Nothing => {
+        match self.reported_standing(from).await {
+            ReportedStanding::Member => Some(Voucher::Another),
+            ReportedStanding::Undecided if is_voter => Some(Voucher::Own),
+            ReportedStanding::Removed | ReportedStanding::Undecided => {
                 if self.warnings.may_warn("no member knows it") {
                     tracing::warn!(peer = %from, "refused: no member knows it, or it was removed");
                 }

@@ -23,7 +23,7 @@ pub const BURST_DEFAULT: u32 = 100;
 /// while the caller still cares.
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Why there is no usable client configuration.
+/// The reason why there is no usable client configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -31,7 +31,7 @@ pub enum ConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -62,7 +62,7 @@ pub enum ConfigError {
     Unsupported {
         /// The field.
         field: &'static str,
-        /// What to do instead.
+        /// Advice to the operator.
         advice: &'static str,
     },
     /// An address cannot be used.
@@ -76,7 +76,7 @@ pub enum ConfigError {
     Tls {
         /// Certificate authority, or client certificate.
         what: &'static str,
-        /// What the library said.
+        /// Error of the library.
         #[source]
         source: rustls::Error,
     },
@@ -149,7 +149,7 @@ pub struct Impersonation {
 pub struct Config {
     /// Addresses of the API servers in the order of preference; never empty.
     pub endpoints: Vec<Endpoint>,
-    /// Whom to accept.
+    /// The servers that are accepted.
     pub trust: Trust,
     /// The name that the server's certificate must have, where that is not the host of the address.
     pub tls_server_name: Option<String>,

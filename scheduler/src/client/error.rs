@@ -82,7 +82,7 @@ fn reason(text: &str, code: u16) -> Reason {
     }
 }
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server refused.
@@ -90,7 +90,7 @@ pub enum Error {
     Api {
         /// Verb and path.
         what: String,
-        /// What the server said.
+        /// Status of the response.
         status: Box<ApiStatus>,
     },
     /// No server could be reached; nothing was sent.
@@ -98,7 +98,7 @@ pub enum Error {
     Connect {
         /// Verb and path.
         what: String,
-        /// What the last attempt said.
+        /// Error of the last attempt.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

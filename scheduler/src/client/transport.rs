@@ -180,11 +180,11 @@ impl Transport {
                     continue;
                 }
             }
-            match verdict(call, &outcome) {
-                Verdict::Done => return outcome,
+            match next_step(call, &outcome) {
+                NextStep::Done => return outcome,
                 _ if attempts >= ATTEMPTS_MAX => return outcome,
-                Verdict::Wait(pause) => timeout_at(deadline, sleep(pause)).await.map_err(late)?,
-                Verdict::Next => {
+                NextStep::Wait(pause) => timeout_at(deadline, sleep(pause)).await.map_err(late)?,
+                NextStep::NextServer => {
                     self.leave(used);
                     if usize::try_from(attempts).is_ok_and(|count| count % self.endpoints.len() == 0) {
                         timeout_at(deadline, sleep(ROUND_PAUSE)).await.map_err(late)?;
@@ -300,28 +300,28 @@ pub(super) enum Opened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerIndex(usize);
 
-/// What to do after an attempt.
+/// The step after an attempt.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum NextStep {
     /// The outcome stands.
     Done,
     /// The server wants to be asked later.
     Wait(Duration),
     /// Another server may know better.
-    Next,
+    NextServer,
 }
 
-fn verdict(call: &Call, outcome: &Result<Opened, Error>) -> Verdict {
+fn next_step(call: &Call, outcome: &Result<Opened, Error>) -> NextStep {
     match outcome {
-        Ok(Opened::Stream(..)) => Verdict::Done,
+        Ok(Opened::Stream(..)) => NextStep::Done,
         Ok(Opened::Answer(answer)) => match (answer.code, answer.retry_after) {
-            (429 | 503, Some(pause)) => Verdict::Wait(pause.min(RETRY_AFTER_MAX)),
-            (502..=504, None) if call.is_read() => Verdict::Next,
-            _ => Verdict::Done,
+            (429 | 503, Some(pause)) => NextStep::Wait(pause.min(RETRY_AFTER_MAX)),
+            (502..=504, None) if call.is_read() => NextStep::NextServer,
+            _ => NextStep::Done,
         },
-        Err(Error::Connect { .. }) => Verdict::Next,
-        Err(Error::Lost { .. }) if call.is_read() => Verdict::Next,
-        Err(_) => Verdict::Done,
+        Err(Error::Connect { .. }) => NextStep::NextServer,
+        Err(Error::Lost { .. }) if call.is_read() => NextStep::NextServer,
+        Err(_) => NextStep::Done,
     }
 }
 

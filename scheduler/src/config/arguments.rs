@@ -228,7 +228,7 @@ pub(crate) const CONFIGURABLE: [&str; 8] = [
 
 /// Arguments that could not be decoded.
 #[derive(Debug)]
-pub(crate) enum ArgsFault {
+pub(crate) enum ArgsError {
     /// Fields are unknown.
     Strict(String),
     /// A value is wrong.
@@ -237,7 +237,7 @@ pub(crate) enum ArgsFault {
 
 impl PluginArgs {
     /// Decodes the arguments of the plugin `name`; without defaults.
-    pub(crate) fn decode(name: &str, raw: &Raw, brand: &'static Brand) -> Result<PluginArgs, ArgsFault> {
+    pub(crate) fn decode(name: &str, raw: &Raw, brand: &'static Brand) -> Result<PluginArgs, ArgsError> {
         if !CONFIGURABLE.contains(&name) {
             return Ok(PluginArgs::Unknown(raw.clone()));
         }
@@ -246,13 +246,13 @@ impl PluginArgs {
         let args = PluginArgs::read(name, &node, &mut reading);
         let prefix = format!("decoding args for plugin {name}: ");
         if let Some(fault) = reading.fault {
-            return Err(ArgsFault::Value(prefix + &fault));
+            return Err(ArgsError::Value(prefix + &fault));
         }
         match reading.strict.is_empty() {
             true => Ok(args),
             false => {
                 let inner = format!("strict decoding error: {}", reading.strict.join(", "));
-                Err(ArgsFault::Strict(format!("strict decoding error: {prefix}{inner}")))
+                Err(ArgsError::Strict(format!("strict decoding error: {prefix}{inner}")))
             }
         }
     }
@@ -304,7 +304,7 @@ impl PluginArgs {
 }
 
 /// The arguments without `apiVersion` and `kind`, which may be absent and else have to be the plugin's.
-fn without_type(name: &str, raw: &Value, brand: &'static Brand) -> Result<Node, ArgsFault> {
+fn without_type(name: &str, raw: &Value, brand: &'static Brand) -> Result<Node, ArgsError> {
     let mut node = node_of(raw);
     let text = |member: &str| node.member(member).and_then(Node::text).unwrap_or_default().to_owned();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -314,7 +314,7 @@ fn without_type(name: &str, raw: &Value, brand: &'static Brand) -> Result<Node, 
     let is_known = CONFIGURABLE.iter().any(|plugin| args_kind(plugin) == kind);
     if !is_ours && is_known && (version.is_empty() || version == expected_version) {
         let group = expected_version.split('/').next().unwrap_or_default();
-        return Err(ArgsFault::Value(format!(
+        return Err(ArgsError::Value(format!(
             "args for plugin {name} were not of type {expected_kind}.{group}, got {kind}.{group}"
         )));
     }
@@ -323,7 +323,7 @@ fn without_type(name: &str, raw: &Value, brand: &'static Brand) -> Result<Node, 
             if kind.is_empty() { expected_kind } else { kind },
             if version.is_empty() { expected_version } else { version },
         );
-        return Err(ArgsFault::Value(format!(
+        return Err(ArgsError::Value(format!(
             "decoding args for plugin {name}: {}",
             super::names::not_registered(&kind, &version)
         )));

@@ -5,7 +5,7 @@ use std::path::Path;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::arguments::{ArgsFault, PluginArgs};
+use super::arguments::{ArgsError, PluginArgs};
 use super::document::{self, Node};
 use super::names::{configuration_kind, group_version, not_registered};
 use super::profile::PluginConfig;
@@ -115,8 +115,8 @@ fn decode_args(
             let place = format!("decoding .profiles[{at}].pluginConfig[{position}]: ");
             match PluginArgs::decode(&config.name, &config.args, brand) {
                 Ok(decoded) => args.push(PluginConfig { name: config.name.clone(), args: decoded }),
-                Err(ArgsFault::Strict(fault)) => nested.push(place + &fault),
-                Err(ArgsFault::Value(fault)) => return Err(place + &fault),
+                Err(ArgsError::Strict(fault)) => nested.push(place + &fault),
+                Err(ArgsError::Value(fault)) => return Err(place + &fault),
             }
         }
         profiles.push(args);

@@ -21,7 +21,7 @@ const DEFAULT_MEMORY: i64 = 200 << 20;
 /// Requests of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
-    /// What has to fit.
+    /// The amounts that have to fit.
     pub total: Resources,
     /// CPU that scores count: containers without a request count as 100 milli-units.
     pub scored_cpu_milli: i64,
@@ -59,7 +59,7 @@ pub trait Amounts: Clone + Default {
     fn replace(&mut self, others: Self, names: &List);
 }
 
-/// What has to fit, in the form that `read` gives lists. `complete` may change what a container asks for, beside the list
+/// The amounts that have to fit, in the form that `read` gives lists. `complete` may change what a container asks for, beside the list
 /// of its requests.
 pub fn of_pod<A: Amounts>(
     pod: &v1::Pod,
@@ -72,7 +72,7 @@ pub fn of_pod<A: Amounts>(
     let status = pod.status.as_ref().unwrap_or(&empty);
     let mut total = of_containers(spec, |container, is_init| {
         let statuses = if is_init { &status.init_container_statuses } else { &status.container_statuses };
-        // What an init container that does not go on was granted is given back when it ends.
+        // An init container that does not go on gives its amounts back when it ends.
         let is_resized = !is_init || is_sidecar(container);
         let status = statuses.iter().find(|status| is_resized && status.name == container.name);
         let mut requests = of_container(container, status, infeasible, read);

@@ -59,7 +59,7 @@ pub struct Cost {
     pub took: Duration,
 }
 
-/// What a plan cost.
+/// Durations of the parts of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Durations, in the order in which they ended.

@@ -98,7 +98,7 @@ impl Allocation {
 pub struct NewClaim {
     /// The claim, without a name.
     pub object: ResourceClaim,
-    /// What `status.extendedResourceClaimStatus` of the pod says of the claim's requests.
+    /// The claim's requests in `status.extendedResourceClaimStatus` of the pod.
     pub mappings: Vec<ContainerExtendedResourceRequest>,
 }
 
@@ -125,7 +125,7 @@ pub struct ClaimName {
     pub name: String,
 }
 
-/// Why no node takes the pod, and whom it may push aside.
+/// The reason why no node takes the pod, and the pods that it may preempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// The message of the `PodScheduled` condition and of the `FailedScheduling` event.
@@ -136,7 +136,7 @@ pub struct Refusal {
     pub by_extenders: bool,
     /// Plugins that wait for something outside of the scheduler: once it happens, the pod skips its backoff.
     pub pending: PluginSet,
-    /// What preemption found.
+    /// Result of preemption.
     pub preemption: Option<Preemption>,
     /// The pod's `status.nominatedNodeName` is cleared: there is no node at all, or preemption looked and found none, or
     /// no plugin looks.
@@ -195,11 +195,11 @@ impl fmt::Display for Failure {
 /// Whether a pod may enter the active queue (`PreEnqueue`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// The pod may be planned.
     Admitted,
     /// `plugin` holds it back.
     Held {
-        /// Which plugin.
+        /// The plugin.
         plugin: Plugin,
         /// Why.
         message: String,

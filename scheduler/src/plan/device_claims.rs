@@ -59,7 +59,7 @@ impl<'a> DeviceClaims<'a> {
         DeviceClaims { devices, found }
     }
 
-    /// What the plugin says of a node. `reasons` are the texts of the plan, to which its own are added.
+    /// Result of the plugin's Filter for a node. `reasons` are the texts of the plan, to which its own are added.
     ///
     /// # Errors
     /// A claim or a class is wrong: the plan ends.
@@ -98,7 +98,7 @@ impl<'a> DeviceClaims<'a> {
         }
     }
 
-    /// What to do when no node fits.
+    /// Result of the plugin's PostFilter: no node fits.
     pub(super) fn post_filter(&self) -> PostFilter {
         self.devices.post_filter()
     }
@@ -125,7 +125,7 @@ impl Found {
         feasible.iter().map(|node| if max == 0 { 0 } else { SCORE_MAX * raw(node) / max }).collect()
     }
 
-    /// What is written to the claims of a pod before it is bound to a node.
+    /// Writes of the claims of a pod before it is bound to a node.
     pub(super) fn writes(&self, cluster: &Cluster, node: NodeId) -> Vec<ClaimWrite> {
         let Some(allocation) = self.allocations.get(&node) else { return Vec::new() };
         let writes = self.claims.iter().map(|claim| {

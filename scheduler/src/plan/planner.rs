@@ -66,7 +66,7 @@ impl Planner {
         self.meter.set(stopwatch);
     }
 
-    /// What the last plan cost; nothing without a stopwatch.
+    /// Durations of the last plan; nothing without a stopwatch.
     pub fn take_costs(&mut self) -> Costs {
         self.meter.take()
     }
@@ -183,13 +183,13 @@ fn placement(choice: Choice<'_>, chosen: Chosen) -> Placement {
     }
 }
 
-/// What DynamicResources writes before the pod is bound.
+/// Writes of DynamicResources before the pod is bound.
 fn claim_writes(rules: &Rules, cluster: &Cluster, found: &Found, node: NodeId) -> Vec<ClaimWrite> {
     let runs = rules.profile.enabled.pre_bind.contains(&Plugin::DynamicResources);
     if runs { found.writes(cluster, node) } else { Vec::new() }
 }
 
-/// What VolumeBinding writes before the pod is bound.
+/// Writes of VolumeBinding before the pod is bound.
 fn volume_writes(rules: &Rules, cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
     let runs = rules.profile.enabled.pre_bind.contains(&Plugin::VolumeBinding);
     if !runs || pod.shape.volumes.claims.is_empty() {

@@ -8,7 +8,7 @@ use crate::objects::pod::LocalShape;
 
 use super::profile::Plugin;
 
-/// What a filter says of a node.
+/// The result of a filter for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict(u64);
 

@@ -125,7 +125,7 @@ pub struct QueuedPod {
     pub is_flushed: bool,
 }
 
-/// Why a popped pod comes back. Without any plugin the attempt failed by an error, such as a lost connection.
+/// The reason why a popped pod comes back. Without any plugin the attempt failed by an error, such as a lost connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejection {
     /// Plugins that found no node.

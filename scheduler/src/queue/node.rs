@@ -82,7 +82,7 @@ impl NodeFacts {
         })
     }
 
-    /// What has changed since `old` and may help a pod. A node that became unschedulable helps none.
+    /// The changes since `old` that may help a pod. A node that became unschedulable helps none.
     pub fn changes(&self, old: &NodeFacts) -> EventKinds {
         let became_schedulable = old.is_unschedulable && !self.is_unschedulable;
         let changes = [

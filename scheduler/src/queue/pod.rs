@@ -44,7 +44,7 @@ pub struct PodFacts {
     pub node_name: Arc<str>,
     /// `status.nominatedNodeName`, empty if there is none.
     pub nominated_node_name: Arc<str>,
-    /// What it has in common with others.
+    /// Facts that it shares with equal pods.
     pub shape: Arc<PodShape>,
 }
 
@@ -69,7 +69,7 @@ pub struct PodShape {
     pub labels: Labels,
     /// `spec.schedulerName`.
     pub scheduler_name: String,
-    /// What the pod asks for, as filters count it.
+    /// Requests of the pod, as filters count them.
     pub requests: Amounts,
     /// `spec.nodeSelector`.
     pub node_selector: Labels,

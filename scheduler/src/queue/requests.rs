@@ -20,19 +20,19 @@ pub fn amounts(quantities: &BTreeMap<String, resource::Quantity>) -> Amounts {
     parsed.map(|(name, one)| (name.clone(), Quantity::parse(&one.string).unwrap_or_default())).collect()
 }
 
-/// What `pod` asks for.
+/// Requests of `pod`.
 pub fn of_pod(pod: &Pod) -> Amounts {
     requests::of_pod(pod, &mut amounts, |_, _| {})
 }
 
-/// What the specification of a pod asks for, whatever its node has granted.
+/// Requests in the specification of a pod, whatever its node has granted.
 pub fn of_spec(spec: &PodSpec) -> Amounts {
     let mut total = stated(spec, |resources| &resources.requests);
     total.add(&amounts(&spec.overhead));
     total
 }
 
-/// What the specification of a pod lets it take. Overhead comes on top of what is limited, and limits nothing itself.
+/// Limits in the specification of a pod. Overhead comes on top of the amounts that are limited, and limits nothing itself.
 pub fn limits_of_spec(spec: &PodSpec) -> Amounts {
     let mut total = stated(spec, |resources| &resources.limits);
     for (name, amount) in amounts(&spec.overhead) {

@@ -27,7 +27,7 @@ use super::status::patch_unbound;
 /// Writes of statuses under way: they share one connection with the bindings, which must not wait behind thousands.
 const PATCHES_MAX: usize = 64;
 
-/// How long after a failure a status is written again: the client has tried for some seconds by then.
+/// Time from a failure until a status is written again: the client has tried for some seconds by then.
 const PATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Evictions under way.
@@ -166,7 +166,7 @@ impl Effects {
 
     /// Writes the status of a pod.
     async fn patch(&self, pod: &PodRef, patch: Value) -> Input {
-        // What the leader has written since is newer.
+        // The leader's later writes are newer.
         let outcome = self.leadership.while_held(patch_unbound(&self.client, pod, patch)).await;
         let result = match &outcome {
             Some(Ok(_)) => Patching::Done,

@@ -11,7 +11,7 @@ use crate::wall_time::WallTime;
 
 use super::pod_status::eviction_patch;
 
-/// What became of a victim.
+/// Outcome of an eviction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
     /// Its deletion is under way, by this eviction.

@@ -35,7 +35,7 @@ pub enum Input {
     Patched {
         /// The pod's UID.
         uid: Arc<str>,
-        /// What became of the write.
+        /// Outcome of the write.
         outcome: Patching,
     },
 }
@@ -78,9 +78,9 @@ pub struct Eviction {
     pub node: Arc<str>,
     /// The profile's scheduler name.
     pub scheduler: Arc<str>,
-    /// Whom to evict.
+    /// The victims.
     pub victims: Vec<PodRef>,
-    /// Which of the two steps this is.
+    /// The step of the two.
     pub step: EvictionStep,
 }
 
@@ -93,7 +93,7 @@ pub enum EvictionStep {
     Last,
 }
 
-/// What became of one victim.
+/// Outcome of one eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evicting {
     /// Its deletion is under way.
@@ -106,7 +106,7 @@ pub enum Evicting {
     Failed(PodRef, String),
 }
 
-/// What became of the write of a pod's status.
+/// Outcome of the write of a pod's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patching {
     /// It is written, or there is nothing left to tell.
@@ -135,7 +135,7 @@ pub enum Observation {
         profile: usize,
         /// How long choosing a node took.
         took: Duration,
-        /// What that cost in detail.
+        /// Durations of its parts.
         costs: Costs,
     },
     /// An extension point after the plan had its turn.
@@ -190,7 +190,7 @@ pub enum AttemptResult {
     Error,
 }
 
-/// What the engine holds at a moment, for gauges.
+/// Numbers of objects in the engine at a moment, for gauges.
 #[derive(Debug, Clone, Copy)]
 pub struct Levels<'a> {
     /// The queue.

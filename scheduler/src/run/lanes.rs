@@ -56,12 +56,12 @@ pub(super) enum Start {
     InTurn(Turn),
 }
 
-/// How a write ended.
+/// The end of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The pod is bound: its status needs no more patches.
     Bound,
-    /// In every other way.
+    /// Every other outcome.
     Otherwise,
 }
 

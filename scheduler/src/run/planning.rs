@@ -56,7 +56,7 @@ pub trait Planning: Send {
     /// Steps that the claims of the pod took in the last plan.
     fn claim_steps(&self) -> u64;
 
-    /// What the last plan of the profile cost, for the metrics; nothing where nothing is measured.
+    /// Durations of the last plan of the profile, for the metrics; nothing where nothing is measured.
     fn take_costs(&mut self, profile: usize) -> Costs;
 
     /// Counts the pod on the node of its placement from now on, with what will be written for it.

@@ -14,7 +14,7 @@ const POD_SCHEDULED: &str = "PodScheduled";
 /// The condition of a pod that is evicted.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Why a pod has no node.
+/// The reason why a pod has no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unscheduled {
     /// No node takes it.
@@ -36,7 +36,7 @@ impl Unscheduled {
     }
 }
 
-/// What to do with the nomination of a pod.
+/// The change of a pod's nomination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Nomination {
     /// Leave it.

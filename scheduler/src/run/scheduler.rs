@@ -37,7 +37,7 @@ use super::executor::{ExecutorOptions, ProfileOptions, Rebuild};
 use super::extender::{Extender, ExtenderConfig};
 use super::recorder::Recorder;
 
-/// What a scheduler is made of.
+/// Options of a scheduler.
 pub struct SchedulerOptions {
     /// How to reach the API.
     pub client: Config,
@@ -74,7 +74,7 @@ pub struct SchedulerOptions {
 /// The election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionOptions {
-    /// Which objects the lock is.
+    /// The kinds of objects that are the lock.
     pub lock: LockKind,
     /// Where they are.
     pub key: ObjectKey,
@@ -93,7 +93,7 @@ pub enum LockKind {
     ConfigMapsLeases,
 }
 
-/// Why a scheduler could not start, or ended badly.
+/// The reason why a scheduler could not start, or ended badly.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
     /// The configuration of the API or of an extender cannot be used.
@@ -137,7 +137,7 @@ impl Readiness {
     }
 }
 
-/// How long after its lease a leader that is still there counts as stuck: as in the reference.
+/// Time after its lease from which on a leader that is still there counts as stuck: as in the reference.
 const OVERDUE_MAX: Duration = Duration::from_secs(20);
 
 /// A running scheduler.

@@ -69,7 +69,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// What is not in `open` is decided by `reviewer`; without one it is forbidden.
+    /// Paths that are not in `open` are decided by `reviewer`; without one they are forbidden.
     pub(crate) fn new(
         open: OpenPaths,
         reviewer: Option<Arc<dyn Reviewer>>,

@@ -51,7 +51,7 @@ const PING_ANSWER_MAX: Duration = Duration::from_secs(15);
 /// Wait after a failure to accept: the process has no file left, and trying again at once would not help.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What connections share.
+/// State that connections share.
 pub(super) struct Shared {
     pub(super) tls: Tls,
     pub(super) router: Arc<Router>,
@@ -162,7 +162,7 @@ async fn serve(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>, plac
     }
 }
 
-/// What the requests of a connection share.
+/// State that the requests of a connection share.
 struct Asked {
     shared: Arc<Shared>,
     /// The certificates that the client presented, its own first.

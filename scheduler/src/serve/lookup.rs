@@ -32,7 +32,7 @@ pub(super) struct Trust {
 
 /// A config map that is looked at again and again.
 pub(super) struct Lookup {
-    /// What the flags say.
+    /// The trust that the flags give.
     pub(super) given: Trust,
     pub(super) reviewer: Arc<dyn Reviewer>,
     pub(super) brand: &'static Brand,
@@ -60,7 +60,7 @@ impl Lookup {
         }
     }
 
-    /// What is trusted now, if that is not `trust`.
+    /// The trust now, if that is not `trust`.
     async fn changed(&self, trust: &Trust) -> Result<Option<(Trust, Clients)>, String> {
         let mut found = self.given.clone();
         complete(&mut found, self.reviewer.as_ref(), self.brand).await?;

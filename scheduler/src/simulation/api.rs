@@ -1,4 +1,4 @@
-//! What the model of the API has stored, and every change of it.
+//! The store of the model of the API: its objects, and every change of them.
 //!
 //! Owns versions: one revision counts all changes, and each object carries that of its last one. The history is complete
 //! and is all that the checks read of the store; `compacted` only says what a watch may still resume from.
@@ -24,24 +24,44 @@ pub(super) struct Step<T> {
     pub(super) after: Option<Arc<T>>,
 }
 
-/// An object whose metadata the store writes.
-pub(super) trait Kept: Object {
+/// An object of a kind that the store holds by name.
+pub(super) trait StoredObject: Object {
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
+
+    /// The objects of the kind, by name.
+    fn objects(store: &mut Store) -> &mut BTreeMap<String, Arc<Self>>;
+
+    /// A change of the kind, for the history.
+    fn changed(step: Step<Self>) -> Changed;
 }
 
-macro_rules! kept {
-    ($($kind:ty),*) => {$(
-        impl Kept for $kind {
+macro_rules! stored_objects {
+    ($($kind:ty: $objects:ident, $changed:ident;)*) => {$(
+        impl StoredObject for $kind {
             fn metadata_mut(&mut self) -> &mut ObjectMeta {
                 self.metadata.get_or_insert_default()
+            }
+
+            fn objects(store: &mut Store) -> &mut BTreeMap<String, Arc<Self>> {
+                &mut store.$objects
+            }
+
+            fn changed(step: Step<Self>) -> Changed {
+                Changed::$changed(step)
             }
         }
     )*};
 }
 
-kept!(Node, ResourceClaim, PersistentVolume, PersistentVolumeClaim);
+stored_objects! {
+    Pod: pods, Pod;
+    Node: nodes, Node;
+    ResourceClaim: claims, Claim;
+    PersistentVolume: volumes, Volume;
+    PersistentVolumeClaim: volume_claims, VolumeClaim;
+}
 
-/// A change of whichever kind.
+/// A change of an object, by kind.
 #[derive(Debug, Clone)]
 pub(super) enum Changed {
     Pod(Step<Pod>),
@@ -80,89 +100,23 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn put_pod(&mut self, at: Moment, mut pod: Pod) -> Arc<Pod> {
-        let before = self.pods.get(name_of(pod.metadata.as_ref())).cloned();
-        let before_metadata = before.as_ref().and_then(|pod| pod.metadata.clone());
-        self.stamp(pod.metadata.get_or_insert_default(), before_metadata);
-        let after = Arc::new(pod);
-        self.pods.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
-        self.log(at, Changed::Pod(Step { before, after: Some(after.clone()) }));
+    /// Stores `object` under its name. It keeps the UID of the object that is there.
+    pub(super) fn put<T: StoredObject>(&mut self, at: Moment, mut object: T) -> Arc<T> {
+        let name = object.metadata_mut().name.clone();
+        let before = T::objects(self).get(&name).cloned();
+        let before_metadata = before.as_ref().and_then(|object| object.metadata().cloned());
+        self.stamp(object.metadata_mut(), before_metadata);
+        let after = Arc::new(object);
+        T::objects(self).insert(name, after.clone());
+        self.log(at, T::changed(Step { before, after: Some(after.clone()) }));
         after
     }
 
-    pub(super) fn remove_pod(&mut self, at: Moment, name: &str) {
-        if let Some(before) = self.pods.remove(name) {
+    /// Removes the object called `name`, if it is there.
+    pub(super) fn remove<T: StoredObject>(&mut self, at: Moment, name: &str) {
+        if let Some(before) = T::objects(self).remove(name) {
             self.revision += 1;
-            self.log(at, Changed::Pod(Step { before: Some(before), after: None }));
-        }
-    }
-
-    pub(super) fn put_node(&mut self, at: Moment, mut node: Node) {
-        let before = self.nodes.get(name_of(node.metadata.as_ref())).cloned();
-        let before_metadata = before.as_ref().and_then(|node| node.metadata.clone());
-        self.stamp(node.metadata.get_or_insert_default(), before_metadata);
-        let after = Arc::new(node);
-        self.nodes.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
-        self.log(at, Changed::Node(Step { before, after: Some(after) }));
-    }
-
-    pub(super) fn remove_node(&mut self, at: Moment, name: &str) {
-        if let Some(before) = self.nodes.remove(name) {
-            self.revision += 1;
-            self.log(at, Changed::Node(Step { before: Some(before), after: None }));
-        }
-    }
-
-    pub(super) fn put_claim(&mut self, at: Moment, mut claim: ResourceClaim) -> Arc<ResourceClaim> {
-        let before = self.claims.get(name_of(claim.metadata.as_ref())).cloned();
-        let before_metadata = before.as_ref().and_then(|claim| claim.metadata.clone());
-        self.stamp(claim.metadata.get_or_insert_default(), before_metadata);
-        let after = Arc::new(claim);
-        self.claims.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
-        self.log(at, Changed::Claim(Step { before, after: Some(after.clone()) }));
-        after
-    }
-
-    pub(super) fn remove_claim(&mut self, at: Moment, name: &str) {
-        if let Some(before) = self.claims.remove(name) {
-            self.revision += 1;
-            self.log(at, Changed::Claim(Step { before: Some(before), after: None }));
-        }
-    }
-
-    pub(super) fn put_volume(&mut self, at: Moment, mut volume: PersistentVolume) -> Arc<PersistentVolume> {
-        let before = self.volumes.get(name_of(volume.metadata.as_ref())).cloned();
-        self.stamp(volume.metadata_mut(), before.as_ref().and_then(|volume| volume.metadata.clone()));
-        let after = Arc::new(volume);
-        self.volumes.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
-        self.log(at, Changed::Volume(Step { before, after: Some(after.clone()) }));
-        after
-    }
-
-    pub(super) fn remove_volume(&mut self, at: Moment, name: &str) {
-        if let Some(before) = self.volumes.remove(name) {
-            self.revision += 1;
-            self.log(at, Changed::Volume(Step { before: Some(before), after: None }));
-        }
-    }
-
-    pub(super) fn put_volume_claim(
-        &mut self,
-        at: Moment,
-        mut claim: PersistentVolumeClaim,
-    ) -> Arc<PersistentVolumeClaim> {
-        let before = self.volume_claims.get(name_of(claim.metadata.as_ref())).cloned();
-        self.stamp(claim.metadata_mut(), before.as_ref().and_then(|claim| claim.metadata.clone()));
-        let after = Arc::new(claim);
-        self.volume_claims.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
-        self.log(at, Changed::VolumeClaim(Step { before, after: Some(after.clone()) }));
-        after
-    }
-
-    pub(super) fn remove_volume_claim(&mut self, at: Moment, name: &str) {
-        if let Some(before) = self.volume_claims.remove(name) {
-            self.revision += 1;
-            self.log(at, Changed::VolumeClaim(Step { before: Some(before), after: None }));
+            self.log(at, T::changed(Step { before: Some(before), after: None }));
         }
     }
 

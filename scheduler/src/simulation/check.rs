@@ -1,7 +1,7 @@
-//! The promises, recomputed from the history of the store and from what was sent and told.
+//! The promises, recomputed from the history of the store, from requests and from events.
 //!
-//! Owns what must hold at each moment of a run. It shares no code with the product: sums are added up anew, texts are
-//! read as a user would. What a run must have come to in the end stands in `settled`.
+//! Owns the promises that hold at each moment of a run. It shares no code with the product: sums are added up anew, texts are
+//! read as a user would. Those that hold in the end stand in `settled`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,11 +15,11 @@ use super::users::ELSEWHERE;
 use super::volumes;
 use crate::api::core::v1::{Node, Pod};
 
-/// How old the view of a leader may be that is cut off, stopped or far behind. What a node offered within this time
-/// excuses a binding; more than it ever offered does not.
+/// Age of the view of a leader that is cut off, stopped or far behind, at most. An offer of a node within this time excuses a
+/// binding; more than the node ever offered does not.
 pub(super) const VIEW_AGE_MAX: Moment = 60_000;
 
-/// What the lease's one assumption excused.
+/// Bindings that broke the lease's one assumption, and their consequences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Excused {
     /// Bindings that travelled for too long.
@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) uid: String,
 }
 
-/// What a pod takes, or a node offers: thousandths of CPU, and pods.
+/// Resources that a pod takes, or a node offers: thousandths of CPU, and pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) cpu: u64,
@@ -102,13 +102,13 @@ pub(super) fn check(world: &World) -> Result<Excused, String> {
     Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
 
-/// What the history adds up to.
+/// The sums of the history.
 #[derive(Default)]
 struct Ledger {
     // The node of each pod that ever had one, by UID.
     bound: HashMap<String, String>,
     load: BTreeMap<String, Room>,
-    // What each node offered from when on; `None` while it was away.
+    // The offers of each node with their times; `None` while it was away.
     offers: BTreeMap<String, Vec<(Moment, Option<Room>)>>,
     // Pods whose binding travelled for too long, by UID, and when it arrived.
     late: HashMap<String, Moment>,
@@ -211,7 +211,7 @@ fn takes_room(pod: &Pod) -> bool {
     !node_of(pod).is_empty() && !is_finished(pod)
 }
 
-/// What users were told of bindings is what happened.
+/// Checks that events of bindings name the node of the pod.
 fn told(world: &World, ledger: &Ledger) -> Result<(), String> {
     for told in world.told.iter().filter(|told| told.reason == "Scheduled") {
         let node = told.note.rsplit(' ').next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Devices in the model: nodes that have some, claims that pods share, and the controller that gives claims back.
 //!
-//! Owns what only the runs about devices and about extended resources have, and their promises: no device belongs to two claims,
+//! Owns the objects of the runs about devices and about extended resources, and their promises: no device belongs to two claims,
 //! and a pod with a node has the device of its claim there for as long as it needs it. A pod that asks for the extended resource
 //! which devices stand for has a claim that the scheduler made, and its status names that.
 
@@ -11,7 +11,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::api::{Changed, Kept, NAMESPACE, Step, Store, is_finished, name_of, node_of, uid_of};
+use super::api::{Changed, NAMESPACE, Step, Store, StoredObject, is_finished, name_of, node_of, uid_of};
 use super::lease::Deed;
 use super::network::World;
 use super::rules::{Refused, conflict, missing};
@@ -33,7 +33,7 @@ const DEVICES: usize = 2;
 /// The class of all devices.
 const CLASS: &str = "c";
 
-/// How long a write that travelled for too long excuses what it broke: nobody mends that before a pod of it is gone.
+/// Time for which a write that travelled for too long excuses broken promises: no client mends them before a pod is gone.
 const EXCUSED: Moment = 60_000;
 
 /// The extended resource that devices stand for.
@@ -43,7 +43,7 @@ const RESOURCE: &str = "x.io/device";
 pub(super) fn found(store: &mut Store) {
     found_devices(store, DeviceClassSpec::default());
     for index in 0..CLAIMS {
-        store.put_claim(0, claim(index));
+        store.put(0, claim(index));
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn wanted(store: &Store, random: &mut StdRng) -> Vec<PodResourceClaim
     vec![PodResourceClaim { name: "d".to_owned(), resource_claim_name: name, ..PodResourceClaim::default() }]
 }
 
-/// What a new pod asks for of the extended resource, if it does.
+/// The request of a new pod for the extended resource, if it has one.
 pub(super) fn wanted_extended(store: &Store, random: &mut StdRng) -> Option<(String, Quantity)> {
     let wants = is_extended(store) && random.random_bool(0.5);
     wants.then(|| (RESOURCE.to_owned(), Quantity { string: "1".to_owned() }))
@@ -126,7 +126,7 @@ pub(super) fn collect(now: Moment, store: &mut Store, random: &mut StdRng) {
         if let Some(owner) = owner
             && !living.contains(&owner.uid)
         {
-            store.remove_claim(now, name_of(claim.metadata.as_ref()));
+            store.remove::<ResourceClaim>(now, name_of(claim.metadata.as_ref()));
             continue;
         }
         let mut claim = (*claim).clone();
@@ -139,7 +139,7 @@ pub(super) fn collect(now: Moment, store: &mut Store, random: &mut StdRng) {
         if status.reserved_for.is_empty() {
             status.allocation = None;
         }
-        store.put_claim(now, claim);
+        store.put(now, claim);
     }
 }
 
@@ -154,7 +154,7 @@ impl Store {
         let metadata = claim.metadata_mut();
         metadata.name = format!("{}{number}", metadata.generate_name);
         NAMESPACE.clone_into(&mut metadata.namespace);
-        self.put_claim(at, claim)
+        self.put(at, claim)
     }
 
     /// Deletes the claim with this UID; one that a finalizer holds is marked.
@@ -171,12 +171,12 @@ impl Store {
             return Err(conflict("another UID"));
         }
         if metadata.finalizers.is_empty() {
-            self.remove_claim(at, name);
+            self.remove::<ResourceClaim>(at, name);
             return Ok(());
         }
         let seconds = i64::try_from(at / 1_000).unwrap_or(i64::MAX);
         metadata.deletion_timestamp = Some(Time { seconds, nanos: 0 });
-        self.put_claim(at, claim);
+        self.put(at, claim);
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl Store {
                 claim.metadata.get_or_insert_default().finalizers = finalizers;
             }
         }
-        Ok(self.put_claim(at, claim))
+        Ok(self.put(at, claim))
     }
 }
 

@@ -23,13 +23,13 @@ use crate::api::meta::v1::ObjectMeta;
 use crate::client::{Failure, ResponseBody};
 use crate::run::ExtenderConfig;
 
-/// Its host.
+/// Host of the extender.
 pub(super) const HOST: &str = "extender";
 
-/// How long a call may take.
+/// Time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What it was seen to do in a run that has it.
+/// The extender of a run: its last answers, and the broken promises.
 #[derive(Default)]
 pub(super) struct Extender {
     // The nodes that the last answer to a process let through for a pod, by UID; none after a failure.
@@ -38,7 +38,7 @@ pub(super) struct Extender {
     broken: Vec<String>,
 }
 
-/// Its configuration.
+/// The configuration of the extender.
 pub(super) fn config() -> ExtenderConfig {
     ExtenderConfig {
         url_prefix: format!("http://{HOST}:80"),

@@ -1,4 +1,4 @@
-//! What goes wrong with processes, connections and history, and when.
+//! Faults of processes, connections and history, and their times.
 //!
 //! Owns the schedule: each seed weighs the kinds of faults in its own way, so that some runs have many of one kind. The
 //! leader is struck more often than the others. Runs with a theme ([`Theme`]) have its faults only.

@@ -1,4 +1,4 @@
-//! The promise of the lease: whose bindings and evictions leave, and when they arrive.
+//! The promise of the lease: only its holder sends bindings and evictions, and they arrive while it holds the lease.
 //!
 //! ```text
 //!   own clock    ──renewal sent──────────────renew deadline │ nothing leaves any more
@@ -8,8 +8,8 @@
 //!
 //! Owns what a process can know of its lease ([`Tenures`]): its own clock, and the answers that reached it. A binding or an
 //! eviction that it sends although it can know that its time is over is a bug. One that it sent in time and that its machine,
-//! standing still, passed on too late is not: no lease can prevent that, so it is excused, and counted for bindings. Nothing here is asked of the
-//! product; its clock is read at the network.
+//! standing still, passed on too late is not: no lease can prevent that, so it is excused, and counted for bindings. Nothing
+//! here is asked of the product; its clock is read at the network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::network::{Life, World};
 use super::users::ELSEWHERE;
 use crate::api::coordination::v1::Lease;
 
-/// What only the holder of the lease may do to a pod, or to a claim.
+/// A write of a pod, a claim or a volume that only the holder of the lease may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Deed {
     /// Bind it to this node.
@@ -62,7 +62,7 @@ impl Arrived {
     }
 }
 
-/// What a process can know of its lease at a moment of its own clock.
+/// The lease as its process can know it at a moment of its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     /// Its time lasts.
@@ -135,7 +135,7 @@ pub(super) fn check(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Whom the lease named from when on; empty for nobody.
+/// Each holder in the lease with the time from which on it stood there; empty for no holder.
 struct Holders(Vec<(Moment, String)>);
 
 impl Holders {

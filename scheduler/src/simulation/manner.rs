@@ -1,4 +1,4 @@
-//! What a run is about, how its processes and its network are, and how long its leases are.
+//! Theme of a run, habits of its processes, faults of its network, and durations of its leases.
 //!
 //! Owns the choice by seed. Most runs mix everything; those with a theme bring together what chance seldom does.
 
@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use super::Moment;
 use crate::election::Timing;
 
-/// What a run is about.
+/// The theme of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theme {
     /// Everything, weighed by the seed.
@@ -29,7 +29,8 @@ pub(super) enum Theme {
     OldViews,
 }
 
-/// Of so many runs, two are about handovers, two about devices, and one each about volumes, extended resources, extenders and old views.
+/// Of so many runs, two are about handovers, two about devices, and one each about volumes, extended resources, extenders and old
+/// views.
 const THEMES_EVERY: u64 = 16;
 
 impl Theme {
@@ -46,7 +47,7 @@ impl Theme {
     }
 }
 
-/// What the processes of a run do before they lead.
+/// The state of the processes of a run before they lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standby {
     /// They follow the cluster.
@@ -61,7 +62,7 @@ impl Standby {
     }
 }
 
-/// How often what goes wrong, in thousandths of requests, and how long things take, in milliseconds.
+/// Frequencies of faults, in thousandths of requests, and delays, in milliseconds.
 #[derive(Debug, Clone)]
 pub(super) struct Manner {
     pub(super) slice: Moment,
@@ -83,7 +84,7 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     pub(super) fn calm(&mut self) {
         (self.slow, self.lost_before, self.lost_after) = (0, 0, 0);
         (self.refused, self.unconnected) = (0, 0);
@@ -103,11 +104,11 @@ pub(super) fn timing(theme: Theme, random: &mut StdRng) -> Timing {
         }
         Theme::Handovers | Theme::OldViews => rows[random.random_range(0..2)],
     };
-    let millis = std::time::Duration::from_millis;
+    let millis = Duration::from_millis;
     Timing::new(millis(lease), millis(renew), millis(retry)).expect("each row fits together")
 }
 
-/// How the network of a run is.
+/// The network of a run.
 pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manner {
     let gap = timing.lease_duration() - timing.renew_deadline();
     let gap = Moment::try_from(gap.as_millis()).expect("durations are short");

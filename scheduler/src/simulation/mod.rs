@@ -7,7 +7,7 @@
 //!                        history ──> check (recomputes every promise from it)
 //! ```
 //!
-//! What runs is the product from its configuration down to single HTTP requests: election, reflectors, executor, queue,
+//! The product itself runs, from its configuration down to single HTTP requests: election, reflectors, executor, queue,
 //! planner, bindings, evictions, events, fail-over between API servers. Sockets are replaced below the client's transport,
 //! the scheduling thread by a task. Each process has a runtime with a stopped clock of its own; the world gives one after
 //! the other a slice of time, so that a process can be stopped and continued, or crash with requests still under way.

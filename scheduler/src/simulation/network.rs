@@ -37,14 +37,14 @@ use crate::client::{Failure, Network, ResponseBody};
 /// API servers: addresses of one store.
 pub(super) const SERVERS: usize = 2;
 
-/// Which process, and its how manieth life.
+/// A process, and the number of its start among all of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Life {
     pub(super) process: usize,
     pub(super) number: u64,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Served,
@@ -62,7 +62,7 @@ enum Flight {
     Return { from: Life, server: Option<usize>, outcome: Box<Answer>, answer: Waiter },
 }
 
-/// Whoever waits for an answer.
+/// The sender of a request, which waits for its answer.
 struct Waiter {
     sender: oneshot::Sender<Answer>,
     // When the process sent this renewal of its lease, by its own clock; `None` for other requests.
@@ -86,7 +86,7 @@ pub(super) struct LastRenewal {
     pub(super) silence: Moment,
 }
 
-/// Store, network and what was seen of both.
+/// Store, network, and all that the checks read of them.
 pub(super) struct World {
     pub(super) now: Moment,
     pub(super) random: StdRng,

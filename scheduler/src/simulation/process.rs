@@ -42,7 +42,7 @@ fn millis(time: Moment) -> Duration {
     Duration::from_millis(time)
 }
 
-/// What all processes of a run have in common.
+/// Settings that all processes of a run share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
     pub(super) theme: Theme,

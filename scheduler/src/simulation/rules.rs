@@ -54,7 +54,7 @@ impl Store {
         let status = pod.status.get_or_insert_default();
         status.nominated_node_name.clear();
         set_condition(status, "PodScheduled", |condition| "True".clone_into(&mut condition.status));
-        self.put_pod(at, pod);
+        self.put(at, pod);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Store {
                 node.as_str().unwrap_or_default().clone_into(&mut status.nominated_node_name);
             }
         }
-        Ok(self.put_pod(at, pod))
+        Ok(self.put(at, pod))
     }
 
     /// Deletes a pod: at once where nothing has to end first, otherwise it is marked.
@@ -116,13 +116,13 @@ impl Store {
             return Ok(());
         }
         if node_of(&pod).is_empty() && metadata.finalizers.is_empty() {
-            self.remove_pod(at, name);
+            self.remove::<Pod>(at, name);
             return Ok(());
         }
         let mut marked = (*pod).clone();
         let seconds = i64::try_from(at / 1_000).unwrap_or(i64::MAX);
         marked.metadata.get_or_insert_default().deletion_timestamp = Some(Time { seconds, nanos: 0 });
-        self.put_pod(at, marked);
+        self.put(at, marked);
         Ok(())
     }
 

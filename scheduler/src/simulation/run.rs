@@ -26,15 +26,15 @@ use super::{Moment, check, devices, settled, volumes};
 use crate::ambient;
 use crate::run::Rebuild;
 
-/// How long after the last fault every pod must have what it can have: a lease has to lapse, bindings under way to end, a
+/// Time after the last fault in which every pod gets a node if it can have one: a lease has to lapse, bindings under way to end, a
 /// backoff to pass, victims to go.
 const CALM: Moment = 90_000;
 
 /// Wall time at the beginning of a run, in microseconds.
 const WALL: i64 = 1_700_000_000_000_000;
 
-/// When processes begin anew. In one seed of eight they do whenever they have seen a new text; a beginning anew would hide that
-/// an event was lost, and the others have none. It is another one than the eighth seed of handovers.
+/// Rebuilds of the processes' memory. In one seed of eight they rebuild it whenever they have seen a new text; a rebuild would hide
+/// that an event was lost, and the other seeds have none. The seed is another one than the eighth of handovers.
 fn rebuild(seed: u64) -> Rebuild {
     match seed % 8 {
         2 => Rebuild { bytes_min: 0, factor: 1, interval_min: Duration::from_secs(15), ..Rebuild::default() },
@@ -42,7 +42,7 @@ fn rebuild(seed: u64) -> Rebuild {
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) problem: Option<String>,
@@ -66,11 +66,11 @@ struct Run {
     slots: Vec<Slot>,
     lives: u64,
     slice: Moment,
-    // What happens to processes later, and when.
+    // Later parts of faults, each with its time.
     appointments: Vec<(Moment, Appointment)>,
 }
 
-/// What happens to a process some time after the fault that it is a part of.
+/// A part of a fault that comes some time after its begin.
 #[derive(Debug, Clone, Copy)]
 enum Appointment {
     /// The process is told to end.
@@ -79,7 +79,7 @@ enum Appointment {
     BlindOthers(usize, Moment),
 }
 
-/// How long after the begin of a blinding, which empties a node, the watches stall; when the node is whole again; and when the
+/// Times after the begin of a blinding, which empties a node: the watches stall, the node is whole again, and the
 /// process is told to end. Between the first and the last, pods go to the node of which the others do not hear.
 const BLIND_AFTER: Moment = 1_500;
 const WHOLE_AFTER: Moment = 3_000;
@@ -312,7 +312,7 @@ impl Run {
         }
     }
 
-    /// Who works now. A stopped process does not.
+    /// The processes that lead and are not stopped.
     fn leaders(&self) -> Vec<Life> {
         let running = self.slots.iter().filter_map(|slot| match slot {
             Slot::Runs(scheduler) if scheduler.stopped_until == 0 => Some(scheduler),

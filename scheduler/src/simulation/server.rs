@@ -1,7 +1,7 @@
-//! The HTTP side of the model: which path does what, and how answers are written.
+//! The HTTP side of the model: paths and the writing of answers.
 //!
 //! Owns the translation between requests and the store. Kinds that no run has objects of are empty lists, and watches
-//! that tell nothing. A request that the model does not know is a fault of the model, and panics.
+//! without events. A request that the model does not know is a fault of the model, and panics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::api::runtime::RawExtension;
 use crate::api::storage::v1::StorageClassList;
 use crate::client::{Codec, ContentType, ResponseBody, envelope};
 
-/// The kinds of which there are watches with something to tell.
+/// The kinds whose watches have events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
     Pods,
@@ -47,7 +47,7 @@ pub(super) struct WatchRequest {
     pub(super) seconds: u64,
 }
 
-/// What a request leads to.
+/// The reply to a request.
 pub(super) enum Reply {
     Whole(Response<ResponseBody>),
     Watch(WatchRequest),
@@ -94,7 +94,7 @@ impl Asked {
         self.path[0] == extenders::HOST || self.path.get(2).is_some_and(|part| part == "binding")
     }
 
-    /// What the request does to which pod, where only the holder of the lease may.
+    /// The write that only the holder of the lease may do, with the name of its pod or other object.
     pub(super) fn deed(&self) -> Option<(String, Deed)> {
         if let Some(binding) = self.extender_binding() {
             return Some((binding.pod, Deed::Binding(binding.node)));

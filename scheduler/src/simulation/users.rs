@@ -1,4 +1,4 @@
-//! Everyone else who uses the API: users, kubelets, the collector of pods without a node, another scheduler.
+//! The other clients of the API: users, kubelets, the collector of pods without a node, another scheduler.
 //!
 //! Owns what happens to pods and nodes but for scheduling. Pods take few names, so that names come back with other UIDs.
 //! The other scheduler binds pods of this one, to a node that this one must not use; so it takes pods away, but no room.
@@ -38,11 +38,11 @@ const NODE_PODS: u64 = 6;
 const ARRIVALS: usize = 3;
 const ARRIVALS_AFTER: Moment = 10_000;
 
-/// Pods that end in the calm, and how long after its begin: nothing else can wake then what waits for their room.
+/// Pods that end in the calm, and how long after its begin: nothing else can wake the pods that wait for their room then.
 const LAST_WAVE: usize = 3;
 const LAST_WAVE_AFTER: Moment = 25_000;
 
-/// What happens in a moment of the calm.
+/// The act of users in a slice of the calm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settling {
     Quiet,
@@ -52,7 +52,7 @@ pub(super) enum Settling {
 /// Users of one run.
 #[derive(Default)]
 pub(super) struct Users {
-    // When a pod that is being deleted is gone, and a finished one removed.
+    // The time at which each ending or finished pod is removed.
     removals: BTreeMap<String, Moment>,
     // Nodes that are away or smaller, and when they are whole again.
     broken: BTreeMap<String, Moment>,
@@ -66,14 +66,14 @@ impl Users {
     /// The nodes at the beginning.
     pub(super) fn found(&mut self, store: &mut Store) {
         for index in 0..NODES {
-            store.put_node(0, whole_node(&node_name(index)));
+            store.put(0, whole_node(&node_name(index)));
         }
         let mut elsewhere = whole_node(ELSEWHERE);
         elsewhere.spec.get_or_insert_default().unschedulable = true;
-        store.put_node(0, elsewhere);
+        store.put(0, elsewhere);
     }
 
-    /// Something happens, maybe.
+    /// The acts of users in a slice of the faults: deletions and repairs that are due, and in a quarter of the slices one more.
     pub(super) fn act(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
         self.end_pods(now, store, random);
         devices::collect(now, store, random);
@@ -92,7 +92,7 @@ impl Users {
         }
     }
 
-    /// Nothing new happens but that some pods come, and some end late: nodes are whole, and what is ending comes to its end.
+    /// The acts of users in a slice of the calm: some pods come, some end late, nodes are whole, and deletions come to their end.
     pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) -> Settling {
         self.end_pods(now, store, random);
         devices::collect(now, store, random);
@@ -137,7 +137,7 @@ impl Users {
             self.removals.remove(uid_of(&pod));
             let is_homeless = !node_of(&pod).is_empty() && !store.nodes.contains_key(node_of(&pod));
             if is_ending(&pod) || is_finished(&pod) || is_homeless {
-                store.remove_pod(now, &name);
+                store.remove::<Pod>(now, &name);
             }
         }
     }
@@ -147,7 +147,7 @@ impl Users {
             self.broken.iter().filter(|(_, until)| **until <= now).map(|(name, _)| name.clone()).collect();
         for name in due {
             self.broken.remove(&name);
-            store.put_node(now, whole_node(&name));
+            store.put(now, whole_node(&name));
         }
     }
 
@@ -158,12 +158,12 @@ impl Users {
         }
         self.broken.insert(name.clone(), now + random.random_range(500..15_000));
         match random.random_range(0..3) {
-            0 => store.remove_node(now, &name),
-            1 => store.put_node(now, node(&name, NODE_CPU / 2, NODE_PODS)),
+            0 => store.remove::<Node>(now, &name),
+            1 => drop(store.put(now, node(&name, NODE_CPU / 2, NODE_PODS))),
             _ => {
                 let mut cordoned = whole_node(&name);
                 cordoned.spec.get_or_insert_default().unschedulable = true;
-                store.put_node(now, cordoned);
+                store.put(now, cordoned);
             }
         }
     }
@@ -176,10 +176,10 @@ impl Users {
         }
         let mut cordoned = whole_node(&name);
         cordoned.spec.get_or_insert_default().unschedulable = true;
-        store.put_node(now, cordoned);
+        store.put(now, cordoned);
         let pods: Vec<String> =
             store.pods.iter().filter(|(_, pod)| node_of(pod) == name).map(|(pod, _)| pod.clone()).collect();
-        pods.iter().for_each(|pod| store.remove_pod(now, pod));
+        pods.iter().for_each(|pod| store.remove::<Pod>(now, pod));
     }
 
     fn delete_pod(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
@@ -239,7 +239,7 @@ fn end_some(now: Moment, store: &mut Store, random: &mut StdRng) {
 /// A pod without a node goes at once, and another of its name comes.
 fn replace_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
     let Some(name) = any(store, random, |pod| node_of(pod).is_empty()) else { return };
-    store.remove_pod(now, &name);
+    store.remove::<Pod>(now, &name);
     make_pod(name, now, store, random);
 }
 
@@ -278,14 +278,14 @@ fn make_pod(name: String, now: Moment, store: &mut Store, random: &mut StdRng) {
     let finalizers = if random.random_bool(0.2) { vec!["hold".to_owned()] } else { Vec::new() };
     let metadata = ObjectMeta { name, namespace: NAMESPACE.to_owned(), finalizers, ..ObjectMeta::default() };
     let status = PodStatus { phase: "Pending".to_owned(), ..PodStatus::default() };
-    store.put_pod(now, Pod { metadata: Some(metadata), spec: Some(spec), status: Some(status) });
+    store.put(now, Pod { metadata: Some(metadata), spec: Some(spec), status: Some(status) });
 }
 
 fn finish_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
     let Some(name) = any(store, random, |pod| !node_of(pod).is_empty() && !is_finished(pod)) else { return };
     let mut pod = (*store.pods[&name]).clone();
     pod.status.get_or_insert_default().phase = "Succeeded".to_owned();
-    store.put_pod(now, pod);
+    store.put(now, pod);
 }
 
 /// Gates may be lifted only.
@@ -294,7 +294,7 @@ fn lift_gates(now: Moment, store: &mut Store, random: &mut StdRng) {
     let Some(name) = any(store, random, gated) else { return };
     let mut pod = (*store.pods[&name]).clone();
     pod.spec.get_or_insert_default().scheduling_gates.clear();
-    store.put_pod(now, pod);
+    store.put(now, pod);
 }
 
 fn take_away(now: Moment, store: &mut Store, random: &mut StdRng) {
@@ -307,12 +307,12 @@ fn take_away(now: Moment, store: &mut Store, random: &mut StdRng) {
     store.bind(now, &name, &Binding { metadata: None, target }).expect("a pod without a node is bound");
 }
 
-/// A change that means nothing to anyone.
+/// A change of an annotation, which concerns no other client.
 fn touch(now: Moment, store: &mut Store, random: &mut StdRng) {
     let Some(name) = any(store, random, |_| true) else { return };
     let mut pod = (*store.pods[&name]).clone();
     pod.metadata.get_or_insert_default().annotations.insert("touched".to_owned(), now.to_string());
-    store.put_pod(now, pod);
+    store.put(now, pod);
 }
 
 fn any(store: &Store, random: &mut StdRng, wanted: impl Fn(&Pod) -> bool) -> Option<String> {

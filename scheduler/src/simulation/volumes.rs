@@ -1,7 +1,7 @@
 //! Volumes that pods share: those of nodes, those that are made for a node, their claims, and the controller that binds them.
 //!
-//! Owns what happens to volumes but for scheduling, and the promise of theirs: no pod has a node before the claim that it names
-//! is bound, to a volume of that node. Claims wait for their first pod; some are deleted while no pod names them, and come back
+//! Owns the acts of other clients on volumes, and the promise: no pod has a node before the claim that it names is bound, to a
+//! volume of that node. Claims wait for their first pod; some are deleted while no pod names them, and come back
 //! under their name. Users give volumes to claims on their own, so that a claim may get another one than a plan chose.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::api::{Changed, Kept, NAMESPACE, Step, Store, name_of, node_of};
+use super::api::{Changed, NAMESPACE, Step, Store, StoredObject, name_of, node_of};
 use super::check::VIEW_AGE_MAX;
 use super::network::World;
 use super::rules::{Refused, conflict, missing};
@@ -45,10 +45,10 @@ pub(super) fn found(store: &mut Store) {
     };
     store.storage_classes = vec![class(LOCAL, ORCH.label("no-provisioner")), class(MADE, "p.io".to_owned())];
     for node in node_names() {
-        store.put_volume(0, volume(format!("local-{node}"), LOCAL, &node));
+        store.put(0, volume(format!("local-{node}"), LOCAL, &node));
     }
     for index in 0..CLAIMS {
-        store.put_volume_claim(0, claim(index));
+        store.put(0, claim(index));
     }
 }
 
@@ -171,8 +171,8 @@ fn renew_claim(now: Moment, store: &mut Store, random: &mut StdRng) {
     if store.pods.values().any(|pod| named(pod) == Some(&name)) {
         return;
     }
-    store.remove_volume_claim(now, &name);
-    store.put_volume_claim(now, claim(index));
+    store.remove::<PersistentVolumeClaim>(now, &name);
+    store.put(now, claim(index));
 }
 
 /// A user gives a volume of a node to a claim.
@@ -186,7 +186,7 @@ fn give_volume(now: Moment, store: &mut Store, random: &mut StdRng) {
     let mut volume = (*free[random.random_range(0..free.len())]).clone();
     let reference = ObjectReference { name, namespace: NAMESPACE.to_owned(), ..ObjectReference::default() };
     volume.spec.get_or_insert_default().claim_ref = Some(reference);
-    store.put_volume(now, volume);
+    store.put(now, volume);
 }
 
 /// The controller completes what volumes say of their claims, and takes back what is void.
@@ -205,14 +205,14 @@ fn bind_volumes(now: Moment, store: &mut Store) {
                 let reference = spec.claim_ref.get_or_insert_default();
                 if reference.uid.is_empty() {
                     uid(&claim).clone_into(&mut reference.uid);
-                    store.put_volume(now, volume);
+                    store.put(now, volume);
                 }
                 complete(now, store, &claim, name);
             }
-            Some(_) | None if spec.storage_class_name == MADE => store.remove_volume(now, &name),
+            Some(_) | None if spec.storage_class_name == MADE => store.remove::<PersistentVolume>(now, &name),
             Some(_) | None => {
                 spec.claim_ref = None;
-                store.put_volume(now, volume);
+                store.put(now, volume);
             }
         }
     }
@@ -223,7 +223,7 @@ fn complete(now: Moment, store: &mut Store, claim: &PersistentVolumeClaim, volum
     claim.metadata_mut().annotations.insert(bind_completed(), "yes".to_owned());
     claim.spec.get_or_insert_default().volume_name = volume;
     claim.status.get_or_insert_default().phase = "Bound".to_owned();
-    store.put_volume_claim(now, claim);
+    store.put(now, claim);
 }
 
 /// Volumes are made for the nodes that were selected, or cannot be made there.
@@ -235,7 +235,7 @@ fn make_volumes(now: Moment, store: &mut Store, random: &mut StdRng, phase: Phas
         if phase == Phase::Faults && random.random_bool(0.4) {
             let mut claim = (**claim).clone();
             claim.metadata_mut().annotations.remove(&selected_node());
-            store.put_volume_claim(now, claim);
+            store.put(now, claim);
             continue;
         }
         let name = format!("made-{}", metadata.uid);
@@ -246,7 +246,7 @@ fn make_volumes(now: Moment, store: &mut Store, random: &mut StdRng, phase: Phas
             uid: metadata.uid,
             ..ObjectReference::default()
         });
-        store.put_volume(now, volume);
+        store.put(now, volume);
         complete(now, store, claim, name);
     }
 }
@@ -263,7 +263,7 @@ impl Store {
         if found.resource_version() != new.resource_version() {
             return Err(conflict("the volume has been modified"));
         }
-        Ok(self.put_volume(at, new))
+        Ok(self.put(at, new))
     }
 
     /// A merge patch of a claim's annotations, at the version that it names.
@@ -282,7 +282,7 @@ impl Store {
         for (key, value) in patch["metadata"]["annotations"].as_object().into_iter().flatten() {
             metadata.annotations.insert(key.clone(), value.as_str().unwrap_or_default().to_owned());
         }
-        Ok(self.put_volume_claim(at, claim))
+        Ok(self.put(at, claim))
     }
 }
 

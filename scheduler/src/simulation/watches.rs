@@ -1,7 +1,7 @@
-//! Open watches: which changes each has told, and when it tells the next.
+//! Open watches: the changes that each has sent, and the time of its next ones.
 //!
 //! Owns their faults: a watch lags by its own time, stalls, breaks within its stream, is ended in order, or says that its
-//! history is gone. It never loses or repeats a change, and tells changes of its kind in their order.
+//! history is gone. It never loses or repeats a change, and sends changes of its kind in their order.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::api::{Changed, Entry, Kept, Step, Store, is_finished};
+use super::api::{Changed, Entry, Step, Store, StoredObject, is_finished};
 use super::manner::Manner;
 use super::network::Life;
 use super::server::{WatchRequest, Watched, frame};
@@ -31,7 +31,7 @@ struct Watch {
     from: Life,
     server: usize,
     kind: Watched,
-    // Everything up to here has been told.
+    // All changes up to this revision were sent.
     position: u64,
     lag: Moment,
     stalled_until: Moment,
@@ -83,7 +83,7 @@ impl Watches {
         Response::new(body)
     }
 
-    /// Tells what is due.
+    /// Sends the changes that are due.
     pub(super) fn flush(
         &mut self,
         now: Moment,
@@ -128,7 +128,7 @@ impl Watches {
         });
     }
 
-    /// Of all watches of `process`, those of pods tell nothing until `until`.
+    /// Stalls the watches of pods of `process` until `until`.
     pub(super) fn blind(&mut self, process: usize, until: Moment) {
         let watches = self.open.iter_mut().filter(|watch| watch.from.process == process);
         watches.filter(|watch| watch.kind == Watched::Pods).for_each(|watch| watch.stalled_until = until);
@@ -158,7 +158,7 @@ impl Watch {
         false
     }
 
-    /// Says up to which version everything has been told, and ends.
+    /// Sends a bookmark, and ends.
     fn end(&mut self, now: Moment) -> bool {
         self.bookmark(now);
         false
@@ -197,7 +197,7 @@ impl Watch {
     }
 }
 
-/// What a watch of `kind` tells of a change.
+/// The event that a watch of `kind` sends for a change; `None` if it is of another kind.
 fn event(kind: Watched, entry: &Entry) -> Option<Bytes> {
     match (kind, &entry.changed) {
         (Watched::Pods, Changed::Pod(step)) => pod_event(step, entry.revision),
@@ -209,8 +209,8 @@ fn event(kind: Watched, entry: &Entry) -> Option<Bytes> {
     }
 }
 
-/// A deletion has a version of its own.
-fn object_event<T: Kept>(step: &Step<T>, revision: u64) -> Option<Bytes> {
+/// The event of a change. A deletion has a version of its own.
+fn object_event<T: StoredObject>(step: &Step<T>, revision: u64) -> Option<Bytes> {
     let (kind, object) = match (&step.before, &step.after) {
         (None, Some(object)) => ("ADDED", object),
         (Some(_), Some(object)) => ("MODIFIED", object),
@@ -222,7 +222,7 @@ fn object_event<T: Kept>(step: &Step<T>, revision: u64) -> Option<Bytes> {
     Some(frame(kind, &object))
 }
 
-/// Pods that have finished are outside of the selection.
+/// The event of a change of a pod. Finished pods are outside of the selection.
 fn pod_event(step: &Step<Pod>, revision: u64) -> Option<Bytes> {
     let selected = |pod: &&std::sync::Arc<Pod>| !is_finished(pod);
     let version = |pod: &Pod| {

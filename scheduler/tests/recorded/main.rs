@@ -24,7 +24,7 @@ use objects::Admitted;
 
 const CASES: &str = include_str!("../../../cluster-tests/vectors/scheduling/cases.json");
 
-/// What became of a pending pod, in the form of the recorded answers.
+/// The result for a pending pod, in the form of the recorded answers.
 fn answer(node: Option<&str>, reason: Option<(&str, &str)>, nominated: Option<&str>) -> Value {
     let mut answer = json!({ "node": node });
     if let Some((reason, message)) = reason {
@@ -108,7 +108,7 @@ impl Replay {
         }
     }
 
-    /// What is written to a claim before its pod is bound.
+    /// Writes of a claim before its pod is bound.
     fn write_claim(&mut self, write: &ClaimWrite, pod: &Pod) {
         let name = &write.claim;
         let stored = self.cluster.devices().resource_claim(&name.namespace, &name.name);
@@ -152,7 +152,7 @@ impl Replay {
     }
 }
 
-/// What differs from the recorded answers.
+/// Differences from the recorded answers.
 fn differences(case: &Value) -> Vec<String> {
     let (mut replay, admitted) = Replay::new(case);
     let mut differences = Vec::new();

@@ -1,4 +1,4 @@
-//! Evictions: the verdict of the budget that selects the pod.
+//! Evictions: the decision of the budget that selects the pod.
 
 use orch_schema::value::Value;
 
@@ -10,9 +10,9 @@ use crate::validate::tree::{Tree, child_mut, set};
 /// the reference.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
-/// The verdict of a budget on an eviction.
+/// The decision of a budget on an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvictionDecision {
     /// The pod does not count as healthy: it may go, and the budget stays as it is.
     Uncounted,
     /// The pod may go. Holds the new status of the budget.
@@ -31,29 +31,29 @@ pub fn ignores_budget(pod: &Value) -> bool {
         || pod.at("metadata").has("deletionTimestamp")
 }
 
-/// The verdict of `budget` on the eviction of `pod`, which it selects.
-pub fn judge(budget: &Value, pod: &Value, now: &str) -> Verdict {
+/// The decision of `budget` on the eviction of `pod`, which it selects.
+pub fn judge(budget: &Value, pod: &Value, now: &str) -> EvictionDecision {
     let (metadata, spec, status) = (budget.at("metadata"), budget.at("spec"), budget.at("status"));
     let count = |field: &str| status.int(field).unwrap_or(0);
     let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
     if !is_ready(pod) {
         let is_kept_up = healthy >= desired && desired > 0;
         if spec.text("unhealthyPodEvictionPolicy") == "AlwaysAllow" || is_kept_up {
-            return Verdict::Uncounted;
+            return EvictionDecision::Uncounted;
         }
     }
     if count("observedGeneration") < metadata.int("generation").unwrap_or(0) {
-        return Verdict::NotObserved;
+        return EvictionDecision::NotObserved;
     }
     let disrupted = status.at("disruptedPods").as_object().map_or(0, |pods| pods.len());
     if disrupted > DISRUPTED_PODS_MAX {
-        return Verdict::Broken(
+        return EvictionDecision::Broken(
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         );
     }
     match count("disruptionsAllowed") {
-        ..0 => Verdict::Broken("pdb disruptions allowed is negative"),
-        0 => Verdict::Exhausted(exhaustion(budget, healthy, desired)),
+        ..0 => EvictionDecision::Broken("pdb disruptions allowed is negative"),
+        0 => EvictionDecision::Exhausted(exhaustion(budget, healthy, desired)),
         allowed => {
             let mut status = status.clone();
             set(&mut status, "disruptionsAllowed", allowed - 1);
@@ -61,7 +61,7 @@ pub fn judge(budget: &Value, pod: &Value, now: &str) -> Verdict {
                 set_allowed_condition(&mut status, now);
             }
             set(child_mut(&mut status, "disruptedPods"), pod.at("metadata").text("name"), now);
-            Verdict::Counted(status)
+            EvictionDecision::Counted(status)
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_budget_of_one_is_spent_once() {
         let status = json!({"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "observedGeneration": 1});
-        let Verdict::Counted(spent) = judge(&budget(status), &pod("True"), NOW) else {
+        let EvictionDecision::Counted(spent) = judge(&budget(status), &pod("True"), NOW) else {
             panic!("not allowed")
         };
         assert_eq!(
@@ -122,36 +122,36 @@ mod tests {
         );
         assert_eq!(spent.items("conditions")[0].text("reason"), "InsufficientPods");
         let told = "The disruption budget b does not allow evicting pods currently".to_owned();
-        assert_eq!(judge(&budget(spent), &pod("True"), NOW), Verdict::Exhausted(told));
+        assert_eq!(judge(&budget(spent), &pod("True"), NOW), EvictionDecision::Exhausted(told));
     }
 
     #[test]
     fn verdicts() {
         let needs = |healthy: i64| {
-            Verdict::Exhausted(format!(
+            EvictionDecision::Exhausted(format!(
                 "The disruption budget b needs 2 healthy pods and has {healthy} currently"
             ))
         };
         let status = |allowed: i64, healthy: i64, generation: i64| json!({"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 2, "observedGeneration": generation});
         for (status, ready, expected) in [
-            (status(5, 9, 0), "True", Verdict::NotObserved),
+            (status(5, 9, 0), "True", EvictionDecision::NotObserved),
             (status(0, 1, 1), "True", needs(1)),
-            (status(0, 2, 1), "False", Verdict::Uncounted),
+            (status(0, 2, 1), "False", EvictionDecision::Uncounted),
             (status(0, 1, 1), "False", needs(1)),
             (status(0, 2, 1), "True", needs(2)),
-            (status(-1, 2, 1), "True", Verdict::Broken("pdb disruptions allowed is negative")),
+            (status(-1, 2, 1), "True", EvictionDecision::Broken("pdb disruptions allowed is negative")),
         ] {
             assert_eq!(judge(&budget(status.clone()), &pod(ready), NOW), expected, "{status}");
         }
         let mut lenient = budget(status(0, 0, 1));
         set(child_mut(&mut lenient, "spec"), "unhealthyPodEvictionPolicy", "AlwaysAllow");
-        assert_eq!(judge(&lenient, &pod("False"), NOW), Verdict::Uncounted);
+        assert_eq!(judge(&lenient, &pod("False"), NOW), EvictionDecision::Uncounted);
         assert_eq!(judge(&lenient, &pod("True"), NOW), needs(0));
         let mut failed = status(0, 9, 1);
         super::super::set_condition(&mut failed, "False", SYNC_FAILED, "why", NOW);
         let told =
             "The disruption budget b does not allow evicting pods currently because it failed sync: why";
-        assert_eq!(judge(&budget(failed), &pod("True"), NOW), Verdict::Exhausted(told.to_owned()));
+        assert_eq!(judge(&budget(failed), &pod("True"), NOW), EvictionDecision::Exhausted(told.to_owned()));
     }
 
     #[test]

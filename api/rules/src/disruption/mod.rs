@@ -6,7 +6,7 @@
 mod eviction;
 mod status;
 
-pub use eviction::{Verdict, ignores_budget, judge};
+pub use eviction::{EvictionDecision, ignores_budget, judge};
 pub use status::{Count, Observed, failed_status, observed_status, recheck_time, scale_is_needed};
 
 use orch_schema::json;

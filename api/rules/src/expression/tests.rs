@@ -1,4 +1,4 @@
-//! What is refused when it is compiled, and what values come out.
+//! Refusals when expressions are compiled, and the values of evaluations.
 
 use serde_json::json;
 

@@ -128,7 +128,7 @@ pub trait Strategy: Send + Sync + 'static {
     /// Updates an object when its deletion starts, for example `status.phase: Terminating`.
     fn prepare_for_delete(&self, _object: &mut Value) {}
 
-    /// Why the object of this name can never be deleted: the text behind `is forbidden: ` in the answer.
+    /// The reason why the object of this name can never be deleted: the text behind `is forbidden: ` in the answer.
     fn forbids_deletion(&self, _name: &str) -> Option<&'static str> {
         None
     }

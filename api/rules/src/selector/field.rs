@@ -44,7 +44,7 @@ enum Field {
     Declared(Box<str>, usize),
 }
 
-/// Why a field selector is refused. The text is part of the interface.
+/// The reason why a field selector is refused. The text is part of the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FieldSelectorError(pub String);

@@ -77,7 +77,7 @@ pub trait Numbered: Iterator + Sized {
 
 impl<I: Iterator> Numbered for I {}
 
-/// Why a request was stopped.
+/// The reason why a request was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
     /// Its client is gone, or its deadline has passed.

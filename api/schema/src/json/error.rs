@@ -6,7 +6,7 @@ use crate::budget::OverBudget;
 use crate::protobuf::EnvelopeError;
 use crate::quantity::QuantityError;
 
-/// Why bytes cannot be decoded as an object of the type.
+/// The reason why bytes cannot be decoded as an object of the type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The text is not JSON.
@@ -53,7 +53,7 @@ pub enum DecodeError {
     /// The bytes are no envelope around a Protobuf message.
     #[error("{problem} ({summary})")]
     Envelope {
-        /// Why the envelope cannot be read.
+        /// The reason why the envelope cannot be read.
         problem: EnvelopeError,
         /// The beginning of the bytes, for people.
         summary: String,

@@ -26,7 +26,7 @@ pub struct Envelope {
     pub content_encoding: String,
 }
 
-/// Why an envelope cannot be read.
+/// The reason why an envelope cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// The bytes do not begin with [`PREFIX`].

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::super::User;
-use super::token::JwtFault;
+use super::token::JwtError;
 use orch_rules::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
 
 /// The variable of claims.
@@ -101,7 +101,7 @@ pub struct Rules {
 
 impl Rules {
     /// The user of `claims`.
-    pub(super) fn user(&self, claims: Map<String, Value>) -> Result<User, JwtFault> {
+    pub(super) fn user(&self, claims: Map<String, Value>) -> Result<User, JwtError> {
         let claims = Value::Object(claims);
         let variable = Variable::new("claims", &claims);
         let name = self.username(&claims, &variable)?;
@@ -113,7 +113,7 @@ impl Rules {
         Ok(user.authenticated())
     }
 
-    fn username(&self, claims: &Value, variable: &Variable) -> Result<String, JwtFault> {
+    fn username(&self, claims: &Value, variable: &Variable) -> Result<String, JwtError> {
         let name = match &self.username {
             Mapping::Expression(expression) => {
                 let value = expression.text(&[variable]);
@@ -133,7 +133,7 @@ impl Rules {
         if name.is_empty() { Err(refused("the user name is empty")) } else { Ok(name) }
     }
 
-    fn groups(&self, claims: &Value, variable: &Variable) -> Result<Vec<String>, JwtFault> {
+    fn groups(&self, claims: &Value, variable: &Variable) -> Result<Vec<String>, JwtError> {
         match &self.groups {
             None => Ok(Vec::new()),
             Some(Mapping::Expression(expression)) => {
@@ -160,7 +160,7 @@ impl Rules {
         }
     }
 
-    fn uid(&self, claims: &Value, variable: &Variable) -> Result<String, JwtFault> {
+    fn uid(&self, claims: &Value, variable: &Variable) -> Result<String, JwtError> {
         match &self.uid {
             None => Ok(String::new()),
             Some(Mapping::Claim { name, .. }) => {
@@ -175,7 +175,7 @@ impl Rules {
         }
     }
 
-    fn extra(&self, variable: &Variable) -> Result<BTreeMap<String, Vec<String>>, JwtFault> {
+    fn extra(&self, variable: &Variable) -> Result<BTreeMap<String, Vec<String>>, JwtError> {
         let mut extra = BTreeMap::new();
         for (key, expression) in &self.extra {
             let values = expression.texts(&[variable]).map_err(|error| evaluating("extra claim", &error))?;
@@ -192,7 +192,7 @@ impl Rules {
         Ok(extra)
     }
 
-    fn check_claims(&self, claims: &Value, variable: &Variable) -> Result<(), JwtFault> {
+    fn check_claims(&self, claims: &Value, variable: &Variable) -> Result<(), JwtError> {
         for rule in &self.claims {
             match rule {
                 ClaimRule::Value { claim, value } => {
@@ -213,7 +213,7 @@ impl Rules {
         Ok(())
     }
 
-    fn check_user(&self, user: &User) -> Result<(), JwtFault> {
+    fn check_user(&self, user: &User) -> Result<(), JwtError> {
         if self.users.is_empty() {
             return Ok(());
         }
@@ -233,7 +233,7 @@ fn check_condition(
     message: &str,
     variable: &Variable,
     place: &str,
-) -> Result<(), JwtFault> {
+) -> Result<(), JwtError> {
     let holds = condition.holds(&[variable]);
     let holds = holds.map_err(|error| refused(format!("error evaluating {place}: {error}")))?;
     if holds {
@@ -244,7 +244,7 @@ fn check_condition(
 }
 
 /// An address that its issuer has not verified names nobody, where the issuer says so.
-fn check_email(claims: &Value) -> Result<(), JwtFault> {
+fn check_email(claims: &Value) -> Result<(), JwtError> {
     match claims.get("email_verified") {
         None | Some(Value::Bool(true)) => Ok(()),
         Some(Value::Bool(false)) => Err(refused("email not verified")),
@@ -257,10 +257,10 @@ fn text_of(claims: &Value, name: &str) -> Result<String, &'static str> {
     value.as_str().map(str::to_owned).ok_or("a string is expected")
 }
 
-fn refused(reason: impl Into<String>) -> JwtFault {
-    JwtFault::Claims(reason.into())
+fn refused(reason: impl Into<String>) -> JwtError {
+    JwtError::Claims(reason.into())
 }
 
-fn evaluating(place: &str, error: &EvaluationError) -> JwtFault {
+fn evaluating(place: &str, error: &EvaluationError) -> JwtError {
     refused(format!("error evaluating {place} expression: {error}"))
 }

@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use super::super::User;
 use super::claims::Rules;
 use super::key_source::{KeySource, Keys};
-use super::token::{JwtFault, Parts, check};
+use super::token::{JwtError, Parts, check};
 use crate::ambient::Timestamp;
 use crate::egress::ExpiringMap;
 
@@ -66,7 +66,7 @@ impl Issuer {
     }
 
     /// The user of `token` at `now`.
-    pub(super) async fn user(&self, token: &[u8], now: Timestamp) -> Result<Arc<User>, JwtFault> {
+    pub(super) async fn user(&self, token: &[u8], now: Timestamp) -> Result<Arc<User>, JwtError> {
         let mut id = [0; 32];
         id.copy_from_slice(digest(&SHA256, token).as_ref());
         if let Some(user) = self.verified.get(&id, now) {
@@ -84,7 +84,7 @@ impl Issuer {
     }
 
     /// Checks the signature. A key that is not known may be new: the keys are fetched again, and the token is tried again.
-    async fn verify(&self, parts: &Parts<'_>, now: Timestamp) -> Result<(), JwtFault> {
+    async fn verify(&self, parts: &Parts<'_>, now: Timestamp) -> Result<(), JwtError> {
         let keys = self.source.current();
         if verifies(&keys, parts) {
             return Ok(());
@@ -92,9 +92,9 @@ impl Issuer {
         self.source.refresh(keys.fetched, now).await;
         let newer = self.source.current();
         match newer.fetched {
-            None => Err(JwtFault::NoKeys),
+            None => Err(JwtError::NoKeys),
             Some(_) if newer.fetched != keys.fetched && verifies(&newer, parts) => Ok(()),
-            Some(_) => Err(JwtFault::Signature),
+            Some(_) => Err(JwtError::Signature),
         }
     }
 }

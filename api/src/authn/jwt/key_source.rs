@@ -79,7 +79,7 @@ pub(super) struct Keys {
     pub(super) fetched: Option<Timestamp>,
 }
 
-/// Why keys were not fetched. Quotes no answer.
+/// The reason why keys were not fetched. Quotes no answer.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error(transparent)]

@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 pub use self::claims::{ClaimRule, Mapping, Rules, UserRule, compile_claims, compile_user};
 pub use self::issuer::{Issuer, IssuerSettings};
 pub use self::key_source::{KeySource, KeySourceSettings};
-pub use self::token::JwtFault;
+pub use self::token::JwtError;
 use super::authenticator::bearer_token;
 use super::{Finding, Found, Holder, Method, Moment, Peer, TOKEN_BYTES_MAX, Unauthenticated, User, found};
 use crate::ambient::{Ambient, Timestamp};
@@ -96,7 +96,7 @@ impl Issuers {
         let Some(issuer) = issuers.iter().find(|issuer| issuer.url() == named) else { return Ok(None) };
         let user = issuer.user(token, now).await;
         user.map(Some).map_err(|fault| match fault {
-            JwtFault::NoKeys => Unauthenticated::Undecided(fault.to_string()),
+            JwtError::NoKeys => Unauthenticated::Undecided(fault.to_string()),
             fault => Unauthenticated::Token(fault.to_string()),
         })
     }

@@ -14,7 +14,7 @@ const SKEW_S: f64 = 300.0;
 
 /// The fault of a token. Shown to whoever reviews it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JwtFault {
+pub enum JwtError {
     /// The text is no token, or its header is not understood.
     #[error("oidc: verify token: oidc: malformed jwt")]
     Malformed,
@@ -57,32 +57,32 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Takes `token` apart.
-    pub(super) fn of(token: &'a [u8]) -> Result<Parts<'a>, JwtFault> {
+    pub(super) fn of(token: &'a [u8]) -> Result<Parts<'a>, JwtError> {
         let mut parts = token.split(|&byte| byte == b'.');
         let (Some(header), Some(payload), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(JwtFault::Malformed);
+            return Err(JwtError::Malformed);
         };
         let message = &token[..header.len() + 1 + payload.len()];
-        let header = decode(header).ok_or(JwtFault::Malformed)?;
-        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtFault::Malformed)?;
+        let header = decode(header).ok_or(JwtError::Malformed)?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Malformed)?;
         // Extensions that must be understood are not, and `b64` would change what is signed.
         if header.contains_key("crit") || header.contains_key("b64") {
-            return Err(JwtFault::Malformed);
+            return Err(JwtError::Malformed);
         }
-        let algorithm = header.get("alg").and_then(Value::as_str).ok_or(JwtFault::Malformed)?;
-        let algorithm = Algorithm::named(algorithm).ok_or(JwtFault::Algorithm)?;
+        let algorithm = header.get("alg").and_then(Value::as_str).ok_or(JwtError::Malformed)?;
+        let algorithm = Algorithm::named(algorithm).ok_or(JwtError::Algorithm)?;
         let key_id = match header.get("kid") {
             None => String::new(),
-            Some(id) => id.as_str().ok_or(JwtFault::Malformed)?.to_owned(),
+            Some(id) => id.as_str().ok_or(JwtError::Malformed)?.to_owned(),
         };
         Ok(Parts { message, signature, algorithm, key_id, payload })
     }
 
     /// The claims. They count only once the signature is verified.
-    pub(super) fn claims(&self) -> Result<Map<String, Value>, JwtFault> {
-        decode(self.payload).ok_or(JwtFault::Malformed)
+    pub(super) fn claims(&self) -> Result<Map<String, Value>, JwtError> {
+        decode(self.payload).ok_or(JwtError::Malformed)
     }
 }
 
@@ -106,11 +106,11 @@ pub(super) fn check(
     issuer: &str,
     audiences: &[String],
     now: u64,
-) -> Result<u64, JwtFault> {
+) -> Result<u64, JwtError> {
     let named = claims.get("iss").and_then(Value::as_str).unwrap_or_default();
     let is_old_spelling = named == "accounts.google.com" && issuer == "https://accounts.google.com";
     if named != issuer && !is_old_spelling {
-        return Err(JwtFault::Claims(
+        return Err(JwtError::Claims(
             "verify token: oidc: id token issued by a different provider".to_owned(),
         ));
     }
@@ -121,21 +121,21 @@ pub(super) fn check(
     };
     // few: the audiences of one token and of one issuer.
     if !audiences.iter().any(|wanted| meant.contains(&wanted.as_str())) {
-        return Err(JwtFault::Audience { wanted: audiences.to_vec() });
+        return Err(JwtError::Audience { wanted: audiences.to_vec() });
     }
     let seconds = |name: &str| match claims.get(name) {
         None => Ok(None),
-        Some(value) => value.as_f64().filter(|time| time.is_finite()).map(Some).ok_or(JwtFault::Malformed),
+        Some(value) => value.as_f64().filter(|time| time.is_finite()).map(Some).ok_or(JwtError::Malformed),
     };
     // Seconds since 1970 are far below 2^53.
     #[expect(clippy::cast_precision_loss, reason = "times are small enough to be exact")]
     let moment = now as f64;
-    let end = seconds("exp")?.ok_or(JwtFault::Expired)?;
+    let end = seconds("exp")?.ok_or(JwtError::Expired)?;
     if moment >= end {
-        return Err(JwtFault::Expired);
+        return Err(JwtError::Expired);
     }
     if seconds("nbf")?.is_some_and(|begin| begin > moment + SKEW_S) {
-        return Err(JwtFault::NotYet);
+        return Err(JwtError::NotYet);
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above `now`, and saturates")]
     Ok(end as u64)

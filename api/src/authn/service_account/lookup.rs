@@ -10,7 +10,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::token::{Claims, ObjectRef, TokenFault};
+use super::token::{Claims, ObjectRef, TokenError};
 use crate::follow::Applied;
 
 /// Storage resource of service accounts.
@@ -48,24 +48,24 @@ impl Seen {
     ///
     /// # Errors
     /// An object is gone, is another of the same name, or has been deleted for longer than the grace.
-    pub(super) fn of(claims: &Claims, applied: &Applied, now: u64) -> Result<Seen, TokenFault> {
+    pub(super) fn of(claims: &Claims, applied: &Applied, now: u64) -> Result<Seen, TokenError> {
         let mut seen = Seen { objects: Vec::new(), ends_at: u64::MAX };
         for (resource, namespace, wanted) in places(claims) {
             let key = Key::new(&resource.into(), namespace, &wanted.name).ok();
             let found = key.as_ref().and_then(|key| applied.state.object(key));
             let (Some(key), Some(found)) = (&key, found) else { return Err(absent(resource, &wanted.name)) };
-            let head: Head<'_> = serde_json::from_slice(&found.json).map_err(|_| TokenFault::Invalidated)?;
+            let head: Head<'_> = serde_json::from_slice(&found.json).map_err(|_| TokenError::Invalidated)?;
             if head.metadata.uid != wanted.uid.as_str() {
                 return Err(another(resource, &head.metadata.uid, &wanted.uid));
             }
             if let Some(time) = head.metadata.deletion_timestamp {
-                let time = OffsetDateTime::parse(&time, &Rfc3339).map_err(|_| TokenFault::Invalidated)?;
+                let time = OffsetDateTime::parse(&time, &Rfc3339).map_err(|_| TokenError::Invalidated)?;
                 let time = u64::try_from(time.unix_timestamp()).unwrap_or_default();
                 seen.ends_at = seen.ends_at.min(time.saturating_add(GRACE_S));
             }
             seen.objects.push((key.clone(), found.revision));
         }
-        if now < seen.ends_at { Ok(seen) } else { Err(TokenFault::Invalidated) }
+        if now < seen.ends_at { Ok(seen) } else { Err(TokenError::Invalidated) }
     }
 
     /// Objects of which each change ends what was seen.
@@ -83,16 +83,16 @@ impl Seen {
 }
 
 /// The fault of a token whose object does not exist.
-pub(super) fn absent(resource: &str, name: &str) -> TokenFault {
+pub(super) fn absent(resource: &str, name: &str) -> TokenError {
     match resource {
-        ACCOUNTS => TokenFault::Object(format!("{resource} {} not found", quoted(name))),
-        _ => TokenFault::Unbound,
+        ACCOUNTS => TokenError::Object(format!("{resource} {} not found", quoted(name))),
+        _ => TokenError::Unbound,
     }
 }
 
 /// The fault of a token whose object was replaced by another of the same name.
-pub(super) fn another(resource: &str, found: &str, claimed: &str) -> TokenFault {
-    TokenFault::Object(match resource.strip_suffix('s') {
+pub(super) fn another(resource: &str, found: &str, claimed: &str) -> TokenError {
+    TokenError::Object(match resource.strip_suffix('s') {
         Some(kind) if resource != ACCOUNTS => {
             format!("{kind} UID ({found}) does not match service account {kind} ref claim ({claimed})")
         }

@@ -33,7 +33,7 @@ use self::lookup::Seen;
 pub use self::secret_token::SecretClaims;
 use self::secret_token::SecretToken;
 pub(crate) use self::secret_token::{DAY_S, INVALID_SINCE, LAST_USED, day_of, day_text};
-pub use self::token::{Claims, ObjectRef, TokenFault};
+pub use self::token::{Claims, ObjectRef, TokenError};
 use super::authenticator::Moment;
 use super::service_account_name::ServiceAccountName;
 use super::user::User;
@@ -139,7 +139,7 @@ impl ServiceAccounts {
         token: &[u8],
         wanted: &[String],
         at: Moment<'_>,
-    ) -> Result<Option<UserAndAudiences>, TokenFault> {
+    ) -> Result<Option<UserAndAudiences>, TokenError> {
         let found = self.admitted(token, wanted, at)?;
         Ok(found.map(|found| (found.user.clone(), found.claims.audiences.clone())))
     }
@@ -148,7 +148,7 @@ impl ServiceAccounts {
     ///
     /// # Errors
     /// As of [`Self::holder`].
-    pub fn user(&self, token: &[u8], at: Moment<'_>) -> Result<Option<Arc<User>>, TokenFault> {
+    pub fn user(&self, token: &[u8], at: Moment<'_>) -> Result<Option<Arc<User>>, TokenError> {
         let Some(found) = self.admitted(token, &self.settings.audiences, at)? else {
             return Ok(None);
         };
@@ -161,7 +161,7 @@ impl ServiceAccounts {
         token: &[u8],
         wanted: &[String],
         at: Moment<'_>,
-    ) -> Result<Option<Arc<Verified>>, TokenFault> {
+    ) -> Result<Option<Arc<Verified>>, TokenError> {
         let found = self.verified(token, wanted, at.applied, at.seconds())?;
         if let Some(kept) = found.as_ref().and_then(|found| found.kept.as_ref()) {
             uses::count_kept(kept);
@@ -177,7 +177,7 @@ impl ServiceAccounts {
         wanted: &[String],
         applied: &Applied,
         now: u64,
-    ) -> Result<Option<Arc<Verified>>, TokenFault> {
+    ) -> Result<Option<Arc<Verified>>, TokenError> {
         if token.len() > token::TOKEN_BYTES_MAX {
             return Ok(None);
         }
@@ -211,7 +211,7 @@ impl ServiceAccounts {
         wanted: &[String],
         applied: &Applied,
         now: u64,
-    ) -> Result<Verified, TokenFault> {
+    ) -> Result<Verified, TokenError> {
         let (keys, issuers) = (self.keys(), &self.settings.issuers);
         let domain = self.brand.label_domain;
         let claims = Claims::verify(token, issuers, domain, keys.verifying(), wanted, now)?;
@@ -225,10 +225,10 @@ impl ServiceAccounts {
         token: &[u8],
         wanted: &[String],
         applied: &Applied,
-    ) -> Result<Verified, TokenFault> {
+    ) -> Result<Verified, TokenError> {
         let payload = token::verified(token, self.keys().verifying())?;
         if payload.get("iss").and_then(serde_json::Value::as_str) != Some(self.brand.secret_token_issuer) {
-            return Err(TokenFault::Claim("iss"));
+            return Err(TokenError::Claim("iss"));
         }
         let kept = SecretClaims::read(&payload, self.brand)?;
         let claims = Claims {

@@ -21,7 +21,7 @@ use time::macros::format_description;
 
 use super::keys::{Signer, SigningFailed};
 use super::lookup::{ACCOUNTS, Seen, absent, another};
-use super::token::{ObjectRef, TokenFault, signed};
+use super::token::{ObjectRef, TokenError, signed};
 use crate::authn::bootstrap_token::is_same;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
@@ -111,16 +111,16 @@ impl SecretClaims {
     ///
     /// # Errors
     /// A claim is missing or empty, or the subject is another account.
-    pub(super) fn read(payload: &Map<String, Value>, brand: &Brand) -> Result<Self, TokenFault> {
+    pub(super) fn read(payload: &Map<String, Value>, brand: &Brand) -> Result<Self, TokenError> {
         let text = |name: &'static str| {
             let value = payload.get(&claim(brand, name)).and_then(Value::as_str);
-            value.filter(|value| !value.is_empty()).map(str::to_owned).ok_or(TokenFault::Claim(name))
+            value.filter(|value| !value.is_empty()).map(str::to_owned).ok_or(TokenError::Claim(name))
         };
         let (namespace, secret) = (text("namespace")?, text("secret.name")?);
         let account = ObjectRef { name: text("service-account.name")?, uid: text("service-account.uid")? };
         let claims = SecretClaims { namespace, secret, account };
         let subject = payload.get("sub").and_then(Value::as_str);
-        if subject == Some(claims.subject().as_str()) { Ok(claims) } else { Err(TokenFault::Claim("sub")) }
+        if subject == Some(claims.subject().as_str()) { Ok(claims) } else { Err(TokenError::Claim("sub")) }
     }
 
     fn subject(&self) -> String {
@@ -136,7 +136,7 @@ impl SecretClaims {
         token: &[u8],
         brand: &Brand,
         applied: &Applied,
-    ) -> Result<(Seen, SecretToken), TokenFault> {
+    ) -> Result<(Seen, SecretToken), TokenError> {
         let find = |resource: &str, name: &str| {
             let key = Key::new(&resource.into(), &self.namespace, name).ok();
             let found = key.as_ref().and_then(|key| applied.state.object(key)).cloned();
@@ -144,23 +144,23 @@ impl SecretClaims {
         };
         let (secret_key, secret) = find(SECRETS, &self.secret)?;
         if secret.index.terminating {
-            return Err(TokenFault::Invalidated);
+            return Err(TokenError::Invalidated);
         }
         let stored: StoredSecret<'_> =
-            serde_json::from_slice(&secret.json).map_err(|_| TokenFault::Invalidated)?;
-        let kept = BASE64_STANDARD.decode(&*stored.data.token).map_err(|_| TokenFault::Invalidated)?;
+            serde_json::from_slice(&secret.json).map_err(|_| TokenError::Invalidated)?;
+        let kept = BASE64_STANDARD.decode(&*stored.data.token).map_err(|_| TokenError::Invalidated)?;
         if kept.is_empty() || !is_same(&kept, token) {
-            return Err(TokenFault::Object("the token does not match the server's copy".to_owned()));
+            return Err(TokenError::Object("the token does not match the server's copy".to_owned()));
         }
         let (account_key, account) = find(ACCOUNTS, &self.account.name)?;
         if account.index.terminating {
-            return Err(TokenFault::Invalidated);
+            return Err(TokenError::Invalidated);
         }
         if account.index.uid != self.account.uid {
             return Err(another(ACCOUNTS, &account.index.uid, &self.account.uid));
         }
         let listing: StoredAccount<'_> =
-            serde_json::from_slice(&account.json).map_err(|_| TokenFault::Invalidated)?;
+            serde_json::from_slice(&account.json).map_err(|_| TokenError::Invalidated)?;
         // once: for each version of the account.
         let is_listed = listing.secrets.iter().any(|listed| listed.name == self.secret.as_str());
         let found = SecretToken {
@@ -187,14 +187,14 @@ impl SecretToken {
     ///
     /// # Errors
     /// The token is marked as unused for long.
-    pub(super) fn admit(&self, exchange: &Exchange, brand: &Brand) -> Result<(), TokenFault> {
+    pub(super) fn admit(&self, exchange: &Exchange, brand: &Brand) -> Result<(), TokenError> {
         let annotate = |name: &str, text: String| {
             exchange.annotate(|| format!("{}/legacy-token{name}", brand.group("authentication")), || text);
         };
         annotate("", format!("system:serviceaccount:{}:{}", self.namespace, self.account));
         if self.is_marked_invalid {
             annotate("-invalidated", format!("{}/{}", self.secret, self.namespace));
-            return Err(TokenFault::MarkedInvalid {
+            return Err(TokenError::MarkedInvalid {
                 secret: format!("{}/{}", self.namespace, self.secret),
                 account: format!("{}/{}", self.namespace, self.account),
                 label: brand.label(INVALID_SINCE),

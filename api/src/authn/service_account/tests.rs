@@ -280,7 +280,7 @@ fn a_token_ends_with_the_objects_that_it_is_bound_to_though_it_is_cached() {
         assert_eq!(user(&gone, NOW).unwrap_err().to_string(), expected);
     }
     assert!(user(&ended, NOW + 59).is_ok(), "what shuts down may still ask");
-    assert_eq!(user(&ended, NOW + 60), Err(TokenFault::Invalidated));
+    assert_eq!(user(&ended, NOW + 60), Err(TokenError::Invalidated));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_cached_token_expires() {
     let user = |now: u64| accounts.user(token.as_bytes(), at(state.applied(), now));
     let first = user(NOW).unwrap().unwrap();
     assert!(Arc::ptr_eq(&first, &user(NOW + 3599).unwrap().unwrap()), "it is cached");
-    assert_eq!(user(NOW + 3600), Err(TokenFault::Expired));
+    assert_eq!(user(NOW + 3600), Err(TokenError::Expired));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub struct ObjectRef {
 /// The claims of a token. Times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Whom the token is meant for.
+    /// The audiences that the token is meant for.
     pub audiences: Vec<String>,
     /// When it was made.
     pub issued_at: u64,
@@ -61,7 +61,7 @@ pub struct Claims {
 
 /// The reason why a token is refused. The log shows it, the answer to its holder does not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenFault {
+pub enum TokenError {
     /// Not a token that this server reads.
     #[error("the token is malformed")]
     Malformed,
@@ -109,26 +109,26 @@ pub enum TokenFault {
     },
 }
 
-impl TokenFault {
+impl TokenError {
     /// Whether the signature and the claims are good, and an object is missing or another: a member that has not applied
     /// the newest writes may lack the object.
     pub fn is_of_an_object(&self) -> bool {
         match self {
-            TokenFault::Object(_) | TokenFault::Unbound => true,
-            TokenFault::Malformed
-            | TokenFault::Signature
-            | TokenFault::Claim(_)
-            | TokenFault::Expired
-            | TokenFault::NotYet
-            | TokenFault::Audience { .. }
-            | TokenFault::Invalidated
-            | TokenFault::MarkedInvalid { .. } => false,
+            TokenError::Object(_) | TokenError::Unbound => true,
+            TokenError::Malformed
+            | TokenError::Signature
+            | TokenError::Claim(_)
+            | TokenError::Expired
+            | TokenError::NotYet
+            | TokenError::Audience { .. }
+            | TokenError::Invalidated
+            | TokenError::MarkedInvalid { .. } => false,
         }
     }
 
     /// The fault of a token for `found` where `wanted` is asked for.
-    pub fn audience(found: &[String], wanted: &[String]) -> TokenFault {
-        TokenFault::Audience { found: shown(found), wanted: shown(wanted) }
+    pub fn audience(found: &[String], wanted: &[String]) -> TokenError {
+        TokenError::Audience { found: shown(found), wanted: shown(wanted) }
     }
 }
 
@@ -193,20 +193,20 @@ impl Claims {
         keys: &[VerifyingKey],
         wanted: &[String],
         now: u64,
-    ) -> Result<Claims, TokenFault> {
+    ) -> Result<Claims, TokenError> {
         let payload = verified(token, keys)?;
         if !is_issued(&payload, issuers) {
-            return Err(TokenFault::Claim("iss"));
+            return Err(TokenError::Claim("iss"));
         }
         let claims = Claims::read(&payload, domain)?;
         claims.check_audience(wanted)?;
         let begins_at = payload.get("nbf").map_or(Some(claims.issued_at), Value::as_u64);
-        let begins_at = begins_at.ok_or(TokenFault::Claim("nbf"))?.max(claims.issued_at);
+        let begins_at = begins_at.ok_or(TokenError::Claim("nbf"))?.max(claims.issued_at);
         if now >= claims.expires_at {
-            return Err(TokenFault::Expired);
+            return Err(TokenError::Expired);
         }
         if begins_at > now.saturating_add(SKEW_S) {
-            return Err(TokenFault::NotYet);
+            return Err(TokenError::NotYet);
         }
         Ok(claims)
     }
@@ -215,7 +215,7 @@ impl Claims {
     ///
     /// # Errors
     /// No audience of the token is accepted.
-    pub fn check_audience(&self, wanted: &[String]) -> Result<(), TokenFault> {
+    pub fn check_audience(&self, wanted: &[String]) -> Result<(), TokenError> {
         let is_meant = match wanted {
             // few: a server has one or two names.
             [] | [_] | [_, _] => self.audiences.iter().any(|audience| wanted.contains(audience)),
@@ -225,11 +225,11 @@ impl Claims {
                 self.audiences.iter().any(|audience| many.contains(audience))
             }
         };
-        if is_meant { Ok(()) } else { Err(TokenFault::audience(&self.audiences, wanted)) }
+        if is_meant { Ok(()) } else { Err(TokenError::audience(&self.audiences, wanted)) }
     }
 
-    fn read(payload: &Map<String, Value>, domain: &str) -> Result<Claims, TokenFault> {
-        let missing = TokenFault::Claim;
+    fn read(payload: &Map<String, Value>, domain: &str) -> Result<Claims, TokenError> {
+        let missing = TokenError::Claim;
         let number = |name| payload.get(name).and_then(Value::as_u64).ok_or(missing(name));
         let audiences = match payload.get("aud").ok_or(missing("aud"))? {
             Value::String(one) => vec![one.clone()],
@@ -286,8 +286,8 @@ fn is_issued(payload: &Map<String, Value>, issuers: &[String]) -> bool {
 }
 
 /// The payload of `token`, once one of `keys` verifies its signature.
-pub(super) fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenFault> {
-    let malformed = || TokenFault::Malformed;
+pub(super) fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenError> {
+    let malformed = || TokenError::Malformed;
     let mut parts = token.split(|&byte| byte == b'.');
     let mut part = || parts.next().ok_or_else(malformed);
     let (header, payload, signature) = (part()?, part()?, part()?);
@@ -308,7 +308,7 @@ pub(super) fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String
     };
     // few: the keys in an operator's files.
     if !keys.iter().filter(is_meant).any(|key| key.verifies(message, &signature)) {
-        return Err(TokenFault::Signature);
+        return Err(TokenError::Signature);
     }
     decode(payload).ok_or_else(malformed)
 }
@@ -326,10 +326,10 @@ fn reference(object: &ObjectRef) -> Value {
     }
 }
 
-fn read_reference(value: &Value) -> Result<ObjectRef, TokenFault> {
+fn read_reference(value: &Value) -> Result<ObjectRef, TokenError> {
     let name = text(value.get("name"));
     let found = ObjectRef { name, uid: text(value.get("uid")) };
-    if found.name.is_empty() { Err(TokenFault::Claim("name")) } else { Ok(found) }
+    if found.name.is_empty() { Err(TokenError::Claim("name")) } else { Ok(found) }
 }
 
 fn text(value: Option<&Value>) -> String {

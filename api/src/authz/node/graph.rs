@@ -1,4 +1,4 @@
-//! Which objects the pods of each node refer to, and the secrets of volumes that their claims are bound to.
+//! The objects that the pods of each node refer to, and the secrets of volumes that their claims are bound to.
 //!
 //!     node <- pod <- config map, secret, service account, volume claim, resource claim
 //!     node <- pod <- volume claim <- volume <- secret

@@ -49,8 +49,8 @@ pub struct NodeAuthorizer {
     rules: Rules,
 }
 
-/// Allowed, or a remark of why not, possibly empty.
-type Verdict = Result<(), String>;
+/// Allowed, or the reason for having no opinion, possibly empty.
+type NodeDecision = Result<(), String>;
 
 /// A request of a node, at one state.
 struct Request<'a> {
@@ -84,8 +84,8 @@ impl NodeAuthorizer {
             return Some(Decision::NoOpinion(String::new()));
         };
         let request = Request { authorizer: self, node, asked, applied, is_early: Cell::new(false) };
-        let verdict = request.decide();
-        let decision = verdict.map_or_else(Decision::NoOpinion, |()| Decision::Allow(Reason::default()));
+        let decision = request.decide();
+        let decision = decision.map_or_else(Decision::NoOpinion, |()| Decision::Allow(Reason::default()));
         (!request.is_early.get()).then_some(decision)
     }
 
@@ -100,7 +100,7 @@ impl NodeAuthorizer {
     }
 
     /// Decides by the rules that hold for all nodes.
-    fn decide_by_rules(&self, asked: &ResourceAttributes<'_>) -> Verdict {
+    fn decide_by_rules(&self, asked: &ResourceAttributes<'_>) -> NodeDecision {
         let qualified = asked.qualified();
         let prepared = Asked::new(Attributes::Resource(*asked), &qualified);
         let is_allowed = self.rules.allow(&prepared);
@@ -108,16 +108,16 @@ impl NodeAuthorizer {
     }
 }
 
-fn allow_if(is_allowed: bool, remark: impl FnOnce() -> String) -> Verdict {
-    if is_allowed { Ok(()) } else { Err(remark()) }
+fn allow_if(is_allowed: bool, reason: impl FnOnce() -> String) -> NodeDecision {
+    if is_allowed { Ok(()) } else { Err(reason()) }
 }
 
-fn refuse(remark: &str) -> Verdict {
-    Err(remark.to_owned())
+fn refuse(reason: &str) -> NodeDecision {
+    Err(reason.to_owned())
 }
 
 impl Request<'_> {
-    fn decide(&self) -> Verdict {
+    fn decide(&self) -> NodeDecision {
         let asked = self.asked;
         match (asked.group, asked.resource) {
             ("", "secrets") => self.decide_read(ReferenceKind::Secret),
@@ -151,7 +151,7 @@ impl Request<'_> {
         }
     }
 
-    fn check_related(&self, is_related: impl FnOnce() -> bool) -> Verdict {
+    fn check_related(&self, is_related: impl FnOnce() -> bool) -> NodeDecision {
         if self.asked.name.is_empty() {
             return refuse("No Object name found");
         }
@@ -161,12 +161,12 @@ impl Request<'_> {
     }
 
     /// Checks that pods of the node refer to the object, which is one of a namespace.
-    fn check_uses(&self, kind: ReferenceKind) -> Verdict {
+    fn check_uses(&self, kind: ReferenceKind) -> NodeDecision {
         self.check_refers(kind, &self.path())
     }
 
     /// Checks that pods of the node refer to the object at `path`.
-    fn check_refers(&self, kind: ReferenceKind, path: &str) -> Verdict {
+    fn check_refers(&self, kind: ReferenceKind, path: &str) -> NodeDecision {
         self.check_related(|| {
             let state = &self.applied.state;
             let has = |graph: &Graph| graph.has_object(state, self.node, kind, path);
@@ -177,7 +177,7 @@ impl Request<'_> {
     }
 
     /// Checks that the object at `path` names the node as its own.
-    fn check_names_node(&self, storage: &str, path: &str) -> Verdict {
+    fn check_names_node(&self, storage: &str, path: &str) -> NodeDecision {
         self.check_related(|| {
             search::node_of(&self.applied.state, storage, path).is_some_and(|of| of == self.node)
         })
@@ -187,14 +187,14 @@ impl Request<'_> {
         format!("{}/{}", self.asked.namespace, self.asked.name)
     }
 
-    fn check_is_get(&self) -> Verdict {
+    fn check_is_get(&self) -> NodeDecision {
         if self.asked.verb != "get" {
             return refuse("can only get individual resources of this type");
         }
         allow_if(self.asked.subresource.is_empty(), || "cannot get subresource".to_owned())
     }
 
-    fn decide_read(&self, kind: ReferenceKind) -> Verdict {
+    fn decide_read(&self, kind: ReferenceKind) -> NodeDecision {
         if !matches!(self.asked.verb, "get" | "list" | "watch") {
             return refuse("can only read resources of this type");
         }
@@ -207,7 +207,7 @@ impl Request<'_> {
         self.check_uses(kind)
     }
 
-    fn decide_volume_claim(&self) -> Verdict {
+    fn decide_volume_claim(&self) -> NodeDecision {
         if self.asked.subresource == "status" {
             if !matches!(self.asked.verb, "update" | "patch") {
                 return refuse("can only get/update/patch this type");
@@ -218,7 +218,7 @@ impl Request<'_> {
         self.check_uses(ReferenceKind::VolumeClaim)
     }
 
-    fn decide_service_account(&self) -> Verdict {
+    fn decide_service_account(&self) -> NodeDecision {
         let ResourceAttributes { verb, subresource, name, .. } = *self.asked;
         if verb == "get" && subresource.is_empty() {
             return self.decide_read(ReferenceKind::ServiceAccount);
@@ -233,7 +233,7 @@ impl Request<'_> {
     }
 
     /// A node reads its own object by name, which works before it is registered, too.
-    fn decide_node(&self) -> Verdict {
+    fn decide_node(&self) -> NodeDecision {
         let (node, name) = (self.node, self.asked.name);
         match (self.asked.subresource, self.asked.verb) {
             ("", "create") | ("" | "status", "update" | "patch") => Ok(()),
@@ -248,7 +248,7 @@ impl Request<'_> {
         }
     }
 
-    fn decide_pod(&self) -> Verdict {
+    fn decide_pod(&self) -> NodeDecision {
         let is_own = || self.check_names_node(PODS, &self.path());
         match (self.asked.subresource, self.asked.verb) {
             ("", "get") => is_own(),
@@ -265,7 +265,7 @@ impl Request<'_> {
         FieldSelector::does_require(self.asked.field_selector, field, self.node)
     }
 
-    fn decide_lease(&self) -> Verdict {
+    fn decide_lease(&self) -> NodeDecision {
         let ResourceAttributes { verb, namespace, name, .. } = *self.asked;
         if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
             return refuse("can only get, create, update, patch, or delete a node lease");
@@ -279,7 +279,7 @@ impl Request<'_> {
         })
     }
 
-    fn decide_csi_node(&self) -> Verdict {
+    fn decide_csi_node(&self) -> NodeDecision {
         let ResourceAttributes { verb, subresource, name, .. } = *self.asked;
         if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
             return refuse("can only get, create, update, patch, or delete a CSINode");
@@ -292,7 +292,7 @@ impl Request<'_> {
         })
     }
 
-    fn decide_resource_slice(&self) -> Verdict {
+    fn decide_resource_slice(&self) -> NodeDecision {
         if !self.asked.subresource.is_empty() {
             return refuse("cannot authorize ResourceSlice subresources");
         }

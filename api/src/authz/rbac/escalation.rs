@@ -20,7 +20,7 @@ const LOOKUPS_MAX: usize = 2_000_000;
 /// Uncovered rights that a refusal lists.
 const LISTED_MAX: usize = 64;
 
-/// Why a role may not be written.
+/// The reason why a role may not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
     /// The owner lacks these rights, at most 64 of them.

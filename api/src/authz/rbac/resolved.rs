@@ -91,14 +91,14 @@ impl Equivalent<Holder> for HolderRef<'_> {
 
 /// The grants by holder, and their number.
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedGrants {
     by_holder: HashMap<Holder, Arc<[Resolved]>>,
     grants: usize,
 }
 
 /// The cache.
 #[derive(Debug, Default)]
-pub(super) struct Cache(RwLock<Kept>);
+pub(super) struct Cache(RwLock<CachedGrants>);
 
 impl Cache {
     /// The grants of `user` in `namespace`, from the cache or else by `collect`.
@@ -119,7 +119,7 @@ impl Cache {
         let mut kept = self.0.write();
         // The holder counts as one grant: a user without grants takes room, too.
         if kept.grants + grants.len() + 1 > GRANTS_MAX {
-            *kept = Kept::default();
+            *kept = CachedGrants::default();
         }
         kept.grants += grants.len() + 1;
         let holder =
@@ -133,7 +133,7 @@ impl Cache {
 
     /// Forgets everything, because the policy changes.
     pub(super) fn clear(&mut self) {
-        *self.0.get_mut() = Kept::default();
+        *self.0.get_mut() = CachedGrants::default();
     }
 
     #[cfg(test)]

@@ -133,7 +133,7 @@ fn namespaces_that_clients_invent_share_what_is_prepared() {
     }
 }
 
-/// What a user of a cluster may write must not make decisions about others slow: a subject that a binding repeats, many
+/// Objects that a user of a cluster may write must not make decisions about others slow: a subject that a binding repeats, many
 /// bindings of a large role, and many rules that differ in a name.
 #[test]
 fn a_decision_looks_at_a_subject_a_binding_and_a_large_role_once() {
@@ -186,7 +186,7 @@ fn held_permille(objects: &[(&str, String, Json)]) -> usize {
     cluster.policy().bytes() * 1000 / stored
 }
 
-/// What a user of a namespace may write must take no multiple of its stored bytes in the view that decisions read: before, a
+/// Objects that a user of a namespace may write take no multiple of their stored bytes in the view that decisions read: before, a
 /// subject took two kilobytes and a text of a rule 56 bytes.
 #[test]
 fn roles_and_bindings_hold_about_the_bytes_that_are_stored_of_them() {

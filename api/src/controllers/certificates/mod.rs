@@ -41,8 +41,8 @@ const REQUESTS: &str = "certificatesigningrequests.certificates";
 /// Requests that are worked on at once: signing takes a thread for a millisecond with the slowest keys.
 const REQUESTS_AT_ONCE: usize = 8;
 
-/// Of a request whose handling fails.
-const FAULT: &str = "a certificate request cannot be handled yet";
+/// Logged where the handling of a request fails.
+const WARNING: &str = "a certificate request cannot be handled yet";
 
 /// The requests that are open for a loop.
 struct Open {
@@ -100,8 +100,9 @@ where
     let open = Open { brand, is_open, queue: Queue::default() };
     let mut rounds = Rounds::new(client, [REQUESTS.into()], open, REQUESTS_AT_ONCE).await?;
     loop {
-        let Round { due, applied } =
-            rounds.next(|open, path, result| end(client, &mut open.queue, (path, path), result, FAULT)).await;
+        let Round { due, applied } = rounds
+            .next(|open, path, result| end(client, &mut open.queue, (path, path), result, WARNING))
+            .await;
         for path in due {
             let stored = Stored::of(&applied.state, &path).filter(|stored| is_open(brand, &stored.object));
             match stored.map(|stored| act(stored, applied.clone())) {

@@ -1,8 +1,8 @@
-//! Status of disruption budgets: how many of its pods are healthy, how many should be, and how many may be evicted.
+//! Status of disruption budgets: how many of their pods are healthy, how many should be, and how many may be evicted.
 //!
-//! Owns which budgets have to be counted again after a change of a pod, of what controls it, or of the budget, and when
-//! an evicted pod that did not go counts again. What a status says is decided in `orch_rules::disruption`, from one
-//! state: an eviction, which writes pod and budget in one transaction, is in it wholly or not at all.
+//! Owns counting, the writes of statuses, and when an evicted pod that did not go counts again. [`budgets`] knows which budgets
+//! have to be counted after a change. A status is decided in `orch_rules::disruption`, from one state: an eviction, which
+//! writes pod and budget in one transaction, is in it wholly or not at all.
 //!
 //! Budgets are counted one at a time; the writes of the others go on, as many as have room, and one that takes long holds up
 //! no other budget.
@@ -10,41 +10,32 @@
 //! Invariant: a status is written only over the version of the budget that it was computed from. An eviction in between
 //! makes the write fail, and the budget is counted again.
 
+mod budgets;
 mod replicas;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::object::SharedObject;
-use orch_raft::{Change, ObjectPath, State, Store};
+use orch_raft::{ObjectPath, State, Store};
 use orch_rules::Action;
-use orch_rules::disruption::{
-    Count, Observed, failed_status, observed_status, recheck_time, scale_is_needed,
-};
-use orch_rules::selector::LabelSelector;
+use orch_rules::disruption::{Count, Observed, failed_status, observed_status, recheck_time};
 use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_schema::json;
 use orch_schema::value::Value;
 use tokio::sync::Semaphore;
 
+use self::budgets::{Budget, Budgets, Selection};
 use super::client::{Client, Place, let_others_run};
 use super::meaning::means_same;
-use super::queue::Queue;
-use super::rounds::{Progress, Queued, Round, Rounds, end};
+use super::rounds::{Progress, Round, Rounds, end};
 use crate::error::ApiError;
-use crate::follow::Derived;
-use crate::registry::Registry;
-use crate::selector::{SelectorRoom, StoredLabels};
+use crate::follow::Applied;
 
 /// Storage resource of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// Storage resource of pods.
 const PODS: &str = "pods";
-
-/// From a change to the count: changes that come together cost one. A drained node waits for the next disruption.
-const WAIT: Duration = Duration::from_millis(50);
 
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
@@ -70,194 +61,8 @@ const NOT_HELD_RECHECK: Duration = Duration::from_secs(10);
 /// of day; more is what a clock that was set back makes of it.
 const RECHECK_MAX: Duration = Duration::from_secs(121);
 
-/// Of a budget that cannot be written.
-const FAULT: &str = "the status of a disruption budget cannot be written yet";
-
-/// Which pods a budget selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Selection {
-    /// No pod.
-    Nothing,
-    /// Pods that the selector matches.
-    By(LabelSelector),
-    /// Pods that the stored object's selector matches. The parsed selector, of this many bytes, is not held for want of room.
-    NotHeld(usize),
-}
-
-impl Selection {
-    fn held_bytes(&self) -> usize {
-        match self {
-            Selection::By(selector) => selector.held_bytes(),
-            Selection::Nothing | Selection::NotHeld(_) => 0,
-        }
-    }
-}
-
-/// A budget, as far as it is counted. A client's selector may have thousands of requirements, so it is parsed once.
-#[derive(Clone, Debug)]
-struct Budget {
-    selection: Selection,
-    needs_scale: bool,
-    /// Version, numbers and status, without the selector.
-    counted: Value,
-    /// Bytes of the stored object.
-    bytes: usize,
-}
-
-impl Budget {
-    fn of(object: &SharedObject) -> Option<Budget> {
-        let budget: Value = serde_json::from_slice(&object.json).ok()?;
-        let (metadata, spec) = (budget.at("metadata"), budget.at("spec"));
-        let counted = json!({
-            "metadata": {
-                "uid": metadata.text("uid"),
-                "resourceVersion": metadata.text("resourceVersion"),
-                "generation": metadata.at("generation").clone(),
-            },
-            "spec": {
-                "minAvailable": spec.at("minAvailable").clone(),
-                "maxUnavailable": spec.at("maxUnavailable").clone(),
-            },
-            "status": budget.at("status").clone(),
-        });
-        let selector = LabelSelector::of_field(spec.at("selector"));
-        let selection = selector.map_or(Selection::Nothing, Selection::By);
-        Some(Budget { selection, needs_scale: scale_is_needed(&budget), counted, bytes: object.json.len() })
-    }
-
-    /// Whether the status is `status`, which was counted for this generation of the budget.
-    fn has_status(&self, status: &Value) -> bool {
-        let generation = self.counted.at("metadata").int("generation");
-        status.int("observedGeneration") == generation && means_same(self.counted.at("status"), status)
-    }
-
-    fn selects(&self, pod: &SharedObject) -> bool {
-        match &self.selection {
-            Selection::By(selector) => selector.matches(&StoredLabels::of(pod)),
-            Selection::Nothing | Selection::NotHeld(_) => false,
-        }
-    }
-}
-
-/// The budgets of all namespaces, and those that have to be counted.
-#[derive(Debug)]
-struct Budgets {
-    sources: Vec<Arc<str>>,
-    by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<Budget>>>,
-    room: SelectorRoom,
-    /// Paths of budgets that have to be counted.
-    queue: Queue<Arc<str>>,
-    /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
-    written: BTreeMap<Arc<str>, Value>,
-}
-
-impl Budgets {
-    fn new(registry: &Registry) -> Self {
-        let mut sources: BTreeSet<Arc<str>> = registry
-            .resources()
-            .filter(|resource| replicas::scale_paths(resource).is_some())
-            .map(|resource| resource.storage.clone())
-            .collect();
-        sources.extend([BUDGETS.into(), PODS.into()]);
-        Budgets {
-            sources: sources.into_iter().collect(),
-            by_namespace: BTreeMap::new(),
-            room: SelectorRoom::default(),
-            queue: Queue::default(),
-            written: BTreeMap::new(),
-        }
-    }
-
-    fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
-        let namespace = namespace_of(path);
-        let Some(mut budget) = object.and_then(Budget::of) else {
-            self.written.remove(path);
-            if let Some(budgets) = self.by_namespace.get_mut(namespace) {
-                let bytes = budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
-                self.room.give_back(namespace, bytes);
-                if budgets.is_empty() {
-                    self.by_namespace.remove(namespace);
-                }
-            }
-            return;
-        };
-        let is_own = self.written.remove(path).is_some_and(|status| budget.has_status(&status));
-        let budgets = self.by_namespace.entry(namespace.into()).or_default();
-        self.room.give_back(namespace, budgets.get(path).map_or(0, |old| old.selection.held_bytes()));
-        let bytes = budget.selection.held_bytes();
-        if !self.room.take(namespace, bytes) {
-            budget.selection = Selection::NotHeld(bytes);
-        }
-        budgets.insert(path.clone(), Arc::new(budget));
-        if !is_own {
-            self.queue.add(path, WAIT);
-        }
-    }
-
-    /// The budget at `path`. Its selector is held from now on where that has room and was not held.
-    fn take(&mut self, state: &State, path: &Arc<str>) -> Option<Arc<Budget>> {
-        if let Selection::NotHeld(bytes) = self.find(path)?.selection
-            && self.room.fits(namespace_of(path), bytes)
-        {
-            self.set(path, state.collection(BUDGETS).get(path));
-        }
-        self.find(path).cloned()
-    }
-
-    fn find(&self, path: &str) -> Option<&Arc<Budget>> {
-        self.by_namespace.get(namespace_of(path))?.get(path)
-    }
-
-    /// Takes in the status that was written for the budget at `path`, unless the budget has it already.
-    fn note_written(&mut self, path: &Arc<str>, status: Value) {
-        if self.find(path).is_some_and(|budget| !budget.has_status(&status)) {
-            self.written.insert(path.clone(), status);
-        }
-    }
-
-    /// Marks the budgets of the namespace of `path` that `concerns` is true of.
-    fn mark(&mut self, path: &str, concerns: impl Fn(&Budget) -> bool) {
-        let Some(budgets) = self.by_namespace.get(namespace_of(path)) else { return };
-        for (path, _) in budgets.iter().filter(|(_, budget)| concerns(budget)) {
-            self.queue.add(path, WAIT);
-        }
-    }
-}
-
-impl Derived for Budgets {
-    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.sources.iter()
-    }
-
-    fn change(&mut self, source: &Arc<str>, change: &Change) {
-        match &**source {
-            BUDGETS => self.set(&change.path, change.new.as_ref()),
-            PODS => {
-                let pods = [&change.new, &change.old];
-                // few: two.
-                self.mark(&change.path, |budget| pods.into_iter().flatten().any(|pod| budget.selects(pod)));
-            }
-            _ => self.mark(&change.path, |budget| budget.needs_scale),
-        }
-    }
-
-    fn rebuild(&mut self, state: &State) {
-        self.by_namespace.clear();
-        self.room.clear();
-        self.written.clear();
-        for (path, object) in state.collection(BUDGETS).range_from("") {
-            self.set(path, Some(object));
-        }
-    }
-}
-
-impl Queued for Budgets {
-    type Key = Arc<str>;
-
-    fn queue(&mut self) -> &mut Queue<Arc<str>> {
-        &mut self.queue
-    }
-}
+/// Logged where a status cannot be written.
+const WARNING: &str = "the status of a disruption budget cannot be written yet";
 
 /// Room for counts and writes that go on beside one another.
 struct Room {
@@ -286,22 +91,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
                 }
                 again.map_or(Progress::Settled, Progress::After)
             });
-            end(client, &mut budgets.queue, (path, path), progress, FAULT);
+            end(client, &mut budgets.queue, (path, path), progress, WARNING);
         };
         let Round { due, .. } = rounds.next(ended).await;
-        if due.is_empty() {
-            continue;
-        }
-        let applied = client.newest().await?;
-        for path in due {
-            match rounds.advance(&applied).take(&applied.state, &path) {
-                Some(budget) => {
-                    let state = applied.state.clone();
-                    rounds.start(path.clone(), count(client, room.clone(), state, path, budget));
-                }
-                None => rounds.done(&path),
-            }
-        }
+        let counting = |budgets: &mut Budgets, applied: &Applied, path: &Arc<str>| {
+            let (state, budget) = (applied.state.clone(), budgets.take(&applied.state, path)?);
+            Some(count(client, room.clone(), state, path.clone(), budget))
+        };
+        rounds.start_all(due, counting).await?;
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use orch_rules::selector::LabelSelector;
+
 use super::*;
 use crate::controllers::testing::Fixture;
 use crate::follow::Follower;
+use crate::selector::SelectorRoom;
 
 const REPLICA_SETS: &str = "replicasets.apps";
 const DEPLOYMENTS: &str = "deployments.apps";

@@ -18,7 +18,7 @@ use crate::controllers::queue::Queue;
 use crate::controllers::turns::SETTLE;
 use crate::follow::Derived;
 
-/// How long the look at a terminating owner waits for each of its dependents: the look may go over all of them, so an
+/// Wait of the look at a terminating owner for each of its dependents: the look may go over all of them, so an
 /// owner of ten thousand is looked at ten times a second at most, and takes the same share of a core as one of ten.
 const DELAY_PER_DEPENDENT: Duration = Duration::from_micros(10);
 

@@ -41,7 +41,7 @@ const NAMESPACES: &str = "namespaces";
 /// Limits warnings of namespaces that cannot be emptied yet: a client may have filled any number of them.
 static UNEMPTIED: WarningLimit<Moment> = WarningLimit::new();
 
-/// How long the next pass waits for each object that the last one left: a pass goes over all that is left, so it takes about
+/// Wait of the next pass for each object that the last one left: a pass goes over all that is left, so it takes about
 /// the same share of a core whatever the size of the namespace.
 const DELAY_PER_OBJECT: Duration = Duration::from_micros(20);
 

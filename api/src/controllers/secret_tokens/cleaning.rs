@@ -18,7 +18,7 @@ use orch_schema::value::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{ACCOUNTS, Owner, SECRETS, keeps_token};
+use super::{ACCOUNTS, AccountRef, SECRETS, keeps_token};
 use crate::authn::service_account::{DAY_S, INVALID_SINCE, LAST_USED, day_of, day_text};
 use crate::authz::node::{PodDocument, ReferenceKind};
 use crate::controllers::FAILED;
@@ -71,7 +71,8 @@ async fn pass<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
             continue;
         }
         let object: Value = serde_json::from_slice(&secret.json).unwrap_or_default();
-        let is_generated = Owner::of(brand, path, &object).is_some_and(|owner| lists(&state, &owner, path));
+        let is_generated =
+            AccountRef::of(brand, path, &object).is_some_and(|owner| lists(&state, &owner, path));
         let labels = object.at("metadata").at("labels");
         let [used, marked] = [LAST_USED, INVALID_SINCE].map(|name| labels.text(&brand.label(name)));
         let Some(step) = step(made_on(&object), used, marked, today).filter(|_| is_generated) else {
@@ -150,7 +151,7 @@ fn made_on(object: &Value) -> Option<i64> {
 }
 
 /// Whether the account `owner` lists the secret at `path`.
-fn lists(state: &State, owner: &Owner, path: &str) -> bool {
+fn lists(state: &State, owner: &AccountRef, path: &str) -> bool {
     let collection = state.collection(ACCOUNTS);
     let Some(account) = collection.get(&owner.path).filter(|account| owner.is(account)) else { return false };
     let account: Value = serde_json::from_slice(&account.json).unwrap_or_default();

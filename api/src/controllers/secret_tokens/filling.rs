@@ -24,7 +24,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use tokio::sync::watch;
 
-use super::{ACCOUNTS, Owner, SECRETS, keeps_token};
+use super::{ACCOUNTS, AccountRef, SECRETS, keeps_token};
 use crate::authn::service_account::{ObjectRef, SecretClaims, ServiceAccounts};
 use crate::controllers::client::{Client, Place, Propagation, is_overtaken};
 use crate::controllers::queue::Queue;
@@ -37,8 +37,8 @@ use crate::registry::Resource;
 /// Secrets and accounts that are written at a time: signing takes a thread for a millisecond with the slowest keys.
 const AT_ONCE: usize = 8;
 
-/// Of a secret or account that cannot be written.
-const FAULT: &str = "a secret of a service account cannot be looked after yet";
+/// Logged where a secret or an account cannot be written.
+const WARNING: &str = "a secret of a service account cannot be looked after yet";
 
 /// An object to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,22 +46,22 @@ enum Work {
     /// The secret at this path.
     Secret(Arc<str>),
     /// The account that may still list the secret of this name, which is gone.
-    Listing(Owner, Arc<str>),
+    Listing(AccountRef, Arc<str>),
 }
 
 /// The secrets of each account, and the queue of secrets and accounts to look at.
-struct Kept {
+struct TokenSecrets {
     brand: &'static Brand,
     sources: [Arc<str>; 2],
-    owners: BTreeMap<Arc<str>, Owner>,
+    owners: BTreeMap<Arc<str>, AccountRef>,
     by_account: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     queue: Queue<Work>,
 }
 
-impl Kept {
-    fn new(brand: &'static Brand) -> Kept {
+impl TokenSecrets {
+    fn new(brand: &'static Brand) -> TokenSecrets {
         let (owners, by_account) = (BTreeMap::new(), BTreeMap::new());
-        Kept {
+        TokenSecrets {
             brand,
             sources: [SECRETS.into(), ACCOUNTS.into()],
             owners,
@@ -72,7 +72,7 @@ impl Kept {
 
     fn set_secret(&mut self, path: &Arc<str>, secret: Option<&SharedObject>) {
         let owner = secret.filter(|secret| keeps_token(self.brand, secret)).and_then(|secret| {
-            Owner::of(self.brand, path, &serde_json::from_slice(&secret.json).unwrap_or_default())
+            AccountRef::of(self.brand, path, &serde_json::from_slice(&secret.json).unwrap_or_default())
         });
         if let Some(before) = self.owners.remove(path) {
             if let Some(paths) = self.by_account.get_mut(&before.path) {
@@ -93,7 +93,7 @@ impl Kept {
     }
 }
 
-impl Derived for Kept {
+impl Derived for TokenSecrets {
     fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
         self.sources.iter()
     }
@@ -120,7 +120,7 @@ impl Derived for Kept {
     }
 }
 
-impl Queued for Kept {
+impl Queued for TokenSecrets {
     type Key = Work;
 
     fn queue(&mut self) -> &mut Queue<Work> {
@@ -169,11 +169,11 @@ async fn fill<S: Store>(
         secrets: resource(SECRETS)?,
         listings: resource(ACCOUNTS)?,
     };
-    let kept = Kept::new(brand);
-    let mut rounds = Rounds::new(client, kept.sources.clone(), kept, AT_ONCE).await?;
+    let secrets = TokenSecrets::new(brand);
+    let mut rounds = Rounds::new(client, secrets.sources.clone(), secrets, AT_ONCE).await?;
     loop {
         let Round { due, .. } =
-            rounds.next(|kept, work, result| end(client, &mut kept.queue, work, result)).await;
+            rounds.next(|secrets, work, result| end(client, &mut secrets.queue, work, result)).await;
         if due.is_empty() {
             continue;
         }
@@ -193,7 +193,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<Work>, work: &Work, resul
         // An account that changed meanwhile may still list the secret. A secret's change makes it due by itself.
         (Work::Listing(..), Err(error)) if is_overtaken(&error) => queue.put_back(work, SETTLE),
         (_, result) => {
-            rounds::end(client, queue, (work, path), result.map(|()| Progress::Settled), FAULT);
+            rounds::end(client, queue, (work, path), result.map(|()| Progress::Settled), WARNING);
         }
     }
 }
@@ -224,7 +224,7 @@ impl<S: Store> Filler<'_, S> {
             return Ok(());
         };
         let object: Value = serde_json::from_slice(&secret.json).unwrap_or_default();
-        let Some(owner) = Owner::of(brand, path, &object).filter(|_| !secret.index.terminating) else {
+        let Some(owner) = AccountRef::of(brand, path, &object).filter(|_| !secret.index.terminating) else {
             return Ok(());
         };
         let place = Place { resource: &self.secrets, path };
@@ -248,7 +248,7 @@ impl<S: Store> Filler<'_, S> {
     fn missing(
         &self,
         path: &str,
-        owner: &Owner,
+        owner: &AccountRef,
         account: &SharedObject,
         data: &Value,
     ) -> Result<Option<Value>, ApiError> {
@@ -279,7 +279,7 @@ impl<S: Store> Filler<'_, S> {
     }
 
     /// Takes the secret at `path`, which is gone, off the list of its account.
-    async fn take_off(&self, owner: &Owner, path: &str, state: &State) -> Result<(), ApiError> {
+    async fn take_off(&self, owner: &AccountRef, path: &str, state: &State) -> Result<(), ApiError> {
         let collection = state.collection(ACCOUNTS);
         let Some(account) = collection.get(&owner.path).filter(|account| owner.is(account)) else {
             return Ok(());

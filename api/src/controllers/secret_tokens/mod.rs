@@ -26,21 +26,21 @@ const ACCOUNTS: &str = "serviceaccounts";
 
 /// The account that a secret keeps a token of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Owner {
+struct AccountRef {
     /// Namespace and name.
     path: Arc<str>,
     /// Empty where the secret does not tell: any account of the name is meant.
     uid: String,
 }
 
-impl Owner {
-    /// The owner of the token in `secret`, of which the decoded form is `object`.
-    fn of(brand: &Brand, path: &str, object: &Value) -> Option<Owner> {
+impl AccountRef {
+    /// The account of the token in `secret`, of which the decoded form is `object`.
+    fn of(brand: &Brand, path: &str, object: &Value) -> Option<AccountRef> {
         let namespace = ObjectPath::of(path).namespace();
         let annotations = object.at("metadata").at("annotations");
         let name = annotations.text(&brand.label("service-account.name"));
         let uid = annotations.text(&brand.label("service-account.uid")).to_owned();
-        (!name.is_empty()).then(|| Owner { path: format!("{namespace}/{name}").into(), uid })
+        (!name.is_empty()).then(|| AccountRef { path: format!("{namespace}/{name}").into(), uid })
     }
 
     /// Whether `account` is the one that is meant.

@@ -32,7 +32,7 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
     let Some(accounts) = client.gate().service_accounts().cloned() else {
         return std::future::pending().await;
     };
-    // When a secret that could not be written is tried again.
+    // The time of the next attempt on a secret that could not be written.
     let mut refused: BTreeMap<SecretKey, Duration> = BTreeMap::new();
     loop {
         let noted = accounts.last_uses().take().await;

@@ -365,7 +365,7 @@ async fn a_watch_that_resumes_at_a_version_of_several_changes_sees_all_of_them_a
     assert!(server.events(&watch).await.is_empty(), "a version of one change is passed");
 }
 
-/// What a watch keeps of its request is bounded by a user's room, too: a request id may be as long as a head.
+/// The parts of its request that a watch keeps are bounded by a user's room, too: a request id may be as long as a head.
 #[tokio::test]
 async fn long_request_ids_of_watches_are_charged_to_their_user() {
     let server = Server::new().await;

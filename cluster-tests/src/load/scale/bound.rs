@@ -8,11 +8,10 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use tokio::time::sleep_until;
 
-use super::kubelet;
 use super::link::Link;
 use super::pace::Pace;
 use super::requests::Requests;
-use super::stage::{Stage, pod};
+use super::stage::{Stage, node_name, pod};
 use crate::load::tally::Tally;
 use crate::load::wire::Call;
 
@@ -102,7 +101,7 @@ pub(super) async fn bind(
             continue;
         }
         // Neighbours in time are on other nodes.
-        let node = kubelet::name(number % nodes);
+        let node = node_name(number % nodes);
         let target =
             serde_json::json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
         let (path, body) = (format!("{}/binding", path(&pods, number)), target.to_string());

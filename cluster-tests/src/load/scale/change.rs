@@ -1,5 +1,6 @@
-//! Rounds of changes: writers that change pods one after the other, and what a change costs the servers.
+//! Changes of pods, and rounds of them: writers that change pods one after the other, and the servers' CPU time of a change.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -65,22 +66,37 @@ async fn write(mut line: Multiplexed, path: String, budget: &AtomicI64, deadline
         if left <= 0 {
             break;
         }
-        let body = format!(r#"{{"metadata":{{"annotations":{{"change":"{left}"}}}}}}"#);
-        let content_type = "application/merge-patch+json";
-        let call = Call { method: "PATCH", path: &path, content_type, body: body.as_bytes() };
-        let start = Instant::now();
-        match timeout(OPERATION_TIMEOUT, line.exchange(&call)).await {
-            Ok(Ok(reply)) if reply.status == 200 => tally.success(start.elapsed(), reply.bytes),
-            Ok(Ok(reply)) => tally.failure(format!("change: status {}", reply.status)),
-            Ok(Err(error)) => {
-                tally.failure(format!("change: {error}"));
-                break;
-            }
-            Err(_) => {
-                tally.failure("change: no answer");
-                break;
-            }
+        if change(&mut line, &path, &left.to_string(), Instant::now(), &mut tally).await.is_break() {
+            break;
         }
     }
     Ok(tally)
+}
+
+/// Changes the annotation of the pod at `path` to `value`. The time since `start` goes to `tally`, or else the failure; behind
+/// some failures the connection is of no more use.
+pub(super) async fn change(
+    line: &mut Multiplexed,
+    path: &str,
+    value: &str,
+    start: Instant,
+    tally: &mut Tally,
+) -> ControlFlow<()> {
+    let body = format!(r#"{{"metadata":{{"annotations":{{"change":"{value}"}}}}}}"#);
+    let content_type = "application/merge-patch+json";
+    let call = Call { method: "PATCH", path, content_type, body: body.as_bytes() };
+    let failure = match timeout(OPERATION_TIMEOUT, line.exchange(&call)).await {
+        Ok(Ok(reply)) if reply.status == 200 => {
+            tally.success(start.elapsed(), reply.bytes);
+            return ControlFlow::Continue(());
+        }
+        Ok(Ok(reply)) => {
+            tally.failure(format!("change: status {}", reply.status));
+            return ControlFlow::Continue(());
+        }
+        Ok(Err(error)) => format!("change: {error}"),
+        Err(_) => "change: no answer".to_owned(),
+    };
+    tally.failure(failure);
+    ControlFlow::Break(())
 }

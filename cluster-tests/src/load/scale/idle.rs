@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use super::change::{Bounds, Round, round};
 use super::link::Link;
 use super::meter::Reading;
-use super::options::{Idle, connections};
+use super::options::Idle;
 use super::report::{Report, Unit};
-use super::stage::{self, Stage};
+use super::stage::{self, Stage, node_name};
 use super::watch::{Watch, follow, version_now};
 use crate::load::wire::Call;
 
@@ -24,14 +24,12 @@ const UNWATCHED: &str = "unwatched";
 const WATCHED: &str = "watched";
 /// Changes before the first measured round, so that it does not pay for what is made once.
 const WARMING: u32 = 200;
-/// Streams last longer than the work, so that none ends and is opened again meanwhile.
-const STREAM_SECONDS: u32 = 4 * 3600;
 /// Time for the last events to arrive, and for surplus ones to be seen.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 
 /// Runs the work.
 pub(super) fn run(options: &Idle) -> Result<Report> {
-    let count = connections(options.watches, options.connections)?;
+    let count = options.watches.connections()?;
     stage::run(&options.common, count, async |stage: &Stage| {
         let work = Work { options, stage, report: Report::new("watch-idle") };
         Box::pin(work.measure(count)).await
@@ -46,11 +44,11 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn measure(mut self, count: u32) -> Result<Report> {
-        self.report.count("watches", self.options.watches.into());
+        self.report.count("watches", self.options.watches.count.into());
         self.report.count("connections", count.into());
         for writer in 0..self.options.writers {
             self.stage.make_pod(&format!("{UNWATCHED}-{writer}"), UNWATCHED).await?;
-            self.stage.make_pod(&format!("{WATCHED}-{writer}"), &node(0)).await?;
+            self.stage.make_pod(&format!("{WATCHED}-{writer}"), &node_name(0)).await?;
         }
         round(self.stage, UNWATCHED, Bounds { changes: WARMING, ..self.bounds() }).await?;
         let before = self.round("without watches, before", UNWATCHED, 0).await?;
@@ -95,22 +93,15 @@ impl Work<'_> {
 
     /// Starts all watches and waits until they stand.
     async fn watch(&mut self, links: &[Arc<Link>]) -> Result<JoinSet<()>> {
-        eprintln!("{} watches ...", self.options.watches);
+        eprintln!("{} watches ...", self.options.watches.count);
         let (began, mut tasks) = (Instant::now(), JoinSet::new());
         let version = version_now(&self.stage.admin, "/api/v1/pods").await?;
-        for number in 0..self.options.watches {
-            let watch = Watch {
-                link: links[number as usize % links.len()].clone(),
-                collection: "/api/v1/pods".to_owned(),
-                selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
-                version: Some(version),
-                seconds: STREAM_SECONDS,
-            };
+        for number in 0..self.options.watches.count {
+            let watch = Watch::of_node(number, links, version);
             tasks.spawn(follow(watch, self.stage.crowd.clone(), |_| {}));
         }
-        let (standing, wanted) = (&self.stage.crowd.standing, u64::from(self.options.watches));
         let patience = self.options.common.patience;
-        self.stage.wait("watches stand", standing, |count| count == wanted, patience).await?;
+        self.stage.wait_standing(self.options.watches.count.into(), patience).await?;
         self.report.time("until all watches stood", began.elapsed());
         Ok(tasks)
     }
@@ -118,7 +109,7 @@ impl Work<'_> {
     async fn settled_with_watches(&mut self, connected: &Reading) -> Result<()> {
         let standing = self.settle().await?;
         self.report.add("memory with all watches", Unit::Kilobytes, standing.resident_kb as f64);
-        let each = connected.kb_each_until(&standing, self.options.watches);
+        let each = connected.kb_each_until(&standing, self.options.watches.count);
         self.report.add("memory of a watch", Unit::Kilobytes, each);
         let idle = self.stage.meter.read();
         sleep(self.options.settle).await;
@@ -146,7 +137,7 @@ impl Work<'_> {
 
     fn compare(&mut self, without: &[Round], none: &Round, one: &Round) {
         let base = without.iter().map(Round::cpu_us).sum::<f64>() / without.len() as f64;
-        let watches = f64::from(self.options.watches);
+        let watches = f64::from(self.options.watches.count);
         let ratio = |with: &Round| if base > 0.0 { with.cpu_us() / base } else { f64::NAN };
         self.report.add("CPU of a change, none concerned, beside no watches", Unit::Ratio, ratio(none));
         self.report.add("CPU of a change, one concerned, beside no watches", Unit::Ratio, ratio(one));
@@ -163,8 +154,4 @@ impl Work<'_> {
         let Idle { writers, changes, round, .. } = *self.options;
         Bounds { writers, changes, time: round }
     }
-}
-
-fn node(number: u32) -> String {
-    format!("bench-{number}")
 }

@@ -1,4 +1,4 @@
-//! A simulated kubelet: its connection, its watches, its lease, its node's status and that of pods it gets.
+//! A simulated kubelet: its connection, its watches, its lease, and the statuses of its node and of the pods that it gets.
 //!
 //! It follows the reference's kubelet in what reaches the server: one HTTP/2 connection; watches that list first and end
 //! after five to ten minutes; a lease renewed by update every ten seconds; a status patch every five minutes. It runs no
@@ -22,6 +22,7 @@ use super::event::Event;
 use super::link::{Crowd, Link, RETRY_PAUSE};
 use super::requests::Requests;
 use super::schedule::{Jitter, LEASE_LATER, STATUS_AROUND, Schedule};
+use super::stage::node_name;
 use super::watch::{Watch, follow};
 use crate::load::tally::Tally;
 use crate::load::wire::Call;
@@ -52,11 +53,6 @@ pub(super) struct Fleet {
     pub(super) pod_statuses: Mutex<Tally>,
 }
 
-/// Name of node `number`.
-pub(super) fn name(number: u32) -> String {
-    format!("bench-{number}")
-}
-
 /// Config map `number` of the node `node`; the first is the same for all.
 pub(super) fn config_map(node: &str, number: u32) -> String {
     if number == 0 { "shared".to_owned() } else { format!("config-{node}-{number}") }
@@ -70,7 +66,7 @@ pub(super) fn secret(node: &str, number: u32) -> String {
 /// Runs kubelet `number` over `link`, for ever.
 pub(super) async fn run(fleet: Arc<Fleet>, number: u32, link: Arc<Link>) {
     let mut random = StdRng::seed_from_u64(u64::from(number));
-    let kubelet = Kubelet { name: name(number), fleet, link };
+    let kubelet = Kubelet { name: node_name(number), fleet, link };
     kubelet.register().await;
     let (pods_to, pods) = mpsc::unbounded_channel();
     let mut watches = JoinSet::new();

@@ -17,7 +17,7 @@ use super::link::Link;
 use super::meter::Reading;
 use super::options::{Credentials, Kubelets};
 use super::report::{Report, Unit};
-use super::stage::{self, LOOK_INTERVAL, Stage, pod};
+use super::stage::{self, LOOK_INTERVAL, Stage, node_name, pod};
 use crate::load::fixture::each;
 use crate::load::tally::Tally;
 use crate::load::target::Target;
@@ -111,7 +111,7 @@ impl Work<'_> {
             map(&kubelet::config_map("", 0)).await?;
         }
         each(nodes, async |number| {
-            let node = kubelet::name(number);
+            let node = node_name(number);
             for number in 1..config_maps {
                 map(&kubelet::config_map(&node, number)).await?;
             }
@@ -154,7 +154,7 @@ impl Work<'_> {
         };
         let mut links = Vec::new();
         for number in 0..options.nodes {
-            let identity = authority.as_ref().map(|authority| authority.node(&kubelet::name(number)));
+            let identity = authority.as_ref().map(|authority| authority.node(&node_name(number)));
             let targets = match identity {
                 Some(identity) => with_identity(&stage.targets, identity?),
                 None => stage.targets.clone(),
@@ -167,7 +167,7 @@ impl Work<'_> {
         }
         let (patience, nodes, watches) = (options.common.patience, u64::from(options.nodes), self.watches());
         stage.wait("nodes registered", &fleet.registered, |count| count == nodes, patience).await?;
-        stage.wait("watches stand", &stage.crowd.standing, |count| count == watches, patience).await?;
+        stage.wait_standing(watches, patience).await?;
         self.report.time("until all kubelets were registered and watched", began.elapsed());
         Ok(tasks)
     }
@@ -186,7 +186,7 @@ impl Work<'_> {
             let patience = options.common.patience;
             // The kernel closes the sockets of a killed process, so that all its streams end at once.
             self.stage.wait("streams ended", &crowd.ended, |count| count > ended, patience).await?;
-            self.stage.wait("watches stand", &crowd.standing, |count| count == watches, patience).await?;
+            self.stage.wait_standing(watches, patience).await?;
             self.report.time("kill of the leader to all watches standing", killed.elapsed());
             self.stage.wait("pods bound", &fleet.bound.bound, |count| count > bound, patience).await?;
             self.report.time("kill of the leader to the next pod bound, at most", killed.elapsed());

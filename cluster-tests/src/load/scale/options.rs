@@ -10,7 +10,7 @@ use crate::load::options::duration;
 use crate::load::server::ServerOptions;
 
 /// Streams of an HTTP/2 connection, as servers of this API allow them: more watches need more connections.
-pub(super) const STREAMS_MAX: u32 = 100;
+const STREAMS_MAX: u32 = 100;
 
 /// A work of thousands of watches.
 #[derive(Debug, Clone, Subcommand)]
@@ -75,17 +75,24 @@ pub(super) struct Common {
     pub(super) json: Option<PathBuf>,
 }
 
+/// Watches of the works without kubelets.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Watches {
+    /// Watches, each of the pods of another node.
+    #[arg(long = "watches", default_value_t = 1000, value_name = "WATCHES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) count: u32,
+    /// HTTP/2 connections that they share, at most 100 watches each; by default as few as that allows.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    connections: Option<u32>,
+}
+
 /// Options of `watch-idle`.
 #[derive(Debug, Clone, Args)]
 pub struct Idle {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Watches, each of the pods of another node.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) watches: u32,
-    /// HTTP/2 connections that they share, at most 100 watches each; by default as few as that allows.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    pub(super) connections: Option<u32>,
+    #[command(flatten)]
+    pub(super) watches: Watches,
     /// Changes of each round.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) changes: u32,
@@ -105,12 +112,8 @@ pub struct Idle {
 pub struct Storm {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Watches, each of the pods of another node.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) watches: u32,
-    /// HTTP/2 connections that they share, at most 100 watches each; by default as few as that allows.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    pub(super) connections: Option<u32>,
+    #[command(flatten)]
+    pub(super) watches: Watches,
     /// Changes a second of the writer.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) writes: u32,
@@ -172,7 +175,7 @@ impl Kubelets {
         WATCHES_FIXED + self.config_maps + self.secrets
     }
 
-    /// Whose credentials the kubelets have.
+    /// Credentials of the kubelets.
     pub(super) fn credentials(&self) -> Credentials {
         let default = if self.common.server.start.is_some() { Credentials::Own } else { Credentials::Shared };
         self.tls.unwrap_or(default)
@@ -214,18 +217,21 @@ impl Work {
     }
 }
 
-/// Connections for `watches`: as many as were asked for, else as few as hold them.
-///
-/// # Errors
-/// There are fewer than hold them, or more than watches.
-pub(super) fn connections(watches: u32, asked: Option<u32>) -> anyhow::Result<u32> {
-    let least = watches.div_ceil(STREAMS_MAX);
-    let count = asked.unwrap_or(least);
-    anyhow::ensure!(
-        (least..=watches).contains(&count),
-        "{watches} watches take {least} to {watches} connections, at most {STREAMS_MAX} watches each, not {count}"
-    );
-    Ok(count)
+impl Watches {
+    /// Number of connections: as many as were asked for, else as few as hold the watches.
+    ///
+    /// # Errors
+    /// There are fewer than hold them, or more than watches.
+    pub(super) fn connections(self) -> anyhow::Result<u32> {
+        let Watches { count: watches, connections } = self;
+        let least = watches.div_ceil(STREAMS_MAX);
+        let count = connections.unwrap_or(least);
+        anyhow::ensure!(
+            (least..=watches).contains(&count),
+            "{watches} watches take {least} to {watches} connections, at most {STREAMS_MAX} watches each, not {count}"
+        );
+        Ok(count)
+    }
 }
 
 #[cfg(test)]
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_a_hundred_watches_at_most() {
-        for (watches, asked, want) in [
+        for (count, connections, want) in [
             (1, None, Some(1)),
             (100, None, Some(1)),
             (101, None, Some(2)),
@@ -243,7 +249,8 @@ mod tests {
             (100, Some(101), None),
             (101, Some(1), None),
         ] {
-            assert_eq!(connections(watches, asked).ok(), want, "{watches} {asked:?}");
+            let watches = Watches { count, connections };
+            assert_eq!(watches.connections().ok(), want, "{watches:?}");
         }
     }
 }

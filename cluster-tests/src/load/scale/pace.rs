@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
+use super::change::change;
 use super::stage::Stage;
-use crate::load::OPERATION_TIMEOUT;
 use crate::load::multiplex::Multiplexed;
 use crate::load::tally::Tally;
-use crate::load::wire::Call;
 
 /// The times of a series: one each `interval`.
 #[derive(Debug, Clone, Copy)]
@@ -59,20 +58,8 @@ async fn write(mut line: Multiplexed, path: &str, pace: Pace, stop: &AtomicBool)
         let due = pace.due(number);
         sleep_until(due.into()).await;
         number += 1;
-        let body = format!(r#"{{"metadata":{{"annotations":{{"change":"paced-{number}"}}}}}}"#);
-        let content_type = "application/merge-patch+json";
-        let call = Call { method: "PATCH", path, content_type, body: body.as_bytes() };
-        match timeout(OPERATION_TIMEOUT, line.exchange(&call)).await {
-            Ok(Ok(reply)) if reply.status == 200 => tally.success(due.elapsed(), reply.bytes),
-            Ok(Ok(reply)) => tally.failure(format!("writer: status {}", reply.status)),
-            Ok(Err(error)) => {
-                tally.failure(format!("writer: {error}"));
-                break;
-            }
-            Err(_) => {
-                tally.failure("writer: no answer");
-                break;
-            }
+        if change(&mut line, path, &format!("paced-{number}"), due, &mut tally).await.is_break() {
+            break;
         }
     }
     Ok(tally)

@@ -141,6 +141,11 @@ impl Stage {
         Ok(at)
     }
 
+    /// Waits until the streams of all `watches` are open.
+    pub(super) async fn wait_standing(&self, watches: u64, patience: Duration) -> Result<()> {
+        self.wait("watches stand", &self.crowd.standing, |count| count == watches, patience).await
+    }
+
     /// Waits until `counter`, a number of `what`, is as wanted.
     pub(super) async fn wait(
         &self,
@@ -160,6 +165,11 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Name of node `number`.
+pub(super) fn node_name(number: u32) -> String {
+    format!("bench-{number}")
 }
 
 /// A pod of one container, on `node` if there is one.

@@ -10,24 +10,22 @@ use tokio::time::sleep;
 
 use super::change::{Bounds, round};
 use super::link::Link;
-use super::options::{Storm, connections};
+use super::options::Storm;
 use super::pace::beside;
 use super::report::{Report, Unit};
-use super::stage::{self, Stage};
+use super::stage::{self, Stage, node_name};
 use super::watch::{Watch, follow, version_now};
 
 /// Pods that change while all connections are cut, each of another watch's node.
 const CHANGED_MAX: u32 = 100;
 /// The writer's pod, on a node that no watch selects.
 const UNWATCHED: &str = "unwatched";
-/// Streams last longer than the work.
-const STREAM_SECONDS: u32 = 4 * 3600;
 /// Time for events to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 
 /// Runs the work.
 pub(super) fn run(options: &Storm) -> Result<Report> {
-    let count = connections(options.watches, options.connections)?;
+    let count = options.watches.connections()?;
     stage::run(&options.common, count, async |stage: &Stage| {
         let links = (0..count as usize).map(|place| Link::new(&stage.targets, place, &stage.crowd)).collect();
         let work = Work { options, stage, links, report: Report::new("watch-storm") };
@@ -44,12 +42,12 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn measure(mut self) -> Result<Report> {
-        self.report.count("watches", self.options.watches.into());
+        self.report.count("watches", self.options.watches.count.into());
         self.report.count("connections", self.links.len() as u64);
         self.stage.make_pod(UNWATCHED, UNWATCHED).await?;
-        let changed = self.options.watches.min(CHANGED_MAX);
+        let changed = self.options.watches.count.min(CHANGED_MAX);
         for number in 0..changed {
-            self.stage.make_pod(&format!("missed-{number}"), &node(number)).await?;
+            self.stage.make_pod(&format!("missed-{number}"), &node_name(number)).await?;
         }
         let version = version_now(&self.stage.admin, "/api/v1/pods").await?;
         let calm = self.options.calm;
@@ -62,12 +60,13 @@ impl Work<'_> {
 
         let mut tasks = JoinSet::new();
         let (stage, options, links) = (self.stage, self.options, self.links.clone());
+        let watches = options.watches.count;
         self.phase("all watches opened", async || {
-            for number in 0..options.watches {
-                let watch = watch(number, &links, version);
+            for number in 0..watches {
+                let watch = Watch::of_node(number, &links, version);
                 tasks.spawn(follow(watch, stage.crowd.clone(), |_| {}));
             }
-            all_stand(stage, options).await
+            stage.wait_standing(watches.into(), options.common.patience).await
         })
         .await?;
 
@@ -75,7 +74,7 @@ impl Work<'_> {
         let events = stage.crowd.events.load(Ordering::Acquire);
         self.phase("all watches resumed", async || {
             stage.crowd.open_gate();
-            all_stand(stage, options).await
+            stage.wait_standing(watches.into(), options.common.patience).await
         })
         .await?;
         // Each of those changes concerns one watch.
@@ -100,9 +99,7 @@ impl Work<'_> {
         for link in &self.links {
             link.cut().await;
         }
-        self.stage
-            .wait("watches stand", &crowd.standing, |count| count == 0, self.options.common.patience)
-            .await?;
+        self.stage.wait_standing(0, self.options.common.patience).await?;
         let bounds = Bounds { writers: changed, changes: changed, time: self.options.common.patience };
         let missed = round(self.stage, "missed", bounds).await?;
         self.report.failures(&missed.tally.errors);
@@ -128,23 +125,4 @@ impl Work<'_> {
         self.report.failures(&writer.errors);
         Ok(peak_kb)
     }
-}
-
-fn watch(number: u32, links: &[Arc<Link>], version: u64) -> Watch {
-    Watch {
-        link: links[number as usize % links.len()].clone(),
-        collection: "/api/v1/pods".to_owned(),
-        selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
-        version: Some(version),
-        seconds: STREAM_SECONDS,
-    }
-}
-
-async fn all_stand(stage: &Stage, options: &Storm) -> Result<()> {
-    let wanted = u64::from(options.watches);
-    stage.wait("watches stand", &stage.crowd.standing, |count| count == wanted, options.common.patience).await
-}
-
-fn node(number: u32) -> String {
-    format!("bench-{number}")
 }

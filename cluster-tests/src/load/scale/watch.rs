@@ -10,9 +10,13 @@ use tokio::time::{sleep, timeout};
 
 use super::event::{self, Event, Kind, Lines};
 use super::link::{Crowd, Link, RETRY_PAUSE};
+use super::stage::node_name;
 use crate::load::OPERATION_TIMEOUT;
 use crate::load::multiplex::Multiplexed;
 use crate::load::wire::Call;
+
+/// Seconds of a stream that lasts longer than its work, so that it does not end and is not opened again meanwhile.
+const WORK_SECONDS: u32 = 4 * 3600;
 
 /// The objects of a watch, and its position.
 pub(super) struct Watch {
@@ -25,6 +29,20 @@ pub(super) struct Watch {
     pub(super) version: Option<u64>,
     /// Seconds after which the server is asked to end a stream.
     pub(super) seconds: u32,
+}
+
+impl Watch {
+    /// Watch `number` of the works without kubelets: the pods of the node of this number, from `version` on, over one of
+    /// `links`.
+    pub(super) fn of_node(number: u32, links: &[Arc<Link>], version: u64) -> Watch {
+        Watch {
+            link: links[number as usize % links.len()].clone(),
+            collection: "/api/v1/pods".to_owned(),
+            selector: format!("&fieldSelector=spec.nodeName%3D{}", node_name(number)),
+            version: Some(version),
+            seconds: WORK_SECONDS,
+        }
+    }
 }
 
 /// Reason why a stream ended, or was not opened.

@@ -16,7 +16,7 @@ use orch_raft::Revision;
 use serde_json::{Value, json};
 
 use super::wire;
-use crate::sim::answers::{Answered, Said, Wanted};
+use crate::sim::answers::{Answered, Outcome, Wanted};
 use crate::sim::history::{MARK, TAG, Tag};
 use crate::sim::ledger::THINGS;
 use crate::sim::plant::Plant;
@@ -144,43 +144,43 @@ impl ApiWriter {
         if lost && ask.verb == Verb::Create && world.setup().plant == Some(Plant::ClientRepeats) {
             answer = session.ask(session.pick(), &ask).await;
         }
-        let (said, name) = said(&answer, wanted, &name);
-        if let Err(text) = &said {
+        let (outcome, name) = outcome_of(&answer, wanted, &name);
+        if let Err(text) = &outcome {
             return world.fail(format_args!("n{} answers {ask:?} with {text}", node.0));
         }
-        let said = said.unwrap_or(Said::Unknown);
-        match said {
-            Said::Written(revision) => {
+        let outcome = outcome.unwrap_or(Outcome::Unknown);
+        match outcome {
+            Outcome::Written(revision) => {
                 world.acknowledge(revision);
                 self.seen.insert(name.clone(), revision);
             }
-            Said::Found(version) => {
+            Outcome::Found(version) => {
                 world.acknowledge(version.revision);
                 self.seen.insert(name.clone(), version.revision);
             }
-            Said::Removed | Said::Absent => drop(self.seen.remove(&name)),
-            Said::Exists | Said::Conflict | Said::NotDone | Said::Unknown => {}
+            Outcome::Removed | Outcome::Absent => drop(self.seen.remove(&name)),
+            Outcome::Exists | Outcome::Conflict | Outcome::NotDone | Outcome::Unknown => {}
         }
         let (client, verb) = (session.client(), ask.verb);
         world
             .trace()
-            .event(format_args!("c{client} n{} {verb:?} {name} {tag:?} {wanted:?} => {said:?}", node.0));
+            .event(format_args!("c{client} n{} {verb:?} {name} {tag:?} {wanted:?} => {outcome:?}", node.0));
         let path = Arc::from(format!("{NAMESPACE}/{name}"));
         let through = world.ledger().frontier();
-        world.record_answer(Answered { client, path, wanted, tag, said, not_before, through });
+        world.record_answer(Answered { client, path, wanted, tag, outcome, not_before, through });
     }
 }
 
 /// The outcome in a response, and the object's name. `Err`: a response that no correct server gives.
-fn said(
+fn outcome_of(
     answer: &Result<Result<Answer, ApiError>, Gone>,
     wanted: Wanted,
     name: &str,
-) -> (Result<Said, String>, String) {
+) -> (Result<Outcome, String>, String) {
     let named = || name.to_owned();
     let answer = match answer {
-        Err(Gone::NotSent) => return (Ok(Said::NotDone), named()),
-        Err(Gone::Lost) => return (Ok(Said::Unknown), named()),
+        Err(Gone::NotSent) => return (Ok(Outcome::NotDone), named()),
+        Err(Gone::Lost) => return (Ok(Outcome::Unknown), named()),
         Ok(answer) => answer,
     };
     let item = |json: &[u8]| {
@@ -189,26 +189,26 @@ fn said(
     };
     let unreadable = || (Err("an object that cannot be read".to_owned()), named());
     match answer {
-        Ok(Answer::Done(_)) => (Ok(Said::Removed), named()),
+        Ok(Answer::Done(_)) => (Ok(Outcome::Removed), named()),
         Ok(Answer::Written(written)) => item(&written.json)
-            .map_or_else(unreadable, |(version, name)| (Ok(Said::Written(version.revision)), name)),
+            .map_or_else(unreadable, |(version, name)| (Ok(Outcome::Written(version.revision)), name)),
         Ok(Answer::Stored(object)) => {
-            item(&object.json).map_or_else(unreadable, |(version, name)| (Ok(Said::Found(version)), name))
+            item(&object.json).map_or_else(unreadable, |(version, name)| (Ok(Outcome::Found(version)), name))
         }
         Ok(Answer::List(_) | Answer::Listed { .. }) => (Err("a list".to_owned()), named()),
         Err(error) => (refusal(error, wanted), named()),
     }
 }
 
-fn refusal(error: &ApiError, wanted: Wanted) -> Result<Said, String> {
+fn refusal(error: &ApiError, wanted: Wanted) -> Result<Outcome, String> {
     match error {
-        ApiError::AlreadyExists(_) | ApiError::BeingDeleted(_) => Ok(Said::Exists),
-        ApiError::Conflict { .. } => Ok(Said::Conflict),
+        ApiError::AlreadyExists(_) | ApiError::BeingDeleted(_) => Ok(Outcome::Exists),
+        ApiError::Conflict { .. } => Ok(Outcome::Conflict),
         // The first leader's controllers create the namespace.
-        ApiError::NotFound(_) if wanted == Wanted::Create => Ok(Said::NotDone),
-        ApiError::NotFound(_) => Ok(Said::Absent),
-        ApiError::Unavailable(_) | ApiError::NameGenerationExhausted(_) => Ok(Said::NotDone),
-        ApiError::OutcomeUnknown(_) | ApiError::DeadlineExceeded => Ok(Said::Unknown),
+        ApiError::NotFound(_) if wanted == Wanted::Create => Ok(Outcome::NotDone),
+        ApiError::NotFound(_) => Ok(Outcome::Absent),
+        ApiError::Unavailable(_) | ApiError::NameGenerationExhausted(_) => Ok(Outcome::NotDone),
+        ApiError::OutcomeUnknown(_) | ApiError::DeadlineExceeded => Ok(Outcome::Unknown),
         other => Err(other.to_string()),
     }
 }

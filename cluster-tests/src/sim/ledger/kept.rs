@@ -14,7 +14,7 @@ use crate::sim::runtime::NodeRuntime;
 
 /// A change of an object.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct ObjectChange {
     /// Virtual time at which a member first showed it.
     pub at: Duration,
     /// Revision of the change.
@@ -36,7 +36,7 @@ impl Ledger {
     }
 
     /// The kept changes after `from` up to the frontier, in their order; `None` if a change may be unknown.
-    pub fn kept_after(&self, from: Revision) -> Option<(Revision, Vec<Kept>)> {
+    pub fn kept_after(&self, from: Revision) -> Option<(Revision, Vec<ObjectChange>)> {
         let inner = self.0.lock();
         let frontier = inner.frontier;
         if inner.in_gap(from, frontier) {
@@ -54,7 +54,7 @@ impl Inner {
         if kept.iter().any(|known| known.resource == *resource) {
             return;
         }
-        kept.push(Kept {
+        kept.push(ObjectChange {
             at: NodeRuntime::elapsed(),
             revision: change.revision,
             resource: resource.clone(),

@@ -17,7 +17,7 @@ use orch_api::egress::{Reach, Scheme, Url};
 pub use self::flags::of_flags;
 use self::form::{File, FileAnonymous, FileIssuer};
 use self::mappings::{claim_rules, mappings, user_rules};
-use super::faults::{self, Faults, FileFault};
+use super::faults::{self, ConfigFileError, Faults};
 use crate::egress::{Credentials, Target, Trust};
 
 /// Issuers of one file, as in the reference.
@@ -52,9 +52,9 @@ pub struct Configuration {
 ///
 /// # Errors
 /// It cannot be read, or fields are wrong.
-pub fn read(path: &Path, own_issuers: &[String]) -> Result<Configuration, FileFault> {
+pub fn read(path: &Path, own_issuers: &[String]) -> Result<Configuration, ConfigFileError> {
     let file = faults::read(path, "AuthenticationConfiguration", &VERSIONS)?;
-    check(file, own_issuers).map_err(|faults| FileFault::Fields { path: path.to_owned(), faults })
+    check(file, own_issuers).map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })
 }
 
 fn check(file: File, own_issuers: &[String]) -> Result<Configuration, Faults> {

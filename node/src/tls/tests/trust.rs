@@ -226,9 +226,9 @@ fn a_reload_that_changes_no_authority_judges_alike() {
     reloader.reload().unwrap();
     let second = reloader.current();
     assert!(!second.clients.is_same_as(&first.clients));
-    let before = identify(&first.clients, &other).verdict();
+    let before = identify(&first.clients, &other).roles();
     assert!(identify(&second.clients, &other).lost_since(before));
-    assert!(!identify(&second.clients, &pair).lost_since(identify(&first.clients, &pair).verdict()));
+    assert!(!identify(&second.clients, &pair).lost_since(identify(&first.clients, &pair).roles()));
 }
 
 #[test]

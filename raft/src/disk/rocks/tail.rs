@@ -43,15 +43,15 @@ pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
             found.next = found.next.or(later.next);
             found.durable = found.durable.max(later.durable);
         }
-        match found.verdict(broken) {
-            Verdict::Obsolete => last = found.last_of_file,
+        match found.cause(broken) {
+            BreakCause::Obsolete => last = found.last_of_file,
             // Left to RocksDB, which finds the damage as well and reports it.
-            Verdict::Damaged if !broken.is_unfinished => return Ok(found.last),
-            Verdict::Damaged => {
+            BreakCause::Damaged if !broken.is_unfinished => return Ok(found.last),
+            BreakCause::Damaged => {
                 let reason = format!("{}: what was durable at {} is lost", log.display(), broken.start);
                 return Err(OpenError::Unreadable { path: path.to_owned(), reason });
             }
-            Verdict::Unfinished => {
+            BreakCause::Unfinished => {
                 tracing::info!(log = %log.display(), end = broken.start, "cutting what a power loss left unfinished");
                 truncate(log, broken.start).map_err(read)?;
                 logs[place + 1..].iter().try_for_each(|log| truncate(log, 0)).map_err(read)?;
@@ -137,7 +137,7 @@ struct Examined {
 
 /// The cause of a broken record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum BreakCause {
     /// It was never durable.
     Unfinished,
     /// It was durable, or may have been.
@@ -147,7 +147,7 @@ enum Verdict {
 }
 
 impl Examined {
-    fn verdict(&self, broken: Broken) -> Verdict {
+    fn cause(&self, broken: Broken) -> BreakCause {
         // The first missing write. If no write before it is known: the last missing one, which becomes durable later.
         let missing = if self.last > 0 {
             self.last.saturating_add(1)
@@ -155,10 +155,10 @@ impl Examined {
             self.next.map_or(1, |next| next.saturating_sub(1).max(1))
         };
         match self.durable >= missing {
-            true if broken.is_between_files => Verdict::Obsolete,
-            true => Verdict::Damaged,
-            false if broken.is_unfinished => Verdict::Unfinished,
-            false => Verdict::Damaged,
+            true if broken.is_between_files => BreakCause::Obsolete,
+            true => BreakCause::Damaged,
+            false if broken.is_unfinished => BreakCause::Unfinished,
+            false => BreakCause::Damaged,
         }
     }
 }

@@ -14,8 +14,8 @@
 //! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not
 //! end it.
 
+mod comparison;
 mod repair;
-mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
+pub(crate) use self::comparison::Comparison;
+use self::comparison::{Report, judge, report};
 use self::repair::Pause;
 pub(crate) use self::repair::serve_pull;
-pub(crate) use self::verdict::Verdict;
-use self::verdict::{Report, judge, report};
 use crate::Runtime;
 use crate::disk::{Disk, MetaKey, completed};
 use crate::key::Revision;
@@ -140,21 +140,21 @@ impl Agreement {
         self.status.lock().quarantine = None;
     }
 
-    /// Notes the verdict of a round in the status; `true` when other members differ than before.
-    fn note(&self, verdict: &Verdict, own: u64) -> bool {
+    /// Notes the result of a round in the status; `true` when other members differ than before.
+    fn note(&self, comparison: &Comparison, own: u64) -> bool {
         let mut status = self.status.lock();
-        let differing = match verdict {
+        let differing = match comparison {
             // No member answered: the last finding stays.
-            Verdict::Unknown => return false,
-            Verdict::Agreed { revision } => {
+            Comparison::Unknown => return false,
+            Comparison::Agreed { revision } => {
                 status.agreed = status.agreed.max(*revision);
                 BTreeSet::new()
             }
-            Verdict::OthersDiffer { members, .. } => members.clone(),
-            Verdict::Split { groups, .. } => groups.iter().flatten().copied().collect(),
-            Verdict::OwnDiffers { .. } => BTreeSet::from([own]),
+            Comparison::OthersDiffer { members, .. } => members.clone(),
+            Comparison::Split { groups, .. } => groups.iter().flatten().copied().collect(),
+            Comparison::OwnDiffers { .. } => BTreeSet::from([own]),
         };
-        status.split = matches!(verdict, Verdict::Split { .. });
+        status.split = matches!(comparison, Comparison::Split { .. });
         let differing: BTreeSet<NodeId> = differing.into_iter().map(NodeId).collect();
         let is_new = status.differing != differing;
         if is_new && !differing.is_empty() {
@@ -165,14 +165,14 @@ impl Agreement {
     }
 }
 
-/// Compares states in rounds and follows the verdicts, until the disk fails.
+/// Compares states in rounds and follows the results, until the disk fails.
 pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
     if core.agreement.is_quarantined() {
         core.raft.runtime_config().elect(false);
     }
     loop {
-        let (verdict, is_led) = core.compare().await;
-        if core.follow(verdict).await.is_err() {
+        let (comparison, is_led) = core.compare().await;
+        if core.follow(comparison).await.is_err() {
             return;
         }
         core.stand_in(is_led).await;
@@ -182,8 +182,8 @@ pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Asks all members for their checkpoints. Returns the verdict, and whether the leader answered or is this member.
-    async fn compare(&self) -> (Verdict, bool) {
+    /// Asks all members for their checkpoints. Returns the result, and whether the leader answered or is this member.
+    async fn compare(&self) -> (Comparison, bool) {
         let membership = self.applied.membership();
         let membership = membership.membership();
         let own = self.options.id();
@@ -271,13 +271,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Quarantines, repairs or releases this member, by the verdict. `Err`: its disk failed.
-    async fn follow(&self, verdict: Verdict) -> Result<(), ()> {
-        if self.agreement.note(&verdict, self.options.id().0) {
-            self.tell(&verdict);
+    /// Quarantines, repairs or releases this member, by the result of a round. `Err`: its disk failed.
+    async fn follow(&self, comparison: Comparison) -> Result<(), ()> {
+        if self.agreement.note(&comparison, self.options.id().0) {
+            self.tell(&comparison);
         }
-        match verdict {
-            Verdict::OwnDiffers { revision, majority } => {
+        match comparison {
+            Comparison::OwnDiffers { revision, majority } => {
                 if !self.agreement.is_quarantined() {
                     self.quarantine(revision, &majority).await?;
                 }
@@ -285,7 +285,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.repair(&majority).await;
             }
             // Agreement at a revision before the quarantine does not end it.
-            Verdict::Agreed { revision }
+            Comparison::Agreed { revision }
                 if self.agreement.is_quarantined()
                     && revision.0 >= self.agreement.differs_at.load(Ordering::Acquire) =>
             {
@@ -295,7 +295,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
             }
             // Members of the majority are away. Their judgement still holds, unless they differ from each other by now.
-            Verdict::Split { groups, .. } if self.agreement.is_quarantined() => {
+            Comparison::Split { groups, .. } if self.agreement.is_quarantined() => {
                 let judges = self.agreement.judged_by.lock().clone();
                 let sides = groups.iter().filter(|group| !group.is_disjoint(&judges)).count();
                 if sides == 1 {
@@ -307,12 +307,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(())
     }
 
-    fn tell(&self, verdict: &Verdict) {
+    fn tell(&self, comparison: &Comparison) {
         let name = |id: &u64| self.peer_name(*id);
-        match verdict {
-            Verdict::Unknown => {}
-            Verdict::Agreed { revision } => tracing::info!(revision = revision.0, "the members agree again"),
-            Verdict::OthersDiffer { revision, members } => {
+        match comparison {
+            Comparison::Unknown => {}
+            Comparison::Agreed { revision } => {
+                tracing::info!(revision = revision.0, "the members agree again")
+            }
+            Comparison::OthersDiffer { revision, members } => {
                 let members: Vec<String> = members.iter().map(name).collect();
                 tracing::error!(
                     revision = revision.0,
@@ -320,7 +322,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     "members differ from a majority of the cluster"
                 );
             }
-            Verdict::OwnDiffers { revision, majority } => {
+            Comparison::OwnDiffers { revision, majority } => {
                 let majority: Vec<String> = majority.iter().map(name).collect();
                 tracing::error!(
                     revision = revision.0,
@@ -328,7 +330,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     "this member's state differs from the majority's"
                 );
             }
-            Verdict::Split { revision, groups } => {
+            Comparison::Split { revision, groups } => {
                 let members: Vec<String> = groups.iter().flatten().map(name).collect();
                 tracing::error!(
                     revision = revision.0,

@@ -21,10 +21,10 @@ const PAGES_BYTES_MAX: usize = 32 << 20;
 
 /// The collections, the last used at the back.
 #[derive(Debug, Default)]
-pub(crate) struct Pages(Mutex<Kept>);
+pub(crate) struct Pages(Mutex<CachedPages>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedPages {
     generation: Generation,
     pages: VecDeque<Page>,
     bytes: usize,
@@ -90,11 +90,11 @@ impl Pages {
 
     /// Drops all collections: the state was replaced by that of `generation`.
     pub(super) fn clear(&self, generation: Generation) {
-        *self.0.lock() = Kept { generation, ..Kept::default() };
+        *self.0.lock() = CachedPages { generation, ..CachedPages::default() };
     }
 }
 
-impl Kept {
+impl CachedPages {
     fn drop_first(&mut self) {
         if let Some(page) = self.pages.pop_front() {
             self.bytes -= page.bytes;

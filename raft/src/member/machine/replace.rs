@@ -34,7 +34,7 @@ pub(super) const LOCKED_BYTES_MAX: usize = 2 << 20;
 /// Reads entries of this member's log from the first index to before the second: at least one, maybe not all.
 pub(crate) type ReadLog<'a> = &'a (dyn Fn(u64, u64) -> Result<Vec<Entry>, LogError> + Sync);
 
-/// Why a state was not replaced. The old state is unchanged, unless the disk failed.
+/// The reason why a state was not replaced. The old state is unchanged, unless the disk failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
     #[error("the log no longer holds what follows the received state: {0}")]

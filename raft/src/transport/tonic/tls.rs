@@ -31,6 +31,9 @@ use super::identity::{PeerNameError, peer_name_of};
 /// The only ALPN protocol.
 const ALPN_HTTP2: &[u8] = b"h2";
 
+/// Reason of a text that the PEM parser refuses. The parser's own error quotes the line, of a key file too, as a list of bytes.
+const MALFORMED_PEM: &str = "a PEM block is missing, cut off or damaged";
+
 /// The failure of [`PeerTls::from_pem`] and [`PeerTls::reload`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerTlsError {
@@ -39,7 +42,7 @@ pub enum PeerTlsError {
     Unreadable {
         /// `authority`, `certificate`, `private key`.
         item: &'static str,
-        /// Error text of the parser.
+        /// Without any of the input.
         reason: String,
     },
     /// Certificate and key do not belong together, or the key's kind is not supported.
@@ -159,8 +162,9 @@ impl Credentials {
         let roots = Arc::new(roots(ca)?);
         let chain = certificates("certificate", certificate)?;
         check_own(&chain, &roots, &provider, name)?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| PeerTlsError::Unreadable { item: "private key", reason: error.to_string() })?;
+        let unreadable =
+            || PeerTlsError::Unreadable { item: "private key", reason: MALFORMED_PEM.to_owned() };
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable())?;
         let own = CertifiedKey::from_der(chain, key, &provider)
             .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
         Credentials::of(provider, roots, Arc::new(SingleCertAndKey::from(own)), revoked)
@@ -245,7 +249,7 @@ fn certificates(item: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
     let unreadable = |reason: String| PeerTlsError::Unreadable { item, reason };
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|_| unreadable(MALFORMED_PEM.to_owned()))?;
     if found.is_empty() {
         return Err(unreadable("it holds no certificate".to_owned()));
     }

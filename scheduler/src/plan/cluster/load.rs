@@ -9,7 +9,7 @@ use crate::objects::ports::HostPort;
 use crate::objects::requests::Requests;
 use crate::objects::resources::Resources;
 
-/// What pods take of a node.
+/// Amounts of a node that pods take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The sum of requests.

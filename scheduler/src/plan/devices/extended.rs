@@ -16,7 +16,7 @@ use crate::api::core::v1::{Container as ApiContainer, ContainerExtendedResourceR
 use crate::api::resource::v1 as api;
 use crate::objects::quantity;
 
-/// What resources are called that a class offers without naming one, up to the name of the class.
+/// Name of the resource that a class offers without naming one, up to the name of the class.
 fn implicit_prefix(brand: &Brand) -> String {
     format!("deviceclass.resource.{}", brand.label(""))
 }
@@ -26,7 +26,7 @@ fn implicit_prefix(brand: &Brand) -> String {
 pub(super) struct Offers(HashMap<String, String>);
 
 impl Offers {
-    /// What `classes` offer: each an implicit resource by its own name, and the one that it names. Of several classes that
+    /// The offers of `classes`: each an implicit resource by its own name, and the one that it names. Of several classes that
     /// name the same, the one that was created last offers it, and of those the first by name.
     pub(super) fn of(classes: &BTreeMap<String, Class>, brand: &Brand) -> Offers {
         let prefix = implicit_prefix(brand);
@@ -54,7 +54,7 @@ pub(super) fn is_extended(resource: &str, brand: &Brand) -> bool {
         || resource.starts_with(&implicit_prefix(brand))
 }
 
-/// What the containers of a pod ask of resources with a domain.
+/// Requests of a pod's containers for resources with a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     containers: Vec<Container>,

@@ -67,7 +67,7 @@ pub struct NodeOf<'a> {
     pub labels: &'a dyn LabelLookup,
 }
 
-/// Why no devices were found.
+/// The reason why no devices were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
     /// Claim or class are wrong: no node helps.
@@ -95,7 +95,7 @@ pub struct Devices {
     awaited: HashMap<ClaimName, String>,
     selectors: Selectors,
     version: u64,
-    /// Which devices classes select, for [`Devices::counts`]; by addresses, so that it is emptied when a slice or a class
+    /// The devices that classes select, for [`Devices::counts`]; by addresses, so that it is emptied when a slice or a class
     /// changes.
     matches: RefCell<Selection>,
     /// Steps that the claims of the pod took in the last plan.

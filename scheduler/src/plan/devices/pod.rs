@@ -43,7 +43,7 @@ pub struct PodDevices<'a> {
     timed_out_before: i64,
 }
 
-/// What the plugin says before nodes are looked at.
+/// Result of the plugin's PreFilter, before nodes are looked at.
 #[derive(Debug)]
 pub enum PreFilter<'a> {
     /// The pod has no claims: the plugin has nothing to do.
@@ -54,7 +54,7 @@ pub enum PreFilter<'a> {
     Ready(Box<PodDevices<'a>>),
 }
 
-/// What the plugin says of a node.
+/// Result of the plugin's Filter for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// The node has the devices.
@@ -76,7 +76,7 @@ pub struct NodeAllocation {
     pub score: i64,
 }
 
-/// What the plugin says when no node fits.
+/// Result of the plugin's PostFilter, when no node fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostFilter {
     /// The message.
@@ -227,7 +227,7 @@ impl PodDevices<'_> {
         Ok(Some(allocation))
     }
 
-    /// What to do when no node fits: a claim that no other pod uses gives its devices back, and one that is left of an
+    /// The act when no node fits: a claim that no other pod uses gives its devices back, and one that is left of an
     /// earlier attempt goes.
     pub fn post_filter(&self) -> PostFilter {
         let is_free = |claim: &&Claim| match claim.reserved_for() {

@@ -90,7 +90,7 @@ pub(super) struct Capacity {
     pub(super) policy: Option<api::CapacityRequestPolicy>,
 }
 
-/// What a device takes of a counter that its pool's devices share.
+/// Amount that a device takes of a counter which its pool's devices share.
 #[derive(Clone, Debug)]
 pub(super) struct Consumption {
     pub(super) counter: CounterId,

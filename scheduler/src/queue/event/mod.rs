@@ -33,7 +33,7 @@ pub struct ClusterEvent {
     pub(super) subject: Subject,
 }
 
-/// What the change was about.
+/// The object that changed.
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
     Node {
@@ -79,7 +79,7 @@ pub(super) struct ObjectName {
 /// The annotation of claims that schedulers make for extended resources, without its domain, which is the brand's.
 const EXTENDED_RESOURCE_CLAIM: &str = "/extended-resource-claim";
 
-/// What a change of a ResourceClaim means.
+/// The meaning of a change of a ResourceClaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimChange {
     /// Its devices are free again, which may help anybody.

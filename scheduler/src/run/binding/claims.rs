@@ -47,7 +47,7 @@ fn waiting_for_devices(job: &Job) -> Report {
     }
 }
 
-/// What is said of a claim with a device that could not be made ready.
+/// The message about a claim with a device that could not be made ready.
 fn failed_binding(claim: &ResourceClaim) -> String {
     let name = claim.metadata.as_ref().map_or("", |metadata| &metadata.name);
     let (reason, message) =
@@ -55,10 +55,10 @@ fn failed_binding(claim: &ResourceClaim) -> String {
     format!("claim {name} binding failed: reason={reason}, message={message:?}")
 }
 
-/// How the last write of a claim ended.
+/// Outcome of the last write of a claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// It happened, or it certainly did not, or there was none.
+    /// The write happened, or it certainly did not, or there was none.
     Known,
     /// Its answer was lost.
     Unknown,
@@ -68,7 +68,7 @@ fn version_of(claim: &ResourceClaim) -> String {
     claim.metadata.as_ref().map(|metadata| metadata.resource_version.clone()).unwrap_or_default()
 }
 
-/// What has to be written of a claim.
+/// A write of a claim that is due.
 #[derive(Debug, PartialEq)]
 pub(super) enum Change {
     /// Nothing: the pod has it already.

@@ -81,7 +81,7 @@ pub struct Job {
     pub volumes: VolumeWrites,
     /// Resource claims to write first.
     pub claims: Vec<ClaimWrite>,
-    /// Those of them that have, or had, the devices which were chosen: what the job has come to.
+    /// Those of the claims that have, or had, the chosen devices: the progress of the job.
     pub written: Vec<Written>,
     /// How long to wait until the pod's volume claims are bound.
     pub volume_timeout: Duration,
@@ -121,7 +121,7 @@ pub enum BindOutcome {
     NotBound(Why),
 }
 
-/// Why a pod was not bound.
+/// The reason why a pod was not bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// The pod was deleted, or replaced by another of its name.
@@ -137,7 +137,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// What `plugin` says at `point`, in the reference's words.
+    /// The failure of `plugin` at `point`, in the reference's words.
     fn of(self, plugin: Plugin, point: ExtensionPoint) -> Why {
         match self {
             Why::Refused(message) => {
@@ -309,7 +309,7 @@ impl Binder {
     }
 }
 
-/// What a failed request before the binding means.
+/// The refusal for a failed request before the binding.
 fn refused(what: &str, error: &Error) -> Why {
     Why::Refused(format!("{what}: {}", chain(error)))
 }

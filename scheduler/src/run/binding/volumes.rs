@@ -24,7 +24,7 @@ use super::{Binder, Job, Why, refused};
 const LOOK_FIRST: Duration = Duration::from_millis(200);
 const LOOK_LAST: Duration = Duration::from_secs(5);
 
-/// What a claim says about being bound.
+/// The state of a claim's binding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClaimState {
     /// It is.

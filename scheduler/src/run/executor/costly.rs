@@ -75,7 +75,7 @@ impl Costly {
         }
     }
 
-    /// When a pod with claims may be planned; `None` if that is now.
+    /// The time from which on a pod with claims may be planned; `None` if that is now.
     pub(super) fn planned_from(&self, namespace: &str, now: Duration) -> Option<Duration> {
         let is_watched = || self.namespaces.get(namespace).is_some_and(|account| account.watched_until > now);
         (self.free_at > now && is_watched()).then_some(self.free_at)

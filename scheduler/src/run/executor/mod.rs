@@ -108,7 +108,7 @@ pub struct Executor<P: Planning> {
     pending: HashMap<Uid, Pending<P>>,
     // Pods with a node.
     assigned: HashMap<Uid, Arc<PodFacts>>,
-    // Which incarnation of a name is known.
+    // The known UID of each name.
     uids: HashMap<ObjectKey, Uid>,
     nodes: HashMap<String, Arc<NodeFacts>>,
     objects: Objects,

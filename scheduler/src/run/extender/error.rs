@@ -1,8 +1,8 @@
-//! Why an extender gave no result.
+//! Errors of calls of extenders.
 //!
 //! Owns the words, and whether a binding may have happened all the same.
 
-/// Why an extender gave no result.
+/// The reason why an extender gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtenderError {
     /// It could not be asked.

@@ -63,7 +63,7 @@ pub struct ExtenderConfig {
     pub preempt_verb: String,
     /// The verb that scores; empty if it does not.
     pub prioritize_verb: String,
-    /// What its scores are multiplied by; at least 1.
+    /// Factor of its scores; at least 1.
     pub weight: i64,
     /// The verb that binds; empty if it does not.
     pub bind_verb: String,
@@ -71,7 +71,7 @@ pub struct ExtenderConfig {
     pub enable_https: bool,
     /// How.
     pub tls: ExtenderTls,
-    /// How long a call may take; zero for the default.
+    /// Time limit of a call; zero for the default.
     pub timeout: Duration,
     /// Whether it knows the nodes itself, so that names suffice.
     pub is_node_cache_capable: bool,
@@ -94,7 +94,7 @@ pub struct ExtenderTls {
     pub authority: Option<Pem>,
 }
 
-/// What an extender's filter left.
+/// Result of an extender's filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// Nodes that it lets pass.

@@ -1,4 +1,4 @@
-//! How long an extender is left alone that kept the scheduling thread waiting and gave nothing.
+//! The pause of an extender that kept the scheduling thread waiting and gave nothing.
 //!
 //! Owns that span alone. Pods that no extender sees wait for the same thread: an extender that hangs takes a fifth of it at most,
 //! or a third where its time limit is long.
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// A failure that took less keeps nobody waiting.
 const SLOW_MIN: Duration = Duration::from_secs(1);
-/// How often as long as the failure took.
+/// The pause in times of the failed call.
 const FACTOR: u32 = 4;
 /// Longest span: an extender that was mended is asked again within a minute.
 const SPAN_MAX: Duration = Duration::from_secs(60);

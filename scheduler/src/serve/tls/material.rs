@@ -57,7 +57,7 @@ pub(super) fn pair_of(
 fn certificates(text: &[u8], origin: &str) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
-        .map_err(|error| fault(format!("tls: {origin}: {error}")))?;
+        .map_err(|_| fault(format!("tls: {origin}: a PEM block is cut off or damaged")))?;
     match certificates.is_empty() {
         true => Err(fault(format!("tls: failed to find any PEM data in certificate input of {origin}"))),
         false => Ok(certificates),

@@ -227,7 +227,7 @@ fn validate_completions(old: &Value, new: &Value, path: &Path) -> Option<FieldEr
     if new.text("completionMode") != "Indexed" {
         return immutable(after, before, completions);
     }
-    // That an indexed job has completions is a rule of its own.
+    // A rule of its own asks an indexed job for completions.
     let is_refused = before != after && !after.is_null() && after != new.at("parallelism");
     let detail = format!("can only be modified in tandem with {}", path.child("parallelism"));
     is_refused.then(|| FieldError::invalid(completions, &shown(after), &detail))

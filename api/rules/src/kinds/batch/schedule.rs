@@ -154,7 +154,7 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Why `text` is no duration such as `1h30m`, as the reference's parser says it. The sum must fit 63 bits of nanoseconds.
+/// The reason why `text` is no duration such as `1h30m`, in the words of the reference's parser. The sum must fit 63 bits of nanoseconds.
 fn duration_error(text: &str) -> Option<String> {
     let invalid = || Some(format!("time: invalid duration {}", quoted(text)));
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -225,7 +225,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-// What a pod as a whole asks for of what it limits: what its containers ask for together, else its limit.
+// Requests of a pod as a whole for the amounts that it limits: the sum of its containers' requests, else its limit.
 fn requests_from_pod_limits(spec: &mut Value) {
     let limits = spec.at("resources").at("limits").as_object().cloned().unwrap_or_default();
     if limits.is_empty() {

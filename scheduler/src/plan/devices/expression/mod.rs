@@ -74,7 +74,7 @@ fn includes(env: &mut Env) -> Result<(), DeclarationError> {
     Ok(())
 }
 
-/// Why a selector has no answer for a device.
+/// The reason why a selector has no answer for a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SelectorError {
     /// The expression does not compile.
@@ -85,7 +85,7 @@ pub(super) enum SelectorError {
     Runtime(String),
 }
 
-/// What an expression may name.
+/// Names that an expression may use.
 struct Variables<'a> {
     device: &'a DeviceObject,
     patterns: &'a Patterns,

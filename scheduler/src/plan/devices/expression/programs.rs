@@ -1,4 +1,4 @@
-//! Compiled expressions, and which of them are kept.
+//! Compiled expressions, and their cache.
 //!
 //! Owns compiling: an expression costs nothing but its text until a search first evaluates it, and one that many claims
 //! have is compiled once. Invariants: what is kept of compiled expressions fits into [`PROGRAM_BYTES_MAX`], however many
@@ -29,7 +29,7 @@ const BOUNDS_MAX: usize = 16;
 pub(in crate::plan::devices) struct Selector {
     source: Arc<str>,
     programs: Arc<Programs>,
-    /// What this expression was compiled to, while it is kept.
+    /// The compiled form, while it is cached.
     compiled: Mutex<Weak<Compiled>>,
 }
 
@@ -114,11 +114,11 @@ fn compile(source: &str, charge: &mut dyn Charge) -> Result<Result<Program, Stri
 /// The compiled expressions that are kept, by their text.
 #[derive(Debug, Default)]
 struct Programs {
-    kept: Mutex<Kept>,
+    kept: Mutex<ProgramCache>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ProgramCache {
     by_source: HashMap<Arc<str>, Arc<Compiled>>,
     bytes: usize,
 }
@@ -131,7 +131,7 @@ impl Programs {
         }
         let compiled = Arc::new(Compiled::new(source, charge)?);
         if kept.bytes.saturating_add(compiled.bytes) > PROGRAM_BYTES_MAX {
-            *kept = Kept::default();
+            *kept = ProgramCache::default();
         }
         kept.bytes = kept.bytes.saturating_add(compiled.bytes);
         kept.by_source.insert(source.clone(), compiled.clone());

@@ -21,7 +21,7 @@ const LONG_ATTEMPT_STEPS_MAX: u64 = 100_000_000;
 /// Steps of choosing a device and taking it back.
 const CHOICE_STEPS: u64 = 10;
 
-/// What is left of the steps of an attempt, and of its search on the current node.
+/// Steps that are left to an attempt, and to its search on the current node.
 #[derive(Debug)]
 pub(super) struct Budget {
     of_node: u64,

@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
                 constraint.take_back();
             }
         }
-        // What was chosen last is taken back first.
+        // The last choice is taken back first.
         let taken = &mut self.taken[candidate];
         if self.candidates[candidate].device.is_shared() {
             taken.shares.pop();
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
         Some(all)
     }
 
-    /// What is consumed of a capacity of a shared device, here and by other claims.
+    /// Amount of a shared device's capacity that is consumed here and by other claims.
     fn used(&self, candidate: usize, capacity: &str) -> Quantity {
         let here = self.taken[candidate].shares.iter().filter_map(|consumed| consumed.get(capacity));
         let elsewhere = self.world.allocated.consumed(&self.candidates[candidate].device.id, capacity);
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What the claims of the cluster leave of a pool's counters.
+/// The rest of a pool's counters beside the claims of the cluster.
 fn available(pool: &PoolView, allocated: &Allocated) -> BTreeMap<CounterId, Quantity> {
     let mut available: BTreeMap<CounterId, Quantity> = BTreeMap::new();
     for slice in pool.all.iter() {

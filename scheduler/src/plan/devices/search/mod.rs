@@ -31,10 +31,10 @@ pub(super) const RESULTS_MAX: usize = 32;
 /// Claims, requests and devices of one search together, each of which takes some hundred bytes of stack. Pods have ten.
 const DEPTH_MAX: usize = 1024;
 
-/// Which selectors select which devices, by their addresses.
+/// Results of selectors for devices, by the addresses of both.
 type Matches = HashMap<(usize, usize), bool>;
 
-/// What the searches of one attempt share: the nodes that one pod is tried on.
+/// State that the searches of one attempt share: those on the nodes that one pod is tried on.
 #[derive(Debug)]
 pub(super) struct Attempt {
     matches: Matches,
@@ -53,7 +53,7 @@ impl Attempt {
     }
 }
 
-/// What a search looks at.
+/// Input of a search.
 #[derive(Clone, Copy)]
 pub(super) struct World<'a> {
     pub(super) node: NodeOf<'a>,
@@ -99,12 +99,12 @@ struct DeviceCandidate {
     is_held: bool,
 }
 
-/// What this search chose a candidate for.
+/// The claims that this search chose a candidate for.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     /// The claims that hold it alone.
     claims: Vec<usize>,
-    /// What is consumed of it, if it is shared.
+    /// Consumed capacity, if it is shared.
     shares: Vec<Consumed>,
 }
 

@@ -164,7 +164,7 @@ impl Search<'_> {
         }
         let compiled =
             selector.compiled(&mut self.attempt.budget).map_err(|Exhausted| timed_out(self.world.node))?;
-        // What may cost more than one evaluation is refused by the evaluation itself, and takes no steps.
+        // An expression that may cost more than one evaluation is refused by the evaluation itself, and takes no steps.
         let steps = compiled.steps(&device.object);
         if steps <= DEVICE_SELECTOR_STEPS_MAX {
             self.take_steps(steps)?;
@@ -177,7 +177,7 @@ impl Search<'_> {
     }
 }
 
-/// Which devices classes select, for the amounts that nodes have of extended resources.
+/// The devices that classes select, for the amounts that nodes have of extended resources.
 #[derive(Debug)]
 pub(in super::super) struct Selection {
     /// By the addresses of selector and device; `None` where the evaluation fails, as it would again.

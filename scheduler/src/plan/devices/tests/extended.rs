@@ -61,7 +61,7 @@ pub(super) fn gpus(name: &str, amount: &str) -> Pod {
     asking(name, &[(Main, &[(GPU, amount)])])
 }
 
-/// What the plugin says of a pod on the node `a`, which lists these resources, and after it.
+/// Results of the plugin for a pod on the node `a`, which lists these resources, and after it.
 pub(super) fn answer(cluster: &Cluster, pod: &Pod, listed: &[(&str, i64)]) -> (Filter, PostFilter) {
     let pod = PodClaims::new(pod);
     match cluster.devices.pre_filter(pod.as_ref(), cluster.limits) {

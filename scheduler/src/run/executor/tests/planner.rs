@@ -50,7 +50,7 @@ pub(super) struct Slots {
     pub(super) freed_by_settling: Vec<ClaimName>,
     /// The plugin that refuses nodes without room; `NodeResourcesFit` where it is not said.
     pub(super) refusing: Option<Plugin>,
-    /// What only grows.
+    /// Counters that only grow.
     pub(super) worn: usize,
     /// Planning fails while this is set.
     pub(super) fails: bool,

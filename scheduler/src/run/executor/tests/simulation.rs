@@ -23,7 +23,7 @@ use crate::wall_time::WallTime;
 const NODES: usize = 4;
 const SLOTS: u32 = 3;
 
-/// What the API has stored, and what the executor has not heard of it.
+/// The store of the API, and its changes that the executor has not got yet.
 struct Api {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeMap<String, u32>,

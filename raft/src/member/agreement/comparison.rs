@@ -1,4 +1,4 @@
-//! The verdict: which members have a wrong state, by the digests that they report.
+//! The comparison of one round: which members have a wrong state, by the digests that they report.
 //!
 //! Owns the rule: at one revision, the digest of a majority of the voters is right. Where members differ and no digest
 //! has a majority, no member is called wrong. The digest of the resources' newest changes counts only where every member
@@ -21,7 +21,7 @@ type Groups = BTreeMap<Digests, BTreeSet<u64>>;
 
 /// The result of one round of reports, as one member sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Comparison {
     /// Too few members reported a digest of one revision.
     #[default]
     Unknown,
@@ -66,30 +66,30 @@ fn groups(
 
 /// Judges at the newest revision at which members differ, else at the newest that a majority reported. Only revisions of
 /// which `own` has a digest count. `voters` are the sets whose majorities decide: two in a joint membership.
-pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, Report>) -> Verdict {
-    let Some(own_report) = reports.get(&own) else { return Verdict::Unknown };
+pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, Report>) -> Comparison {
+    let Some(own_report) = reports.get(&own) else { return Comparison::Unknown };
     // Before the first membership there are no voters, and no majority.
     let is_majority = |members: &BTreeSet<u64>| {
         !voters.is_empty() && voters.iter().all(|set| 2 * set.intersection(members).count() > set.len())
     };
-    let mut agreed = Verdict::Unknown;
+    let mut agreed = Comparison::Unknown;
     for &revision in own_report.keys().rev() {
         let groups = groups(reports, revision, is_majority);
         let everyone: BTreeSet<u64> = groups.values().flatten().copied().collect();
         match groups.iter().find(|(_, members)| is_majority(members)) {
             Some(_) if groups.len() == 1 => {
                 agreed = match agreed {
-                    Verdict::Unknown => Verdict::Agreed { revision },
+                    Comparison::Unknown => Comparison::Agreed { revision },
                     newer => newer,
                 };
             }
             Some((_, members)) if members.contains(&own) => {
                 let members = everyone.difference(members).copied().collect();
-                return Verdict::OthersDiffer { revision, members };
+                return Comparison::OthersDiffer { revision, members };
             }
-            Some((_, majority)) => return Verdict::OwnDiffers { revision, majority: majority.clone() },
+            Some((_, majority)) => return Comparison::OwnDiffers { revision, majority: majority.clone() },
             None if groups.len() > 1 => {
-                return Verdict::Split { revision, groups: groups.into_values().collect() };
+                return Comparison::Split { revision, groups: groups.into_values().collect() };
             }
             None => {}
         }
@@ -113,28 +113,28 @@ mod tests {
         of.iter().map(|(member, digests)| (*member, report(digests))).collect()
     }
 
-    fn split(revision: Revision, groups: &[&[u64]]) -> Verdict {
-        Verdict::Split { revision, groups: groups.iter().map(|ids| voters(ids)).collect() }
+    fn split(revision: Revision, groups: &[&[u64]]) -> Comparison {
+        Comparison::Split { revision, groups: groups.iter().map(|ids| voters(ids)).collect() }
     }
 
     #[test]
     fn members_that_agree_agree_at_the_newest_revision_of_a_majority() {
         let all =
             reports(&[(1, &[(256, 5), (512, 6), (600, 7)]), (2, &[(256, 5), (512, 6)]), (3, &[(256, 5)])]);
-        let verdict = judge(1, &[voters(&[1, 2, 3])], &all);
-        assert_eq!(verdict, Verdict::Agreed { revision: Revision(512) });
-        assert_eq!(judge(1, &[voters(&[1])], &all), Verdict::Agreed { revision: Revision(600) });
-        assert_eq!(judge(9, &[voters(&[1, 2, 3])], &all), Verdict::Unknown);
-        assert_eq!(judge(1, &[], &reports(&[(1, &[(256, 5)])])), Verdict::Unknown);
-        assert_eq!(judge(3, &[voters(&[1, 2, 3])], &reports(&[(3, &[(256, 5)])])), Verdict::Unknown);
+        let comparison = judge(1, &[voters(&[1, 2, 3])], &all);
+        assert_eq!(comparison, Comparison::Agreed { revision: Revision(512) });
+        assert_eq!(judge(1, &[voters(&[1])], &all), Comparison::Agreed { revision: Revision(600) });
+        assert_eq!(judge(9, &[voters(&[1, 2, 3])], &all), Comparison::Unknown);
+        assert_eq!(judge(1, &[], &reports(&[(1, &[(256, 5)])])), Comparison::Unknown);
+        assert_eq!(judge(3, &[voters(&[1, 2, 3])], &reports(&[(3, &[(256, 5)])])), Comparison::Unknown);
     }
 
     #[test]
     fn one_of_three_is_wrong() {
         let all = reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 5)])]);
         let (set, revision) = ([voters(&[1, 2, 3])], Revision(256));
-        assert_eq!(judge(1, &set, &all), Verdict::OthersDiffer { revision, members: voters(&[2]) });
-        assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) });
+        assert_eq!(judge(1, &set, &all), Comparison::OthersDiffer { revision, members: voters(&[2]) });
+        assert_eq!(judge(2, &set, &all), Comparison::OwnDiffers { revision, majority: voters(&[1, 3]) });
         let joint = [voters(&[1, 2, 3]), voters(&[2, 3, 4])];
         assert_eq!(judge(2, &joint, &all), split(revision, &[&[1, 3], &[2]]));
     }
@@ -147,13 +147,13 @@ mod tests {
             let reports = members.map(|(member, changes)| (member, Report::from([(revision, (5, changes))])));
             judge(own, &set, &reports.collect())
         };
-        let differs = Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) };
+        let differs = Comparison::OwnDiffers { revision, majority: voters(&[1, 3]) };
         assert_eq!(judged(2, [Some(7), Some(8), Some(7)]), differs);
         assert_eq!(
             judged(3, [Some(7), Some(8), Some(7)]),
-            Verdict::OthersDiffer { revision, members: voters(&[2]) }
+            Comparison::OthersDiffer { revision, members: voters(&[2]) }
         );
-        let agreed = Verdict::Agreed { revision };
+        let agreed = Comparison::Agreed { revision };
         assert_eq!(judged(1, [Some(7), Some(8), Some(9)]), agreed, "estimates");
         assert_eq!(judged(1, [Some(7), None, Some(7)]), agreed, "an older program does not tell");
     }
@@ -164,7 +164,7 @@ mod tests {
         let (set, revision) = ([voters(&[1, 2])], Revision(256));
         assert_eq!(judge(4, &set, &all), split(revision, &[&[1, 3, 4], &[2]]));
         let set = [voters(&[1, 3, 5])];
-        assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3, 4]) });
+        assert_eq!(judge(2, &set, &all), Comparison::OwnDiffers { revision, majority: voters(&[1, 3, 4]) });
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 9)])]),
         ] {
             let groups = reports.keys().map(|member| voters(&[*member])).collect();
-            let split = Verdict::Split { revision, groups };
+            let split = Comparison::Split { revision, groups };
             for own in [1, 2] {
                 assert_eq!(judge(own, &set, &reports), split);
             }
@@ -186,7 +186,7 @@ mod tests {
     fn a_difference_at_an_older_revision_is_seen_behind_agreement_at_a_newer_one() {
         let all = reports(&[(1, &[(256, 5), (512, 6)]), (2, &[(256, 8)]), (3, &[(256, 5), (512, 6)])]);
         let members = voters(&[2]);
-        let verdict = Verdict::OthersDiffer { revision: Revision(256), members };
-        assert_eq!(judge(1, &[voters(&[1, 2, 3])], &all), verdict);
+        let comparison = Comparison::OthersDiffer { revision: Revision(256), members };
+        assert_eq!(judge(1, &[voters(&[1, 2, 3])], &all), comparison);
     }
 }
