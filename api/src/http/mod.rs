@@ -16,6 +16,7 @@ mod fair;
 mod gzip;
 mod health;
 mod held;
+mod large;
 mod measure;
 mod openapi;
 mod own_paths;

@@ -1,16 +1,17 @@
 //! The pool for requests over large documents: a bounded number of threads beside those that serve connections.
 //!
-//! Owns the choice of requests for the pool, and how they are polled there. Decoding, patching, checking and rendering
+//! Owns how requests are polled there, and who takes turns ([`super::large`] chooses them). Decoding, patching, checking and rendering
 //! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
 //! clients would delay all other responses. So would small objects with expressions, which are compiled when they are
 //! written. Each poll of such a request is one job of the pool, so that a request which
 //! waits for a quorum occupies no thread.
 //!
-//! Invariants: a small request is never queued behind a large one; users take turns, so that one user's large requests
-//! hold up another's by one of them at a time.
+//! Invariants: a small request is never queued behind a large one; users take turns of a slice of time, however long their
+//! requests are; one user has half of the places for requests at most.
 
 use std::num::NonZero;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::available_parallelism;
@@ -19,13 +20,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use orch_raft::Store;
-use orch_raft::object::SharedObject;
 use orch_rules::Action;
-use orch_schema::budget::Budget;
+use orch_schema::budget::{Budget, pausing};
 use tokio::sync::Notify;
 
 use super::Api;
-use super::turns::{Party, Turns};
+use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
+use super::turns::{Party, Slices, Turns};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -35,27 +36,6 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 use crate::watch::{LookResult, Watch};
 
-/// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
-/// work, against some ten microseconds for handing it to the pool and back.
-const LARGE_BYTES_MIN: usize = 64 * 1024;
-
-/// Objects of a collection from which on the deletion of a collection goes to the pool, and a list that is not sent as
-/// stored (a table, YAML, Protobuf, a converted kind).
-pub(super) const MANY_OBJECTS_MIN: usize = 256;
-
-/// Bytes of a collection's objects from which on such a list goes to the pool: the same as for one document.
-const RENDERED_BYTES_MIN: usize = LARGE_BYTES_MIN;
-
-/// Objects of a collection from which on a list that is sent as stored, or matched against a selector, goes to the
-/// pool: a tenth of a microsecond for each object. A client may ask for a hundred such lists at once.
-pub(super) const GATHERED_OBJECTS_MIN: usize = 8 * 1024;
-
-/// Product of a collection's objects and its selectors' bytes from which on matching takes as long: half a nanosecond each.
-const MATCHED_MIN: usize = 1 << 20;
-
-/// Bytes of selectors from which parsing them alone takes as long.
-const SELECTOR_BYTES_MIN: usize = 4 * 1024;
-
 /// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the
 /// thread works on others. Further requests wait with their undecoded body.
 pub(super) const HELD_PER_THREAD: usize = 4;
@@ -64,8 +44,22 @@ pub(super) const HELD_PER_THREAD: usize = 4;
 pub(super) struct Pool {
     /// Places for jobs that run at the same time, as many as processors.
     threads: Turns,
-    /// Places for requests in the pool.
-    requests: Turns,
+    /// Places for writes in the pool, and for reads.
+    writes: Turns,
+    reads: Turns,
+}
+
+/// Requests that have places of their own in the pool: large reads hold no write up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Read,
+    Write,
+}
+
+impl Work {
+    fn of(verb: Verb) -> Work {
+        if verb.is_read() { Work::Read } else { Work::Write }
+    }
 }
 
 /// A request that owns its parts, so that it outlives the caller's borrows.
@@ -94,28 +88,38 @@ impl Pool {
 
     /// A pool of `threads` threads. With none, jobs wait for ever (for tests).
     pub(super) fn of(threads: usize) -> Self {
-        Pool { threads: Turns::new(threads), requests: Turns::new(HELD_PER_THREAD * threads) }
+        let held = || Turns::new(HELD_PER_THREAD * threads, (HELD_PER_THREAD * threads).div_ceil(2));
+        Pool { threads: Turns::new(threads, threads), writes: held(), reads: held() }
     }
 
-    /// Runs every poll of `job` in the pool, when it is `party`'s turn, and returns its result. The job's steps count for
-    /// `budget`. A job whose caller drops this future is not polled again.
+    /// Runs every poll of `job` in the pool, when it is `party`'s turn, and returns its result. A long poll takes several
+    /// turns. The job's steps count for `budget`. A job whose caller drops this future is not polled again.
     ///
     /// # Errors
     /// `Internal`: the job's thread ended early.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         party: &Party,
+        work: Work,
         budget: &Arc<Budget>,
         mut job: Job<T>,
     ) -> Result<T, ApiError> {
-        let _held = self.requests.take(party).await;
+        let places = match work {
+            Work::Read => &self.reads,
+            Work::Write => &self.writes,
+        };
+        let _held = places.take(party).await;
         let woken = Arc::new(Woken(Notify::new()));
         loop {
-            let thread = self.threads.take(party).await;
+            let place = self.threads.take(party).await;
+            let (turns, party) = (self.threads.clone(), party.clone());
             let (waker, budget) = (Waker::from(woken.clone()), budget.clone());
             let step = tokio::task::spawn_blocking(move || {
-                let polled = budget.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
-                drop(thread);
+                let slices = Rc::new(Slices::begin(turns, party, place));
+                let pause = slices.clone();
+                let mut poll = || budget.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
+                let polled = pausing(Rc::new(move || pause.pause()), &mut poll);
+                drop(slices);
                 (job, polled)
             });
             let (back, polled) = step.await.map_err(|error| {
@@ -146,7 +150,7 @@ impl Pool {
             });
             // In a box of its own while it runs: the rest of this future is held by every watch that waits.
             let budget = Arc::new(Budget::of(u64::MAX));
-            let (back, looked) = Box::pin(self.run(party, &budget, job)).await.ok()?;
+            let (back, looked) = Box::pin(self.run(party, Work::Read, &budget, job)).await.ok()?;
             watch = back;
             match looked {
                 LookResult::Frame(frame) => return Some((watch, frame)),
@@ -220,48 +224,6 @@ impl OwnedRequest {
 }
 
 impl<S: Store> Api<S> {
-    /// Whether the request is over a document too large, or over too many objects, for a thread that serves connections.
-    pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
-        let as_stored = representation.is_as_stored(request.resource);
-        let state = || self.pipeline.store.state();
-        let selectors = || {
-            let texts = ["labelSelector", "fieldSelector"].map(|name| request.query.text(name).len());
-            texts.iter().sum::<usize>()
-        };
-        match request.verb {
-            Verb::Watch => selectors() >= SELECTOR_BYTES_MIN,
-            Verb::Get if as_stored && request.action != Action::Scale => false,
-            Verb::List => {
-                let many = if as_stored { GATHERED_OBJECTS_MIN } else { MANY_OBJECTS_MIN };
-                let objects = state().collection(&request.resource.storage);
-                selectors() >= SELECTOR_BYTES_MIN
-                    || objects.len() >= many
-                    || objects.len().saturating_mul(selectors()) >= MATCHED_MIN
-                    || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
-            }
-            _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            // Writes of sub-resources compile no expressions.
-            Verb::Create | Verb::Update | Verb::Patch
-                if request.action == Action::Object && request.resource.strategy.compiles_expressions() =>
-            {
-                true
-            }
-            Verb::Create if request.target.name.is_empty() => false,
-            Verb::DeleteCollection => {
-                let objects = state().collection(&request.resource.storage);
-                let is_large = |object: &SharedObject| object.json.len() >= LARGE_BYTES_MIN;
-                // The deletion decodes each object.
-                selectors() >= SELECTOR_BYTES_MIN
-                    || objects.len() >= MANY_OBJECTS_MIN
-                    || objects.range_from("").any(|(_, object)| is_large(object))
-            }
-            Verb::Get | Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
-                let key = request.stored_key();
-                key.is_some_and(|key| state().object(&key).is_some_and(|o| o.json.len() >= LARGE_BYTES_MIN))
-            }
-        }
-    }
-
     /// Carries out a request in the pool.
     ///
     /// # Errors
@@ -271,11 +233,11 @@ impl<S: Store> Api<S> {
         large: OwnedRequest,
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
-        let budget = large.budget.clone();
+        let (budget, work) = (large.budget.clone(), Work::of(large.verb));
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
         let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
-        let result = self.pool.run(&party, &budget, job).await?;
+        let result = self.pool.run(&party, work, &budget, job).await?;
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {
             Ok(()) => result,
@@ -320,6 +282,7 @@ mod tests {
             let (a, b) = (party(), party());
             let waiting = pool.run(
                 &a,
+                Work::Write,
                 &budget,
                 Box::pin(async move {
                     let before: ThreadId = thread::current().id();
@@ -329,7 +292,10 @@ mod tests {
             );
             // The only thread is free while the first job waits.
             let other = async {
-                let at = pool.run(&b, &budget, Box::pin(async { thread::current().id() })).await.unwrap();
+                let at = pool
+                    .run(&b, Work::Write, &budget, Box::pin(async { thread::current().id() }))
+                    .await
+                    .unwrap();
                 send.send(()).unwrap();
                 at
             };
@@ -349,6 +315,7 @@ mod tests {
                 async move {
                     pool.run(
                         &party(),
+                        Work::Read,
                         &budget(),
                         Box::pin(async move {
                             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -371,7 +338,7 @@ mod tests {
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
         // A job that is running ends at its next step.
         let job = Box::pin(async { !orch_schema::budget::count_step() });
-        let ended = runtime().block_on(pool(1).run(&party(), &budget, job));
+        let ended = runtime().block_on(pool(1).run(&party(), Work::Write, &budget, job));
         assert_eq!(ended, Ok(true));
     }
 }

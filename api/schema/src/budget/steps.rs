@@ -3,13 +3,15 @@
 //! Owns the count, the flags, and the thread's current budget. The pool enters a request's [`Budget`] around each of its
 //! polls. A loop over a client's input calls [`count_step`] for every value, which is a decrement, and a look at the flags every
 //! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
-//! codec, a set of fields, a rule of validation, a path.
+//! codec, a set of fields, a rule of validation, a path. A thread that shares its processor with others pauses at the same
+//! looks ([`pausing`]).
 //!
 //! Invariant: once a loop was stopped, all later loops of that request stop, and the incomplete result is neither
 //! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
 //! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -33,6 +35,27 @@ thread_local! {
     static LEFT: Cell<u32> = const { Cell::new(LOOK_EVERY) };
     /// The budget of the request that the thread works for.
     static ENTERED: RefCell<Option<Arc<Budget>>> = const { RefCell::new(None) };
+    /// Called at every look.
+    static PAUSE: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` on this thread, and calls `pause` at each look at the flags in it, which may block the thread for a while: no
+/// loop that counts steps may hold a lock that other requests need.
+pub fn pausing<T>(pause: Rc<dyn Fn()>, work: impl FnOnce() -> T) -> T {
+    struct Restored(Option<Rc<dyn Fn()>>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            PAUSE.set(self.0.take());
+        }
+    }
+    let _outer = Restored(PAUSE.replace(Some(pause)));
+    work()
+}
+
+fn pause() {
+    if let Some(pause) = PAUSE.with_borrow(Clone::clone) {
+        pause();
+    }
 }
 
 /// Counts a step of the request that the thread works for. `false`: the loop must end; its result is not used.
@@ -50,6 +73,7 @@ pub fn count_step() -> bool {
 /// Counts many steps at once, those of work that is about to be done and cannot be stopped inside. `false`: the work must
 /// not begin; no result of it is used.
 pub fn count_steps(steps: u64) -> bool {
+    pause();
     let may = ENTERED.with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(steps)));
     if !may {
         LEFT.set(0);
@@ -60,6 +84,7 @@ pub fn count_steps(steps: u64) -> bool {
 /// Takes the steps since the last look from the budget. In a stopped request every further step is a look.
 #[cold]
 fn look(left: &Cell<u32>) -> bool {
+    pause();
     let may = ENTERED
         .with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(u64::from(LOOK_EVERY))));
     // This look is a step, too.
@@ -264,6 +289,20 @@ mod tests {
         gone.cancel();
         assert!(!gone.enter(|| count_steps(1)));
         assert!(count_steps(u64::MAX), "work of no request has no bound");
+    }
+
+    #[test]
+    fn looks_pause_inside_and_nowhere_else() {
+        let pauses = Rc::new(Cell::new(0));
+        let counted = pauses.clone();
+        let steps = |count: u32| (0..count).for_each(|_| assert!(count_step()));
+        pausing(Rc::new(move || counted.set(counted.get() + 1)), || {
+            steps(10 * LOOK_EVERY);
+            assert!(count_steps(1_000_000));
+        });
+        assert!((10..=12).contains(&pauses.get()), "{}", pauses.get());
+        steps(10 * LOOK_EVERY);
+        assert!(pauses.get() <= 12);
     }
 
     #[test]

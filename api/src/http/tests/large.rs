@@ -7,7 +7,8 @@ use futures::future::{join, join_all};
 use orch_schema::value::Map;
 
 use super::*;
-use crate::http::pool::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN, Pool};
+use crate::http::large::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN};
+use crate::http::pool::Pool;
 use crate::testing::{ProposalOutcome, ScriptedStore};
 
 fn large(name: &str) -> Value {
@@ -64,9 +65,9 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
             lag: Arc::default(),
         };
         let router = server.api_over(store).router();
-        // As many requests as the pool takes wait for the outcome of their proposals.
-        let held = crate::http::pool::HELD_PER_THREAD
-            * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // As many requests as the pool takes of one user wait for the outcome of their proposals.
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let held = (crate::http::pool::HELD_PER_THREAD * threads).div_ceil(2);
         let first = join_all((0..held).map(|_| created(&router, &server, "a", MAPS)));
         let late = async {
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -175,8 +176,18 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
         let api = server.api_over(server.store.clone());
         // Nothing that needs the pool gets on.
         let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
-        for (path, waits) in [(events, false), ("/apis/events.orch.io/v1/namespaces/ns/events", true)] {
-            let listed = server.send(Method::GET, path, &[], Body::empty());
+        let converted = |namespace: &str, query: &str| {
+            format!("/apis/events.orch.io/v1/namespaces/{namespace}/events{query}")
+        };
+        for (path, waits) in [
+            (events.to_owned(), false),
+            (converted("ns", ""), true),
+            (converted("ns", "?limit=10"), false),
+            (converted("ns", "?limit=0"), true),
+            (converted("ns", "?limit=10&labelSelector=a"), true),
+            (converted("other", ""), false),
+        ] {
+            let listed = server.send(Method::GET, &path, &[], Body::empty());
             let listed = tokio::time::timeout(Duration::from_secs(5), listed).await;
             assert_eq!(listed.is_err(), waits, "{path}");
         }
