@@ -175,7 +175,8 @@ impl Gate {
     fn check_cluster(&self, claimed: Option<&str>) -> Result<(), Refused> {
         match (self.cluster.cluster(), claimed) {
             (Some(own), Some(claimed)) if **own != *claimed => {
-                let reason = format!("this member belongs to cluster {own}, the frame to cluster {claimed}");
+                // The own id is not told: whoever knows it passes for a member that is new here.
+                let reason = format!("this member does not belong to cluster {claimed}");
                 Err(("another cluster", Status::permission_denied(reason)))
             }
             _ => Ok(()),
