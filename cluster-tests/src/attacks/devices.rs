@@ -7,7 +7,8 @@ use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::selectors::{selector, told};
+use super::report::status_counts;
+use super::selectors::selector;
 use super::stage::{Stage, TENANT};
 
 /// Claims, and selectors of each.
@@ -66,7 +67,10 @@ pub(super) async fn attack(stage: &Stage) -> Result<String> {
         statuses.push(stage.tenant.post(&path, &pod(number, &used)).await?.status);
     }
     sleep(ATTACK).await;
-    Ok(format!("{CLAIMS} claims of {SELECTORS} selectors with {patterns} patterns; pods: {}", told(statuses)))
+    Ok(format!(
+        "{CLAIMS} claims of {SELECTORS} selectors with {patterns} patterns; pods: {}",
+        status_counts(statuses)
+    ))
 }
 
 /// Makes a claim with `patterns` in each selector, or as many as the server accepts; returns their number.

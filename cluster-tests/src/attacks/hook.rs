@@ -23,7 +23,7 @@ impl Drop for Hook {
     }
 }
 
-/// Its answers, one after the other.
+/// Number of different answers, which come one after the other.
 const ANSWERS: usize = 6;
 /// Bytes of a piece of an answer without end.
 const PIECE_BYTES: usize = 64 << 10;

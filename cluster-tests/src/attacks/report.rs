@@ -1,5 +1,6 @@
 //! The figures of attacks, and their table.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(super) struct Measured {
     pub(super) before_kb: u64,
     pub(super) peak_kb: u64,
     /// The attackers' answers.
-    pub(super) told: String,
+    pub(super) answers: String,
 }
 
 /// An attack beside the calm before it.
@@ -55,6 +56,16 @@ impl Measured {
     }
 }
 
+/// The statuses with their counts, as text; 0 is no answer.
+pub(super) fn status_counts(statuses: impl IntoIterator<Item = u16>) -> String {
+    let mut counts = BTreeMap::<u16, usize>::new();
+    for status in statuses {
+        *counts.entry(status).or_default() += 1;
+    }
+    let texts: Vec<_> = counts.iter().map(|(status, count)| format!("{count} times {status}")).collect();
+    texts.join(", ")
+}
+
 /// The wait that `per_cent` of `waits` do not exceed, in milliseconds; `-` of none.
 fn quantile(waits: &[Duration], per_cent: usize) -> String {
     let at = (waits.len() * per_cent).div_ceil(100).max(1) - 1;
@@ -89,7 +100,11 @@ impl fmt::Display for Report {
             }
         }
         for (name, figures) in &self.rows {
-            writeln!(f, "{name}: {}; {:.2} cores in use afterwards", figures.attacked.told, figures.after)?;
+            writeln!(
+                f,
+                "{name}: {}; {:.2} cores in use afterwards",
+                figures.attacked.answers, figures.after
+            )?;
             figures.ended.iter().try_for_each(|ended| writeln!(f, "{ended}"))?;
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! Selectors of devices whose patterns take long to compile, in objects as large as the server reads.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,6 +7,7 @@ use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::report::status_counts;
 use super::stage::{Stage, TENANT};
 
 /// Clients that write such objects.
@@ -38,17 +38,7 @@ pub(super) async fn attack(stage: &Stage) -> Result<String> {
             answers
         });
     }
-    Ok(told(attackers.join_all().await.into_iter().flatten()))
-}
-
-/// The statuses with their numbers; 0 is no answer.
-pub(super) fn told(statuses: impl IntoIterator<Item = u16>) -> String {
-    let mut counts = BTreeMap::<u16, usize>::new();
-    for status in statuses {
-        *counts.entry(status).or_default() += 1;
-    }
-    let told: Vec<_> = counts.iter().map(|(status, count)| format!("{count} times {status}")).collect();
-    told.join(", ")
+    Ok(status_counts(attackers.join_all().await.into_iter().flatten()))
 }
 
 /// A template of more than a megabyte of selectors, each with some two hundred patterns.

@@ -97,8 +97,8 @@ impl Stage {
         let watch = tokio::spawn(watch_memory(self.pids(), peak_kb.clone(), stop.clone()));
         let before_kb = resident_kb(&self.pids());
         let (began, cpu) = (Instant::now(), cpu_time(&self.pids())?);
-        let told = match timeout(most, attack).await {
-            Ok(told) => told?,
+        let answers = match timeout(most, attack).await {
+            Ok(answers) => answers?,
             Err(_) => format!("broken off after {most:?}"),
         };
         let (took, used) = (began.elapsed(), cpu_time(&self.pids())?.saturating_sub(cpu));
@@ -106,7 +106,7 @@ impl Stage {
         watch.await?;
         let samples = second.await?;
         let peak_kb = peak_kb.load(Ordering::Relaxed);
-        Ok(Measured { samples, took, cpu: used, before_kb, peak_kb, told })
+        Ok(Measured { samples, took, cpu: used, before_kb, peak_kb, answers })
     }
 
     /// Cores that the processes use in the next `time`, in which nobody asks for anything.

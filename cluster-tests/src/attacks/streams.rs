@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::selectors::told;
+use super::report::status_counts;
 use super::stage::{Stage, TENANT};
 use crate::cluster::ALICE_TOKEN;
 
@@ -72,7 +72,7 @@ async fn on_all_streams(
                 .collect::<Vec<_>>()
         });
     }
-    Ok(told(connections.join_all().await.into_iter().flatten()))
+    Ok(status_counts(connections.join_all().await.into_iter().flatten()))
 }
 
 /// The head of the answer; `None` of a stream that was broken off or that is not answered in time.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::hook::Hook;
-use super::selectors::told;
+use super::report::status_counts;
 use super::stage::{Stage, Surroundings, TENANT};
 
 /// Clients that ask at once.
@@ -101,5 +101,5 @@ async fn from_all(
             statuses
         });
     }
-    Ok(told(clients.join_all().await.into_iter().flatten()))
+    Ok(status_counts(clients.join_all().await.into_iter().flatten()))
 }

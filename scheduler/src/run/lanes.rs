@@ -171,13 +171,10 @@ fn merge(first: &mut Value, second: Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::plan::decision::{ClaimName, VolumeWrites};
+    use crate::plan::decision::ClaimName;
 
     fn pod(version: &str) -> PodRef {
         PodRef { namespace: "d".into(), name: "p".into(), uid: "u".into(), version: version.into() }
@@ -188,24 +185,7 @@ mod tests {
     }
 
     fn bind() -> Write {
-        Write::Bind(Box::new(Job {
-            pod: pod(""),
-            profile: 0,
-            controller: "s".into(),
-            attempts: 1,
-            first_active_at: Duration::ZERO,
-            began: None,
-            is_flushed: false,
-            node: "n".into(),
-            nominates: false,
-            volumes: VolumeWrites::default(),
-            claims: Vec::new(),
-            written: Vec::new(),
-            volume_timeout: Duration::ZERO,
-            device_timeout: Duration::ZERO,
-            binder: None,
-            cancelled: CancellationToken::new(),
-        }))
+        Write::Bind(Box::new(Job::plain(pod(""))))
     }
 
     fn give_up() -> Write {

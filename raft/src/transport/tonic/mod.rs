@@ -16,6 +16,7 @@ mod connector;
 mod identity;
 mod incoming;
 mod link;
+mod material;
 mod places;
 mod revocable;
 mod server;
@@ -29,8 +30,9 @@ pub use self::chain::check_chain;
 pub use self::claim::{Admits, Claim, ClusterPin, ClusterPinError, Standing, admit_by_membership};
 pub use self::client::TonicTransport;
 pub use self::identity::{PeerNameError, peer_dns_name, peer_name_of};
+pub use self::material::PeerTlsError;
 pub use self::server::PeerServer;
-pub use self::tls::{PeerTls, PeerTlsError};
+pub use self::tls::PeerTls;
 
 /// Bytes of one frame. An append is cut at about 2 MiB and a snapshot's chunks at less, but one object may have
 /// 1.5 MiB and several may share a batch; more than this is a mistake or an attack, and is refused on both sides.

@@ -14,8 +14,7 @@ use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -27,42 +26,10 @@ use rustls::{
 
 use super::chain::check_chain;
 use super::identity::{PeerNameError, peer_name_of};
+use super::material::{PeerTlsError, certificates, private_key, roots};
 
 /// The only ALPN protocol.
 const ALPN_HTTP2: &[u8] = b"h2";
-
-/// Reason of a text that the PEM parser refuses. The parser's own error quotes the line, of a key file too, as a list of bytes.
-const MALFORMED_PEM: &str = "a PEM block is missing, cut off or damaged";
-
-/// The failure of [`PeerTls::from_pem`] and [`PeerTls::reload`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerTlsError {
-    /// An input is not PEM, or lacks the item.
-    #[error("the peer {item} cannot be read: {reason}")]
-    Unreadable {
-        /// `authority`, `certificate`, `private key`.
-        item: &'static str,
-        /// Without any of the input.
-        reason: String,
-    },
-    /// Certificate and key do not belong together, or the key's kind is not supported.
-    #[error("the peer certificate and private key do not fit: {0}")]
-    KeyMismatch(String),
-    /// The certificate was not signed by the authority, or is not valid now.
-    #[error("the peer certificate is not valid under the peer authority: {0}")]
-    Untrusted(String),
-    /// The certificate names no member.
-    #[error("the peer certificate names no member")]
-    Nameless(#[from] PeerNameError),
-    /// The certificate belongs to another member.
-    #[error("the peer certificate names member {found}, but this member is {expected}")]
-    WrongName {
-        /// This member's configured name.
-        expected: Arc<str>,
-        /// The name in the certificate.
-        found: String,
-    },
-}
 
 /// A member's credentials for every peer connection. Clones share them: a reload reaches all clones.
 #[derive(Clone)]
@@ -162,10 +129,7 @@ impl Credentials {
         let roots = Arc::new(roots(ca)?);
         let chain = certificates("certificate", certificate)?;
         check_own(&chain, &roots, &provider, name)?;
-        let unreadable =
-            || PeerTlsError::Unreadable { item: "private key", reason: MALFORMED_PEM.to_owned() };
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable())?;
-        let own = CertifiedKey::from_der(chain, key, &provider)
+        let own = CertifiedKey::from_der(chain, private_key(key)?, &provider)
             .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
         Credentials::of(provider, roots, Arc::new(SingleCertAndKey::from(own)), revoked)
     }
@@ -243,27 +207,6 @@ fn server_config(
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
-}
-
-fn certificates(item: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PeerTlsError> {
-    let unreadable = |reason: String| PeerTlsError::Unreadable { item, reason };
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|_| unreadable(MALFORMED_PEM.to_owned()))?;
-    if found.is_empty() {
-        return Err(unreadable("it holds no certificate".to_owned()));
-    }
-    Ok(found)
-}
-
-fn roots(ca: &[u8]) -> Result<RootCertStore, PeerTlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("authority", ca)? {
-        roots
-            .add(certificate)
-            .map_err(|error| PeerTlsError::Unreadable { item: "authority", reason: error.to_string() })?;
-    }
-    Ok(roots)
 }
 
 /// Checks the own certificate as every peer will, so that an error shows at start.

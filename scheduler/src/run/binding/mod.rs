@@ -99,6 +99,29 @@ impl Job {
     pub fn prepares(&self) -> bool {
         !self.volumes.is_empty() || !self.claims.is_empty()
     }
+
+    /// A job that binds `pod` to the node `n`, and writes nothing before.
+    #[cfg(test)]
+    pub(super) fn plain(pod: PodRef) -> Job {
+        Job {
+            pod,
+            profile: 0,
+            controller: "s".into(),
+            attempts: 1,
+            first_active_at: Duration::ZERO,
+            began: None,
+            is_flushed: false,
+            node: "n".into(),
+            nominates: false,
+            volumes: VolumeWrites::default(),
+            claims: Vec::new(),
+            written: Vec::new(),
+            volume_timeout: Duration::from_secs(20),
+            device_timeout: Duration::from_secs(20),
+            binder: None,
+            cancelled: CancellationToken::new(),
+        }
+    }
 }
 
 /// A claim that was written.

@@ -1,8 +1,10 @@
 //! Regular expressions of clients: the one place where they are compiled.
 //!
-//! Owns what compiling ([`price`]) and matching cost, and the bounds of both ([`PatternLimits`]); [`syntax`] is that of RE2. A pattern becomes an automaton without
-//! captures, literal search or cached states, which would cost more to make than selectors gain: matching takes time for
-//! each byte of the text and, at worst, for each state. [`value`] makes patterns values of expressions.
+//! Owns the prices of compiling ([`price`]) and matching, and the bounds of both ([`PatternLimits`]); [`syntax`] is that of RE2.
+//! A pattern becomes an automaton without captures, literal search or cached states, which would cost more to make than
+//! selectors gain: matching takes time for each byte of the text and, at worst, for each state. [`value`] makes patterns
+//! values of expressions.
+//!
 //! Invariant: a pattern's steps are charged before each stage of compiling it, and a pattern that would take more than
 //! [`PatternLimits::steps`] is not compiled.
 
@@ -82,7 +84,34 @@ impl Pattern {
         limits: PatternLimits,
         charge: &mut dyn Charge,
     ) -> Result<Result<Pattern, PatternError>, Exhausted> {
-        compile(pattern, limits, charge)
+        if pattern.len() > limits.text_bytes {
+            return Ok(Err(PatternError::TooLarge));
+        }
+        charge.charge(price::of_text(pattern))?;
+        let syntax = match syntax::parse(pattern) {
+            Ok(syntax) => syntax,
+            Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
+        };
+        let steps = price::of_syntax(&syntax, limits.automaton_bytes);
+        if steps > limits.steps {
+            return Ok(Err(PatternError::TooLarge));
+        }
+        charge.charge(steps)?;
+        let hir = match Translator::new().translate(pattern, &syntax) {
+            Ok(hir) => hir,
+            // The syntax is valid: a class has an unknown name.
+            Err(error) => {
+                let place = syntax::part(pattern, error.span());
+                return Ok(Err(PatternError::Invalid(syntax::fault("invalid character class range", place))));
+            }
+        };
+        let config = thompson::Config::new()
+            .nfa_size_limit(Some(limits.automaton_bytes))
+            .which_captures(WhichCaptures::None);
+        let built = thompson::Compiler::new().configure(config).build_from_hir(&hir);
+        // The syntax is valid: only the size is left.
+        let automaton = built.and_then(|nfa| PikeVM::builder().build_from_nfa(nfa));
+        Ok(automaton.map(|automaton| Pattern { automaton }).map_err(|_| PatternError::TooLarge))
     }
 
     /// Compiles a pattern in an evaluation, whose cost has [`steps_of_unknown`] for it.
@@ -92,7 +121,7 @@ impl Pattern {
     fn compile_unknown(pattern: &str) -> Result<Pattern, PatternError> {
         // The price of reading the text comes on top of that of the automaton.
         let mut allowance = Allowance::of(UNKNOWN_COMPILE_STEPS);
-        compile(pattern, PatternLimits::UNKNOWN, &mut allowance).unwrap_or(Err(PatternError::TooLarge))
+        Self::compile(pattern, PatternLimits::UNKNOWN, &mut allowance).unwrap_or(Err(PatternError::TooLarge))
     }
 
     /// Whether the pattern matches a part of `text`.
@@ -127,39 +156,4 @@ pub(super) fn steps_of_unknown(bytes: u64) -> u64 {
 
 fn steps_of_byte(automaton_bytes: usize) -> u64 {
     u64::try_from(automaton_bytes).unwrap_or(u64::MAX) / AUTOMATON_BYTES_PER_STEP + 1
-}
-
-fn compile(
-    pattern: &str,
-    limits: PatternLimits,
-    charge: &mut dyn Charge,
-) -> Result<Result<Pattern, PatternError>, Exhausted> {
-    if pattern.len() > limits.text_bytes {
-        return Ok(Err(PatternError::TooLarge));
-    }
-    charge.charge(price::of_text(pattern))?;
-    let syntax = match syntax::parse(pattern) {
-        Ok(syntax) => syntax,
-        Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
-    };
-    let steps = price::of_syntax(&syntax, limits.automaton_bytes);
-    if steps > limits.steps {
-        return Ok(Err(PatternError::TooLarge));
-    }
-    charge.charge(steps)?;
-    let hir = match Translator::new().translate(pattern, &syntax) {
-        Ok(hir) => hir,
-        // The syntax is valid: a class has an unknown name.
-        Err(error) => {
-            let place = syntax::part(pattern, error.span());
-            return Ok(Err(PatternError::Invalid(syntax::fault("invalid character class range", place))));
-        }
-    };
-    let config = thompson::Config::new()
-        .nfa_size_limit(Some(limits.automaton_bytes))
-        .which_captures(WhichCaptures::None);
-    let built = thompson::Compiler::new().configure(config).build_from_hir(&hir);
-    // The syntax is valid: only the size is left.
-    let automaton = built.and_then(|nfa| PikeVM::builder().build_from_nfa(nfa));
-    Ok(automaton.map(|automaton| Pattern { automaton }).map_err(|_| PatternError::TooLarge))
 }

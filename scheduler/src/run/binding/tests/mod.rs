@@ -5,48 +5,27 @@ mod extended;
 mod volumes;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::bind::{Known, after_binding, of_pod};
 use super::{BindOutcome, Binder, Job, PodRef, Why};
-use tokio_util::sync::CancellationToken;
-
 use crate::api::core::v1::{Pod, PodSpec};
 use crate::api::meta::v1::ObjectMeta;
 use crate::client::Error;
 use crate::client::testing::{FakeApi, Fault, pod};
 use crate::election::Leadership;
-use crate::plan::decision::VolumeWrites;
 use crate::run::event::Report;
 
 fn job(api: &FakeApi) -> Job {
     let stored = api.store().get("pods", "default", "p").unwrap();
-    Job {
-        pod: PodRef {
-            namespace: "default".into(),
-            name: "p".into(),
-            uid: stored["metadata"]["uid"].as_str().unwrap().into(),
-            version: stored["metadata"]["resourceVersion"].as_str().unwrap().into(),
-        },
-        profile: 0,
-        controller: "s".into(),
-        attempts: 1,
-        first_active_at: Duration::ZERO,
-        began: None,
-        is_flushed: false,
-        node: "n".into(),
-        nominates: false,
-        volumes: VolumeWrites::default(),
-        claims: Vec::new(),
-        written: Vec::new(),
-        volume_timeout: Duration::from_secs(20),
-        device_timeout: Duration::from_secs(20),
-        binder: None,
-        cancelled: CancellationToken::new(),
-    }
+    Job::plain(PodRef {
+        namespace: "default".into(),
+        name: "p".into(),
+        uid: stored["metadata"]["uid"].as_str().unwrap().into(),
+        version: stored["metadata"]["resourceVersion"].as_str().unwrap().into(),
+    })
 }
 
 /// An API with the pod `p`, and a job that binds it to the node `n`.
