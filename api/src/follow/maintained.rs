@@ -92,6 +92,13 @@ impl<T: Derived> Maintained<T> {
         Some(read(current.as_ref()?.value()))
     }
 
+    /// Passes the value as it is to `read`, whatever it is up to date with. `None`: it was never read, or the lock is held for
+    /// longer than `LOCK_WAIT`.
+    pub fn peek<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let current = self.0.follower.try_read_for(LOCK_WAIT)?;
+        current.as_ref().map(|follower| read(follower.value()))
+    }
+
     /// Passes the value as of `applied`, or of a later state, to `read`, once it is there.
     pub async fn read<R>(&self, applied: &Applied, mut read: impl FnMut(&T) -> R) -> R {
         loop {

@@ -12,6 +12,7 @@ use orch_schema::budget::count_step;
 
 use super::{Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
+use crate::index::{Lookup, Matching};
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
 
@@ -152,7 +153,15 @@ impl<S: Store> Pipeline<S> {
             Snapshot::Newest(collection, revision) => (collection, revision),
             Snapshot::At(revision) => (self.collection_at(request, revision).await?, revision),
         };
-        let (objects, rest) = select(&collection, &request.target.namespace, start, limit, selector);
+        let reach = Reach::of(request, selector);
+        let lookup = match &reach {
+            Reach::One(_) => None,
+            Reach::Namespace(namespace) => {
+                let read = (&*collection, revision);
+                self.indexes.lookup(&self.store, request.resource, read, namespace, selector).await
+            }
+        };
+        let (objects, rest) = select(&collection, &reach, lookup.as_ref(), start, limit, selector);
         let next = rest.as_ref().map(|rest| Start { after: &rest.last, sent: rest.sent });
         let continue_token = next.map(|next| self.seal(request, Some(revision), next));
         Ok(ListAnswer { revision, continue_token, remaining: rest.and_then(|rest| rest.remaining), objects })
@@ -169,22 +178,48 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The objects of one namespace (or all) from `start` on, at most `limit`, and the end of the page if it is not the last.
+/// The part of a collection that a list looks at.
+enum Reach<'a> {
+    /// The object under a path.
+    One(String),
+    /// The objects of a namespace; of all if it is empty.
+    Namespace(&'a str),
+}
+
+impl<'a> Reach<'a> {
+    fn of(request: Request<'a>, selector: &'a Selector) -> Self {
+        let asked = request.target.namespace.as_str();
+        if !request.resource.namespaced {
+            return selector.only_name().map_or(Reach::Namespace(""), |name| Reach::One(name.to_owned()));
+        }
+        let required = selector.only_namespace().filter(|_| asked.is_empty());
+        let namespace = required.unwrap_or(asked);
+        match selector.only_name().filter(|_| !namespace.is_empty()) {
+            Some(name) => Reach::One(format!("{namespace}/{name}")),
+            None => Reach::Namespace(namespace),
+        }
+    }
+}
+
+/// The objects of `reach` from `start` on, at most `limit`, and the end of the page if it is not the last.
 fn select(
     collection: &Collection,
-    namespace: &str,
+    reach: &Reach<'_>,
+    lookup: Option<&Lookup>,
     start: Start<'_>,
     limit: Option<usize>,
     selector: &Selector,
 ) -> (Vec<SharedObject>, Option<Rest>) {
     let (everything, after) = (selector.is_everything(), start.after);
-    if let (Some(name), false) = (selector.only_name(), namespace.is_empty()) {
-        let path = format!("{namespace}/{name}");
-        let found = collection.get(&path).filter(|object| *path > *after && selector.matches(&path, object));
-        return (found.cloned().into_iter().collect(), None);
-    }
-    let mut matching = collection
-        .within(namespace, after)
+    let namespace = match reach {
+        Reach::Namespace(namespace) => *namespace,
+        Reach::One(path) => {
+            let found =
+                collection.get(path).filter(|object| **path > *after && selector.matches(path, object));
+            return (found.cloned().into_iter().collect(), None);
+        }
+    };
+    let mut matching = Matching::new(collection, lookup, namespace, after)
         .take_while(|_| count_step())
         .filter(|(path, object)| everything || selector.matches(path, object));
     let Some(limit) = limit else {

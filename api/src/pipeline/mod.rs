@@ -60,6 +60,7 @@ use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
 use crate::follow::Maintained;
 use crate::gate::Gate;
+use crate::index::Indexes;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
@@ -129,6 +130,8 @@ pub struct Pipeline<S> {
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
+    /// Indexes of collections, for lists by an equality.
+    pub indexes: Indexes,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -219,6 +222,7 @@ impl<S: Store> Pipeline<S> {
             features,
             gate,
             turns,
+            indexes: Indexes::default(),
             budget_selectors,
         }
     }

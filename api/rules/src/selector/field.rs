@@ -190,6 +190,21 @@ impl FieldSelector {
         })
     }
 
+    /// The namespace that a term requires by equality.
+    pub fn required_namespace(&self) -> Option<&str> {
+        // few: one condition for each selectable field.
+        self.conditions.iter().find(|condition| condition.field == Field::Namespace)?.value.as_deref()
+    }
+
+    /// The declared fields of which terms require a value by equality: stored name, position and value, in the order of the
+    /// terms. Every selected object has all of them.
+    pub fn required_values(&self) -> impl Iterator<Item = (&str, usize, &str)> {
+        self.conditions.iter().filter_map(|condition| match &condition.field {
+            Field::Declared(name, place) => Some((&**name, *place, condition.value.as_deref()?)),
+            Field::Name | Field::Namespace => None,
+        })
+    }
+
     /// The name that a term requires by equality.
     pub fn required_name(&self) -> Option<&str> {
         // few: one condition for each selectable field.
@@ -304,6 +319,7 @@ mod tests {
         let field = |name: &str, synonym: Option<&str>| Selectable {
             name: name.to_owned(),
             withheld: name == "withheld",
+            unindexed: false,
             synonym: synonym.map(str::to_owned),
         };
         let node = field("spec.nodeName", Some("spec.host"));
@@ -346,6 +362,11 @@ mod tests {
         let parsed = of_pod(r"metadata.name==a\,b,spec.nodeName!=n1,,").unwrap();
         assert_eq!(parsed.required_name(), Some("a,b"));
         assert_eq!(parsed.conditions.len(), 2);
+        assert_eq!(parsed.required_values().count(), 0, "an inequality requires no value");
+        let parsed = of_pod("metadata.namespace=n,spec.host=n1,status.phase=").unwrap();
+        assert_eq!(parsed.required_namespace(), Some("n"));
+        let required: Vec<_> = parsed.required_values().collect();
+        assert_eq!(required, [("spec.nodeName", 0, "n1"), ("status.phase", 1, "")]);
         let many: Vec<String> = (0..20_000).map(|at| format!("metadata.name!=n{at}")).collect();
         let parsed = of_pod(&many.join(",")).unwrap();
         assert_eq!(parsed.conditions.len(), 1, "terms about one field are one condition");

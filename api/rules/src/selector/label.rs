@@ -152,6 +152,15 @@ impl LabelSelector {
         self.conditions.iter().map(condition).sum()
     }
 
+    /// The labels of which a requirement allows one value only, as key and value, sorted by key. Every selected object has all
+    /// of them.
+    pub fn required_values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.conditions.iter().filter_map(|(key, condition)| match condition.allowed.as_deref() {
+            Some([value]) => Some((&**key, &**value)),
+            _ => None,
+        })
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()

@@ -1,0 +1,280 @@
+//! Lists through an index compared with scans, over random histories; and what an index saves and holds.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
+use orch_raft::{Fields, Index as Indexed, Key, Labels, Operation, Put, Transaction};
+use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
+use proptest::prelude::*;
+
+use super::*;
+use crate::registry::Registry;
+
+fn pods() -> Arc<Resource> {
+    Registry::builtin(&ORCH).find("", "v1", "pods").unwrap().clone()
+}
+
+/// A store of pods, and the collection after each of its writes.
+struct Pods {
+    resource: Arc<Resource>,
+    store: MemoryStore,
+    indexes: Indexes,
+    seen: Vec<(Revision, Arc<Collection>)>,
+    now_ms: u64,
+}
+
+/// A pod that is put: fields by name or, as stored by older programs, by place, and labels.
+#[derive(Clone, Debug, Default)]
+struct Pod {
+    node: String,
+    phase: &'static str,
+    is_unnamed: bool,
+    labels: Vec<(String, String)>,
+}
+
+impl Pods {
+    fn new() -> Pods {
+        let (resource, store) = (pods(), MemoryStore::default());
+        let first = (store.state().applied(), store.state().collection(&resource.storage));
+        Pods { resource, store, indexes: Indexes::of_all(), seen: vec![first], now_ms: 0 }
+    }
+
+    async fn write(&mut self, path: &str, pod: Option<&Pod>) {
+        let (namespace, name) = path.split_once('/').unwrap();
+        let key = Key::new(&self.resource.storage, namespace, name).unwrap();
+        let operation = match pod {
+            None => Operation::Delete(key),
+            Some(pod) => {
+                let values = [("spec.nodeName", pod.node.as_str()), ("status.phase", pod.phase)];
+                let fields = self.resource.rules.selectable.iter().map(|field| {
+                    let value =
+                        values.iter().find(|(name, _)| *name == field.name).map_or("", |(_, value)| value);
+                    (if pod.is_unnamed { "" } else { field.name.as_str() }, value)
+                });
+                let labels: std::collections::BTreeMap<_, _> = pod.labels.iter().cloned().collect();
+                let (fields, labels) = (Fields::new(fields), Labels::new(&labels));
+                let index = Indexed { labels, fields, ..Indexed::default() };
+                Operation::Put(Put { key, json: Bytes::from_static(b"{\"v\":\"\"}"), revision_at: 6, index })
+            }
+        };
+        let transaction =
+            Transaction { proposed_ms: self.now_ms, operations: vec![operation], ..Transaction::default() };
+        self.store.propose(transaction).await.unwrap();
+        let state = self.store.state();
+        self.seen.push((state.applied(), state.collection(&self.resource.storage)));
+    }
+
+    fn selector(&self, labels: &str, fields: &str) -> Selector {
+        let declared = &self.resource.rules.selectable;
+        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
+        Selector { labels: LabelSelector::parse(labels).unwrap(), fields }
+    }
+
+    /// The lookup for a list of the collection `back` writes ago.
+    async fn lookup(
+        &self,
+        back: usize,
+        namespace: &str,
+        selector: &Selector,
+    ) -> (Arc<Collection>, Option<Lookup>) {
+        let (revision, collection) = self.seen[self.seen.len().saturating_sub(back + 1)].clone();
+        let read = (&*collection, revision);
+        let lookup = self.indexes.lookup(&self.store, &self.resource, read, namespace, selector).await;
+        (collection, lookup)
+    }
+}
+
+/// Labels, fields, and whether an index answers.
+const SELECTORS: [(&str, &str, bool); 10] = [
+    ("", "spec.nodeName=n1", true),
+    ("app=a", "", true),
+    ("app in (a),tier=x", "", true),
+    ("app=a,tier!=x", "spec.nodeName=n1,status.phase=Running", true),
+    ("app in (a,b)", "spec.nodeName!=n1", false),
+    ("app=a", "spec.nodeName=", true),
+    ("app=a,app=b", "", false),
+    ("", "spec.nodeName=n1,spec.nodeName=n2", true),
+    ("app=", "status.phase=Running", true),
+    ("", "spec.restartPolicy=Always", false),
+];
+
+const NAMESPACES: [&str; 4] = ["a", "a-b", "ab", "b"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(String, Pod),
+    Delete(String),
+    /// Milliseconds pass.
+    Pass(u64),
+    ForgetHistory,
+    Revoke,
+    List {
+        selector: usize,
+        namespace: &'static str,
+        back: usize,
+        after: String,
+    },
+}
+
+fn path() -> impl Strategy<Value = String> {
+    (prop::sample::select(&NAMESPACES[..]), 0..12_u8)
+        .prop_map(|(namespace, name)| format!("{namespace}/p{name:02}"))
+}
+
+fn pod() -> impl Strategy<Value = Pod> {
+    let few = prop::collection::vec(
+        (prop::sample::select(&["app", "tier"][..]), prop::sample::select(&["", "a", "b", "x"][..])),
+        0..3,
+    );
+    let node = prop::sample::select(&["", "n1", "n2"][..]);
+    let phase = prop::sample::select(&["", "Running", "Failed"][..]);
+    (node, phase, any::<bool>(), few, prop::bool::weighted(0.1)).prop_map(
+        |(node, phase, is_unnamed, few, is_crowded)| {
+            let crowd = (0..if is_crowded { terms::LABELS_MAX } else { 0 })
+                .map(|at| (format!("l{at}"), String::new()));
+            let few = few.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Pod { node: node.to_owned(), phase, is_unnamed, labels: few.chain(crowd).collect() }
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let list = (
+        0..SELECTORS.len(),
+        prop::sample::select(&["", "", "a", "a-b", "ab", "b", "c"][..]),
+        prop_oneof![Just(0_usize), 0..8_usize, 0..80_usize],
+        prop_oneof![Just(String::new()), path()],
+    );
+    let list =
+        list.prop_map(|(selector, namespace, back, after)| Step::List { selector, namespace, back, after });
+    prop_oneof![
+        12 => (path(), pod()).prop_map(|(path, pod)| Step::Put(path, pod)),
+        3 => path().prop_map(Step::Delete),
+        2 => (0..400_000_u64).prop_map(Step::Pass),
+        1 => Just(Step::ForgetHistory),
+        1 => Just(Step::Revoke),
+        8 => list,
+    ]
+}
+
+async fn run(steps: Vec<Step>) {
+    let mut pods = Pods::new();
+    for step in steps {
+        match step {
+            Step::Put(path, pod) => pods.write(&path, Some(&pod)).await,
+            Step::Delete(path) => pods.write(&path, None).await,
+            Step::Pass(ms) => pods.now_ms += ms,
+            Step::ForgetHistory => pods.store.forget_history(),
+            Step::Revoke => pods.store.revoke(),
+            Step::List { selector, namespace, back, after } => {
+                let (labels, fields, is_indexed) = SELECTORS[selector];
+                let selector = pods.selector(labels, fields);
+                let (collection, lookup) = pods.lookup(back, namespace, &selector).await;
+                assert!(is_indexed || lookup.is_none(), "{labels} {fields}");
+                assert!(!is_indexed || lookup.is_some() || back > 0, "{labels} {fields}");
+                let selected = |found: &(&Arc<str>, _)| selector.matches(found.0, found.1);
+                let paths = |found: (&Arc<str>, _)| found.0.to_string();
+                let scanned: Vec<String> =
+                    collection.within(namespace, &after).filter(selected).map(paths).collect();
+                let proposed = Matching::new(&collection, lookup.as_ref(), namespace, &after);
+                let listed: Vec<String> = proposed.filter(selected).map(paths).collect();
+                assert_eq!(listed, scanned, "{labels} {fields} in {namespace:?}, {back} writes ago");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_list_through_an_index_is_that_of_a_scan(steps in prop::collection::vec(step(), 0..150)) {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(run(steps));
+    }
+}
+
+/// Six thousand pods on a hundred nodes, with a crowd of labels on one in thousand.
+async fn filled() -> Pods {
+    let mut pods = Pods::new();
+    for at in 0..6_000 {
+        let crowd =
+            (0..if at % 1_000 == 7 { terms::LABELS_MAX } else { 0 }).map(|at| (format!("l{at}"), "".into()));
+        let own = [("app".into(), format!("a{}", at / 20)), ("all".into(), "".into())];
+        let labels = own.into_iter().chain(crowd).collect();
+        let pod = Pod { node: format!("n{}", at % 100), phase: "Running", labels, ..Pod::default() };
+        pods.write(&format!("{}/p{at:04}", NAMESPACES[at % 4]), Some(&pod)).await;
+    }
+    pods
+}
+
+#[tokio::test]
+async fn a_list_by_an_equality_looks_at_what_is_filed_there() {
+    let mut pods = filled().await;
+    for (labels, fields, namespace, looked_at) in [
+        ("", "spec.nodeName=n7", "", 60),
+        ("", "spec.nodeName=n7", "b", 60),
+        ("", "spec.nodeName=n7", "a", 0),
+        ("", "spec.nodeName=n7,status.phase=Running", "", 60),
+        ("", "status.phase=Running,spec.nodeName=n7", "", 60),
+        // And the six that have many labels.
+        ("app=a7", "", "", 26),
+        ("all=,app=a7", "", "", 26),
+        ("app=a7,tier!=x", "spec.nodeName=none", "", 0),
+        ("", "spec.nodeName=none", "", 0),
+        // What all have is scanned, after a part of it was looked up.
+        ("all=", "", "", 6_000),
+    ] {
+        let selector = pods.selector(labels, fields);
+        let (collection, lookup) = pods.lookup(0, namespace, &selector).await;
+        let found = Matching::new(&collection, Some(&lookup.unwrap()), namespace, "").count();
+        assert_eq!(found, looked_at, "{labels} {fields} in {namespace:?}");
+    }
+    // Each page of a list goes on where the last one ended, whatever is written meanwhile.
+    let selector = pods.selector("", "spec.nodeName=n7");
+    let (collection, lookup) = pods.lookup(0, "", &selector).await;
+    let lookup = lookup.unwrap();
+    let ways = || Matching::new(&collection, Some(&lookup), "", "");
+    let paths: Vec<Arc<str>> = ways().map(|(path, _)| path.clone()).collect();
+    for path in &paths {
+        pods.write(path, Some(&Pod { node: "n8".into(), ..Pod::default() })).await;
+    }
+    assert_eq!(
+        pods.lookup(0, "", &selector).await.1.map(|new| Matching::new(
+            &pods.seen.last().unwrap().1,
+            Some(&new),
+            "",
+            ""
+        )
+        .filter(|found| selector.matches(found.0, found.1))
+        .count()),
+        Some(0)
+    );
+    let rest = Matching::new(&collection, Some(&lookup), "", &paths[30]).map(|(path, _)| path.clone());
+    assert_eq!(rest.collect::<Vec<_>>(), paths[31..], "lost meanwhile, and still found at the revision");
+}
+
+#[tokio::test]
+async fn an_index_is_made_for_many_lists_of_many_objects() {
+    let mut pods = filled().await;
+    let selector = pods.selector("", "spec.nodeName=n7");
+    pods.indexes = Indexes::default();
+    let mut scans = 0;
+    while pods.lookup(0, "", &selector).await.1.is_none() {
+        scans += 1;
+    }
+    assert_eq!(scans, SCANS_BEFORE);
+    let few = Pods::new();
+    let few = Pods { indexes: Indexes { scans_before: 0, ..Indexes::default() }, ..few };
+    assert!(few.lookup(0, "", &selector).await.1.is_none());
+}
+
+#[test]
+fn versions_of_a_kind_file_their_objects_by_the_same_fields() {
+    let registry = Registry::builtin(&ORCH);
+    let mut by_storage = HashMap::new();
+    for resource in registry.resources() {
+        let fields: Vec<(&str, usize)> = indexed(resource).collect();
+        let known = by_storage.entry(resource.storage.clone()).or_insert_with(|| fields.clone());
+        assert_eq!(*known, fields, "{} {}", resource.storage, resource.version);
+    }
+}
