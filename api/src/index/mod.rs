@@ -68,7 +68,8 @@ impl Default for Indexes {
 
 impl Indexes {
     /// Indexes of every collection that is asked for an equality, however few objects and lists it has.
-    pub fn of_all() -> Self {
+    #[cfg(test)]
+    pub(crate) fn of_all() -> Self {
         Indexes { objects_min: 0, scans_before: 0, ..Indexes::default() }
     }
 
@@ -107,8 +108,9 @@ impl Indexes {
         let is_of = |index: &&Arc<Index>| {
             index.fields.iter().map(|field| (&*field.name, field.place)).eq(indexed(resource))
         };
-        if let Some(index) = self.by_storage.read().get(&resource.storage).filter(is_of) {
-            return index.clone();
+        let known = self.by_storage.read().get(&resource.storage).filter(is_of).cloned();
+        if let Some(index) = known {
+            return index;
         }
         let index = Arc::new(Index::of(resource));
         self.by_storage.write().insert(resource.storage.clone(), index.clone());

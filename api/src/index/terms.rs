@@ -219,13 +219,12 @@ impl Terms {
     /// Forgets the losses that are too old at `now_ms`, or too many.
     fn forget(&mut self, now_ms: u64) {
         let kept_max = LOST_MAX.max(self.entries.len() / 4);
-        let is_due = |loss: &mut Loss, many: bool| many || loss.time_ms.saturating_add(KEPT_MS) < now_ms;
-        loop {
-            let many = self.losses.len() > kept_max;
-            let Some(Loss { revision, entry, .. }) = self.losses.pop_front_if(|loss| is_due(loss, many))
-            else {
+        while let Some(loss) = self.losses.front() {
+            let is_due = self.losses.len() > kept_max || loss.time_ms.saturating_add(KEPT_MS) < now_ms;
+            if !is_due {
                 return;
-            };
+            }
+            let Some(Loss { revision, entry, .. }) = self.losses.pop_front() else { return };
             self.floor = self.floor.max(revision);
             // The object may have got the term back, and lost it again later.
             if self.lost.get(&entry) == Some(&revision) {
@@ -333,7 +332,7 @@ mod tests {
             old: None,
             new: None,
         };
-        let entry = (Term::label("a", "b"), Arc::from("n/p"));
+        let entry: Entry = (Term::label("a", "b"), "n/p".into());
         terms.gain(entry.clone());
         terms.lose(entry.clone(), &change(5, 1_000));
         terms.gain(entry.clone());

@@ -50,7 +50,7 @@ impl Pods {
                 let values = [("spec.nodeName", pod.node.as_str()), ("status.phase", pod.phase)];
                 let fields = self.resource.rules.selectable.iter().map(|field| {
                     let value =
-                        values.iter().find(|(name, _)| *name == field.name).map_or("", |(_, value)| value);
+                        values.iter().find(|(name, _)| *name == field.name).map_or("", |(_, value)| *value);
                     (if pod.is_unnamed { "" } else { field.name.as_str() }, value)
                 });
                 let labels: std::collections::BTreeMap<_, _> = pod.labels.iter().cloned().collect();
@@ -119,17 +119,17 @@ enum Step {
 }
 
 fn path() -> impl Strategy<Value = String> {
-    (prop::sample::select(&NAMESPACES[..]), 0..12_u8)
+    (prop::sample::select(NAMESPACES.to_vec()), 0..12_u8)
         .prop_map(|(namespace, name)| format!("{namespace}/p{name:02}"))
 }
 
 fn pod() -> impl Strategy<Value = Pod> {
     let few = prop::collection::vec(
-        (prop::sample::select(&["app", "tier"][..]), prop::sample::select(&["", "a", "b", "x"][..])),
+        (prop::sample::select(vec!["app", "tier"]), prop::sample::select(vec!["", "a", "b", "x"])),
         0..3,
     );
-    let node = prop::sample::select(&["", "n1", "n2"][..]);
-    let phase = prop::sample::select(&["", "Running", "Failed"][..]);
+    let node = prop::sample::select(vec!["", "n1", "n2"]);
+    let phase = prop::sample::select(vec!["", "Running", "Failed"]);
     (node, phase, any::<bool>(), few, prop::bool::weighted(0.1)).prop_map(
         |(node, phase, is_unnamed, few, is_crowded)| {
             let crowd = (0..if is_crowded { terms::LABELS_MAX } else { 0 })
@@ -143,7 +143,7 @@ fn pod() -> impl Strategy<Value = Pod> {
 fn step() -> impl Strategy<Value = Step> {
     let list = (
         0..SELECTORS.len(),
-        prop::sample::select(&["", "", "a", "a-b", "ab", "b", "c"][..]),
+        prop::sample::select(vec!["", "", "a", "a-b", "ab", "b", "c"]),
         prop_oneof![Just(0_usize), 0..8_usize, 0..80_usize],
         prop_oneof![Just(String::new()), path()],
     );
