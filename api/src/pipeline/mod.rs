@@ -126,12 +126,12 @@ pub struct Pipeline<S> {
     pub ambient: Arc<dyn Ambient>,
     /// Feature gates.
     pub features: Features,
+    /// Indexes of collections, for lists by an equality.
+    pub indexes: Indexes,
     /// Decides on the rights of users.
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
-    /// Indexes of collections, for lists by an equality.
-    pub indexes: Indexes,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -220,9 +220,9 @@ impl<S: Store> Pipeline<S> {
             token_key,
             ambient,
             features,
+            indexes: Indexes::default(),
             gate,
             turns,
-            indexes: Indexes::default(),
             budget_selectors,
         }
     }
