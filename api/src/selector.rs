@@ -4,7 +4,7 @@
 
 mod room;
 
-use orch_raft::{Labels, Object};
+use orch_raft::{Labels, Object, ObjectPath};
 use orch_rules::selector::{FieldSelector, LabelSelector, LabelSet};
 
 pub(crate) use self::room::SelectorRoom;
@@ -55,7 +55,7 @@ impl Selector {
 
     /// Whether the object at `path` (`namespace/name`, or `name`) matches.
     pub fn matches(&self, path: &str, object: &Object) -> bool {
-        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let (namespace, name) = ObjectPath::of(path).parts();
         let field = |name: &str, place: usize| object.index.fields.value(name, place);
         self.labels.matches(&StoredLabels::of(object)) && self.fields.matches(namespace, name, field)
     }

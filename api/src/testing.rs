@@ -10,7 +10,9 @@ use std::time::Duration;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
-use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
+use orch_raft::{
+    Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction,
+};
 use parking_lot::Mutex;
 
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
@@ -85,8 +87,8 @@ impl Store for ScriptedStore {
         self.below.collection_at(resource, revision).await
     }
 
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.below.subscribe(resource)
+    fn subscribe_to(&self, resource: &Arc<str>, interest: Interest) -> Subscription {
+        self.below.subscribe_to(resource, interest)
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {

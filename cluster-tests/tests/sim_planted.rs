@@ -6,6 +6,7 @@ use std::time::Duration;
 use orch_cluster_tests::sim::plant::Plant;
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
+use orch_raft::{HubBug, with_hub_bug};
 
 /// Part of a member's refusal of a disk that lacks its promises.
 const OLDER_COPY: &str = "has an older copy of its data";
@@ -82,6 +83,34 @@ fn a_state_that_differs_and_is_not_compared_is_found() {
 #[test]
 fn a_watch_that_is_not_woken_is_found() {
     finds(Plant::NotWoken, 200, &["was not woken"]);
+}
+
+/// Asserts that one of 200 seeds finds `bug` in the index of watches, for one of `reasons`.
+#[track_caller]
+fn finds_in_hubs(bug: HubBug, reasons: &[&str]) {
+    let setup = |seed| Setup { length: Duration::from_secs(5), ..Setup::new(seed, 3) };
+    let mut failures = (0..200).filter_map(|seed| with_hub_bug(bug, || run(setup(seed))).failure);
+    let mut others = Vec::new();
+    let is_right = |failure: &String| reasons.iter().any(|reason| failure.contains(reason));
+    let found =
+        failures.by_ref().inspect(|failure| others.push(failure.clone())).any(|failure| is_right(&failure));
+    assert!(found, "{bug:?} was not found, but {others:?}");
+}
+
+#[test]
+fn an_index_of_watches_that_forgets_the_old_version_is_found() {
+    finds_in_hubs(HubBug::ForgetsOldVersion, &["watch of client"]);
+}
+
+#[test]
+fn a_watch_that_begins_where_the_index_has_walked_is_found() {
+    finds_in_hubs(HubBug::BeginsAtTheWalk, &["watch of client"]);
+}
+
+#[test]
+fn a_watch_that_passes_what_it_has_not_read_is_found() {
+    // Where the run is already settling, the event that was passed over counts as one that never came.
+    finds_in_hubs(HubBug::PassesPending, &["watch of client", "was not woken"]);
 }
 
 #[test]

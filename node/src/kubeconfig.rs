@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
 use serde_json::json;
 
 use crate::certs::Pair;
@@ -81,6 +82,54 @@ pub fn with_servers(config: &str, user: &str, added: &[Server]) -> Result<String
             list.ok_or("it names no clusters or no contexts")?.push(item);
         }
     }
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}
+
+/// Those of the server entries of `config` that are called after a member, as this program calls them. An operator's own entry
+/// of another name is none.
+pub fn member_servers(config: &str) -> Result<Vec<Server>, String> {
+    let all: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let is_member = |entry: &serde_json::Value| entry["name"].as_str().and_then(member_of).is_some();
+    let is_member = all["clusters"].as_array().into_iter().flatten().map(is_member);
+    Ok(servers(config)?.into_iter().zip(is_member).filter_map(|(server, is)| is.then_some(server)).collect())
+}
+
+/// The member after which an entry is called.
+fn member_of(entry: &str) -> Option<&str> {
+    [&ORCH, &KUBERNETES].into_iter().find_map(|brand| entry.strip_prefix(brand.name)?.strip_prefix('-'))
+}
+
+/// Removes the clusters and contexts called after the brand and one of `gone`. The first that is left becomes the current
+/// context where that was one of them.
+pub fn without_servers(config: &str, gone: &[Server]) -> Result<String, String> {
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    // few: the members of a cluster.
+    let is_gone = |name: &serde_json::Value| {
+        let member = name.as_str().and_then(member_of);
+        member.is_some_and(|member| gone.iter().any(|server| server.name == member))
+    };
+    for list in ["clusters", "contexts"] {
+        let list = config.get_mut(list).and_then(|list| list.as_array_mut());
+        list.ok_or("it names no clusters or no contexts")?.retain(|entry| !is_gone(&entry["name"]));
+    }
+    if is_gone(&config["current-context"]) {
+        let first = config["contexts"].get(0).map_or(json!(""), |context| context["name"].clone());
+        config["current-context"] = first;
+    }
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}
+
+/// Removes those of `gone` from the list of servers of the only cluster of `config`.
+pub fn without_listed_servers(config: &str, gone: &[Server]) -> Result<String, String> {
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let server = config.pointer_mut("/clusters/0/cluster/server").ok_or("it names no server")?;
+    let urls = server.as_str().unwrap_or_default().split(',');
+    let kept: Vec<&str> = urls.filter(|url| gone.iter().all(|server| server.url != *url)).collect();
+    *server = json!(kept.join(","));
     let mut text = format!("{config:#}");
     text.push('\n');
     Ok(text)

@@ -1,11 +1,13 @@
 //! The `orch` binary: parses the command line, runs the command, and sets the exit code.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::CommandFactory;
 use orch_node::cli::{
-    CertsCommand, Cli, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
+    CertsCommand, Cli, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION, log_format,
     parse_and_find_files,
 };
 use orch_node::report::Causes;
@@ -21,23 +23,28 @@ const CODE_FAILURE: u8 = 1;
 const CODE_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Err(error) = secrecy::keep_secrets() {
-        return fail(&anyhow::Error::from(error).context("cannot keep this process's secrets from others"));
-    }
-    // One provider of cryptography in the process, installed before any library asks for the default.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
-        return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
-    }
-    tls::note_beginning();
-    let cli = match parse_and_find_files(std::env::args_os().collect()) {
-        Ok(cli) => cli,
-        Err(ParseError::CommandLine(error)) => error.exit(),
-        Err(error) => return fail(&error.into()),
-    };
-    match dispatch(cli.command) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let format = log_format(&arguments);
+    match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
+        // Help and the version are printed, and no failure.
+        Err(error) => match error.downcast::<ParseError>() {
+            Ok(ParseError::CommandLine(error)) if format == LogFormat::Text || !error.use_stderr() => {
+                error.exit()
+            }
+            Ok(error) => fail(&error.into(), format),
+            Err(error) => fail(&error, format),
+        },
     }
+}
+
+fn start(arguments: Vec<OsString>) -> anyhow::Result<()> {
+    secrecy::keep_secrets().context("cannot keep this process's secrets from others")?;
+    // One provider of cryptography in the process, installed before any library asks for the default.
+    let is_first = rustls::crypto::ring::default_provider().install_default().is_ok();
+    anyhow::ensure!(is_first, "another cryptography provider is installed already");
+    tls::note_beginning();
+    dispatch(parse_and_find_files(arguments)?.command)
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
@@ -130,7 +137,12 @@ fn after_step(step: RotationStep) -> &'static str {
     }
 }
 
-fn fail(error: &anyhow::Error) -> ExitCode {
+fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
+    // Before its log has begun, too, a node that was asked for JSON writes no other line.
+    if logging::format().is_none() && format == LogFormat::Json {
+        // Its failure leaves the plain text.
+        let _ = logging::start(format, 0);
+    }
     report(error);
     let is_usage = error.downcast_ref::<run::RunError>().is_some_and(run::RunError::is_usage)
         || error.downcast_ref::<ParseError>().is_some_and(ParseError::is_usage);
@@ -139,7 +151,14 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 fn report(error: &anyhow::Error) {
     if logging::format() == Some(LogFormat::Json) {
-        return tracing::error!(error = %Causes(error.as_ref()), "the node ends");
+        let text = match error.downcast_ref::<ParseError>() {
+            // Its text tells the cause already.
+            Some(ParseError::CommandLine(error)) => error.to_string(),
+            _ => Causes(error.as_ref()).to_string(),
+        };
+        // The parser of the command line begins its own texts so.
+        let error = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        return tracing::error!(error, "the node ends");
     }
     // Standard error may be closed; the error then has no other destination.
     let _ = writeln!(io::stderr(), "error: {}", Causes(error.as_ref()));

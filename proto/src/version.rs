@@ -17,6 +17,11 @@ pub const RELEASE: &str = "1.36.2";
 /// The release as clients read it.
 pub const GIT_VERSION: &str = "v1.36.2";
 
+/// The version of the programs, which is that of the workspace, with the release: what each of them gives to people.
+pub fn program() -> String {
+    format!("{} (API of release {RELEASE})", env!("CARGO_PKG_VERSION"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

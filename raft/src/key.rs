@@ -67,12 +67,42 @@ impl Key {
 
     /// The namespace; empty for cluster-scoped resources.
     pub fn namespace(&self) -> &str {
-        self.path.split_once('/').map_or("", |(namespace, _)| namespace)
+        ObjectPath::of(&self.path).namespace()
     }
 
     /// The object's name.
     pub fn name(&self) -> &str {
-        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
+        ObjectPath::of(&self.path).name()
+    }
+}
+
+/// The parts of a path as keys have it: `namespace/name`, or `name` for cluster scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectPath<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> ObjectPath<'a> {
+    /// The parts of `path`.
+    pub fn of(path: &'a str) -> Self {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        ObjectPath { namespace, name }
+    }
+
+    /// The namespace; empty for cluster scope.
+    pub fn namespace(self) -> &'a str {
+        self.namespace
+    }
+
+    /// The object's name.
+    pub fn name(self) -> &'a str {
+        self.name
+    }
+
+    /// Namespace and name.
+    pub fn parts(self) -> (&'a str, &'a str) {
+        (self.namespace, self.name)
     }
 }
 
@@ -97,5 +127,6 @@ mod tests {
         let key = Key::new(&pods, "ns", "with:colon and space").unwrap();
         assert_eq!((key.namespace(), key.name()), ("ns", "with:colon and space"));
         assert_eq!(Key::new(&pods, "", "n").unwrap().namespace(), "");
+        assert_eq!((ObjectPath::of("ns/n").parts(), ObjectPath::of("n").parts()), (("ns", "n"), ("", "n")));
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::interest::{Hub, Interest, Subscription};
 use crate::key::Revision;
-use crate::notify::{Announcer, Gate, Subscription};
+use crate::notify::Gate;
 use crate::state::{Change, Collection, Compacted, HistoryBounds, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Operation, Outcome, Transaction};
@@ -28,7 +29,7 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct Inner {
     state: Arc<State>,
-    subscribers: BTreeMap<Arc<str>, Announcer>,
+    subscribers: BTreeMap<Arc<str>, Hub>,
 }
 
 impl Default for MemoryStore {
@@ -60,7 +61,7 @@ impl MemoryStore {
     /// Raises [`Store::revocations`], as a member does whose state is found to differ from the majority's.
     pub fn revoke(&self) {
         self.revocations.fetch_add(1, Ordering::AcqRel);
-        self.inner.lock().subscribers.values().for_each(Announcer::wake_all);
+        self.inner.lock().subscribers.values().for_each(Hub::wake_all);
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {
@@ -74,8 +75,8 @@ impl MemoryStore {
                     Operation::Put(put) => &put.key,
                     Operation::Delete(key) => key,
                 };
-                if let Some(subscriber) = inner.subscribers.get(key.resource()) {
-                    subscriber.announce(revision);
+                if let Some(subscribers) = inner.subscribers.get(key.resource()) {
+                    subscribers.walk(&inner.state.collection(key.resource()), revision);
                 }
             }
         }
@@ -118,8 +119,10 @@ impl Store for MemoryStore {
         self.state().collection(resource).at(revision).map(Arc::new)
     }
 
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.inner.lock().subscribers.entry(resource.clone()).or_default().subscribe()
+    fn subscribe_to(&self, resource: &Arc<str>, interest: Interest) -> Subscription {
+        let mut inner = self.inner.lock();
+        let applied = inner.state.applied();
+        inner.subscribers.entry(resource.clone()).or_default().subscribe(interest, applied)
     }
 
     #[expect(

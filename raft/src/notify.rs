@@ -1,117 +1,17 @@
-//! Wakes tasks when a revision is applied.
+//! Wakes tasks that wait for a revision to be applied: readers behind a barrier.
 //!
-//! Owns two ways of waiting: [`Subscription`] for any newer revision (watchers of a resource), and `Gate` for one
-//! revision (readers behind a barrier). Tasks are woken in a fixed order, that of their numbers, so that a simulation
-//! replays exactly; the channels of the async runtimes wake in an order that differs from run to run. Nothing is queued
-//! for a waiting task.
+//! Tasks are woken in a fixed order, that of their numbers, so that a simulation replays exactly; the channels of the async
+//! runtimes wake in an order that differs from run to run. Watchers wait otherwise: see [`crate::interest`].
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
 use crate::key::Revision;
-
-/// Announces the newest revision of a resource to any number of subscriptions. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Announcer(Arc<Topic>);
-
-#[derive(Debug, Default)]
-struct Topic {
-    newest: AtomicU64,
-    /// Number of alarms: wake-ups without a newer revision.
-    alarms: AtomicU64,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    next: u64,
-    wakers: BTreeMap<u64, Waker>,
-    closed: bool,
-}
-
-/// A cursor that wakes its task when a newer revision is announced. Takes a few words of memory, and none for each
-/// change.
-#[derive(Debug)]
-pub struct Subscription {
-    announced: Arc<Topic>,
-    number: u64,
-    seen: Revision,
-    alarms_seen: u64,
-}
-
-impl Announcer {
-    /// Wakes every subscription that has not seen `revision`.
-    pub(crate) fn announce(&self, revision: Revision) {
-        self.0.newest.fetch_max(revision.0, Ordering::AcqRel);
-        self.wake();
-    }
-
-    /// Wakes every subscription once, without a newer revision.
-    pub(crate) fn wake_all(&self) {
-        self.0.alarms.fetch_add(1, Ordering::AcqRel);
-        self.wake();
-    }
-
-    /// Ends every subscription.
-    pub(crate) fn close(&self) {
-        self.0.waiting.lock().closed = true;
-        self.wake();
-    }
-
-    /// A cursor that has seen every revision and alarm so far.
-    pub(crate) fn subscribe(&self) -> Subscription {
-        let mut waiting = self.0.waiting.lock();
-        waiting.next += 1;
-        let seen = Revision(self.0.newest.load(Ordering::Acquire));
-        let alarms_seen = self.0.alarms.load(Ordering::Acquire);
-        Subscription { announced: self.0.clone(), number: waiting.next, seen, alarms_seen }
-    }
-
-    fn wake(&self) {
-        let wakers = std::mem::take(&mut self.0.waiting.lock().wakers);
-        wakers.into_values().for_each(Waker::wake);
-    }
-}
-
-impl Subscription {
-    /// Waits for a revision newer than any this cursor has returned, or for an alarm, and returns the newest. `None`
-    /// once the store has ended. Cancel-safe: a dropped call loses no revision.
-    pub async fn changed(&mut self) -> Option<Revision> {
-        poll_fn(|context| self.poll_changed(context)).await
-    }
-
-    /// The newest revision announced, even if [`Subscription::changed`] has not returned it yet.
-    pub fn newest(&self) -> Revision {
-        Revision(self.announced.newest.load(Ordering::Acquire))
-    }
-
-    fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Option<Revision>> {
-        let mut waiting = self.announced.waiting.lock();
-        let newest = Revision(self.announced.newest.load(Ordering::Acquire));
-        let alarms = self.announced.alarms.load(Ordering::Acquire);
-        if newest > self.seen || alarms != self.alarms_seen {
-            (self.seen, self.alarms_seen) = (newest, alarms);
-            return Poll::Ready(Some(newest));
-        }
-        if waiting.closed {
-            return Poll::Ready(None);
-        }
-        waiting.wakers.insert(self.number, context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.announced.waiting.lock().wakers.remove(&self.number);
-    }
-}
 
 /// The applied revision, and the tasks that each wait for a revision. Each task is woken once, when its revision is
 /// applied.
@@ -193,29 +93,6 @@ mod tests {
 
     fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
         Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn a_subscription_sees_the_newest_once_and_ends_with_its_announcer() {
-        let announcer = Announcer::default();
-        announcer.announce(Revision(3));
-        let mut subscription = announcer.subscribe();
-        assert!(poll(&mut Box::pin(subscription.changed())).is_pending());
-        announcer.announce(Revision(4));
-        announcer.announce(Revision(6));
-        assert_eq!(poll(&mut Box::pin(subscription.changed())), Poll::Ready(Some(Revision(6))));
-        assert!(poll(&mut Box::pin(subscription.changed())).is_pending());
-        announcer.close();
-        assert_eq!(poll(&mut Box::pin(subscription.changed())), Poll::Ready(None));
-    }
-
-    #[test]
-    fn a_dropped_subscription_leaves_no_waker() {
-        let announcer = Announcer::default();
-        let mut subscription = announcer.subscribe();
-        assert!(poll(&mut Box::pin(subscription.changed())).is_pending());
-        drop(subscription);
-        assert!(announcer.0.waiting.lock().wakers.is_empty());
     }
 
     #[test]

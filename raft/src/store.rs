@@ -7,8 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::interest::{Interest, Subscription};
 use crate::key::Revision;
-use crate::notify::Subscription;
 use crate::state::{Change, Collection, Compacted, State};
 use crate::transaction::{Outcome, Transaction};
 
@@ -58,8 +58,8 @@ pub struct ReadError {
     pub reason: String,
 }
 
-/// A handle on the replicated state of this node. Cheap to clone. No method has a default: a store that wraps another
-/// cannot forget to pass one on.
+/// A handle on the replicated state of this node. Cheap to clone. No method that reaches the state has a default: a store
+/// that wraps another cannot forget to pass one on.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The newest state applied on this node. Never blocks; the state never changes under the caller.
     fn state(&self) -> Arc<State>;
@@ -93,9 +93,14 @@ pub trait Store: Clone + Send + Sync + 'static {
         revision: Revision,
     ) -> impl Future<Output = Result<Arc<Collection>, Compacted>> + Send;
 
-    /// A subscription that wakes when changes of `resource` were applied, once for each batch, with the newest revision
-    /// of the resource.
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription;
+    /// A subscription that wakes when changes of `resource` that concern `interest` were applied, once for each batch. The
+    /// state is taken after the subscription, so that no change is missed between them.
+    fn subscribe_to(&self, resource: &Arc<str>, interest: Interest) -> Subscription;
+
+    /// A subscription to every change of `resource`.
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        self.subscribe_to(resource, Interest::Everything)
+    }
 
     /// Completes after `duration` on the runtime's clock.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;

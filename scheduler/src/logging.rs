@@ -1,7 +1,7 @@
 //! Log lines: where they go, which there are, and when they are written.
 //!
-//! Lines go to standard error, as text, one for each event: control characters and line breaks of their texts are written
-//! escaped. `--v` raises the level of this project's crates only, since libraries print headers at their finest levels,
+//! Lines go to standard error, as text or JSON, one for each event: control characters and line breaks of their texts are
+//! written escaped. `--v` raises the level of this project's crates only, since libraries print headers at their finest levels,
 //! and a header can be a bearer token. Lines wait at most `--log-flush-frequency`; warnings and errors are written at
 //! once, with what waits before them.
 
@@ -29,6 +29,41 @@ const OWN: [&str; 2] = ["scheduler", "orch_scheduler"];
 const STRANGERS: [&str; 2] = ["rustls", "h2"];
 /// Bytes that wait at most: more lines are written than flushed one by one.
 const WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Format {
+    /// The form that `--logging-format` calls `name`.
+    pub fn named(name: &str) -> Option<Format> {
+        match name {
+            "text" => Some(Format::Text),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+
+    /// Writes a fault that comes before the log, as text or as a line of the form that the log would have had.
+    pub fn tell(self, fault: &str) {
+        match self {
+            // Standard error may be closed; the fault then has no other destination than the exit code.
+            Format::Text => drop(writeln!(io::stderr(), "{fault}")),
+            Format::Json => {
+                let layer =
+                    fmt::layer().with_writer(io::stderr).with_target(false).json().flatten_event(true);
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                    tracing::error!(err = fault.strip_prefix("Error: ").unwrap_or(fault), "command failed");
+                });
+            }
+        }
+    }
+}
 
 /// The verbosity of log lines. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +100,11 @@ pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
     let frequency = flags.log_flush_frequency.duration();
     let lines = Lines::new(frequency);
     let layer = fmt::layer().with_writer(lines.clone()).with_target(flags.verbosity > 0).with_ansi(false);
-    let layer = layer.fmt_fields(one_line_fields()).with_filter(filter(verbosity.clone(), &flags.vmodule));
+    let filter = filter(verbosity.clone(), &flags.vmodule);
+    let layer = match Format::named(&flags.logging_format) {
+        Some(Format::Json) => layer.json().flatten_event(true).with_filter(filter).boxed(),
+        Some(Format::Text) | None => layer.fmt_fields(one_line_fields()).with_filter(filter).boxed(),
+    };
     tracing_subscriber::registry().with(layer).try_init()?;
     let flusher = Flusher(lines);
     if !frequency.is_zero() {

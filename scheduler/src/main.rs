@@ -1,10 +1,12 @@
 //! The `scheduler` program: parses the command line, runs the process, and sets the exit code.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use orch_scheduler::config::flags::{CommandLine, FlagError, VersionRequest, command, parse};
+use orch_scheduler::config::flags::{CommandLine, FlagError, VersionRequest, command, log_format, parse};
 use orch_scheduler::config::{Features, check_logging_format};
+use orch_scheduler::logging::Format;
 use orch_scheduler::{logging, process, version};
 
 /// Objects are decoded, taken in and freed again by the hundred thousand between others that stay: the system's allocator
@@ -13,7 +15,9 @@ use orch_scheduler::{logging, process, version};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match start() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let format = log_format(&arguments);
+    match start(arguments, format) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Printed) => ExitCode::FAILURE,
     }
@@ -22,8 +26,15 @@ fn main() -> ExitCode {
 /// A fault that has been told.
 struct Printed;
 
-fn start() -> Result<(), Printed> {
-    let line = parse(std::env::args_os().collect()).map_err(|error| refuse(&error))?;
+fn start(arguments: Vec<OsString>, format: Format) -> Result<(), Printed> {
+    let tell = |fault: &str| {
+        format.tell(fault);
+        Printed
+    };
+    let print = |text: &dyn std::fmt::Display| {
+        writeln!(io::stdout(), "{text}").map_err(|error| tell(&format!("Error: {error}")))
+    };
+    let line = parse(arguments).map_err(|error| refuse(&error, format))?;
     let configuration = &line.flags.configuration;
     if configuration.help {
         return print(&command(line.brand).render_long_help());
@@ -32,7 +43,7 @@ fn start() -> Result<(), Printed> {
     if features.is_ok() && configuration.version != VersionRequest::No {
         return match configuration.version {
             VersionRequest::Raw => print(&version::raw()),
-            _ => print(&version::short(line.brand.product)),
+            _ => print(&version::short(line.brand)),
         };
     }
     check_logging_format(&line.flags).map_err(|fault| tell(&fault))?;
@@ -60,22 +71,11 @@ fn work(
     ended
 }
 
-fn print(text: &dyn std::fmt::Display) -> Result<(), Printed> {
-    writeln!(io::stdout(), "{text}").map_err(|error| tell(&format!("Error: {error}")))
-}
-
-/// Tells a fault that precedes log lines.
-fn tell(text: &str) -> Printed {
-    // Standard error may be closed; the fault then has no other destination than the exit code.
-    let _ = writeln!(io::stderr(), "{text}");
-    Printed
-}
-
 /// Tells what is wrong with the command line, and for flags the usage.
-fn refuse(error: &FlagError) -> Printed {
-    tell(&format!("Error: {error}"));
-    if matches!(error, FlagError::Usage(_)) {
-        tell("Usage:\n  scheduler [flags]\n\n`scheduler --help` explains each flag.");
+fn refuse(error: &FlagError, format: Format) -> Printed {
+    format.tell(&format!("Error: {error}"));
+    if matches!(error, FlagError::Usage(_)) && format == Format::Text {
+        format.tell("Usage:\n  scheduler [flags]\n\n`scheduler --help` explains each flag.");
     }
     Printed
 }

@@ -1,6 +1,6 @@
 //! The plugins and the extension points: the names that configuration, planner, queue and metrics have in common.
 //!
-//! Owns the one list of each, and which plugin has which extension points. What a plugin does is in [`crate::plan`], which
+//! Owns the one list of each, and which plugin has which extension points. The work of a plugin is in [`crate::plan`], which
 //! changes of the cluster help a pod that it rejected in [`crate::queue::hints`].
 
 /// The plugins, by the names of the configuration file.

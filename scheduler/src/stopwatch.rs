@@ -1,7 +1,7 @@
 //! How long things take in the cores that know no clock.
 //!
 //! Owns the only way in which planner, queue and executor see time pass while they work: a function that the rim gives
-//! them. What it says goes into metrics and decides nothing, so that the cores stay deterministic. Without a function
+//! them. Its durations go into metrics and decide nothing, so that the cores stay deterministic. Without a function
 //! nothing is measured, and measuring costs one comparison.
 
 use std::fmt;

@@ -1,5 +1,8 @@
-//! The version that this program gives: the reference's, whose flags, files and metrics it has.
+//! The version that this program gives: to programs the reference's, whose flags, files and metrics it has, to people its own,
+//! as `orch` does. Under the ecosystem's brand people get the ecosystem's line as well.
 
+use orch_proto::Brand;
+use orch_proto::brand::KUBERNETES;
 pub use orch_proto::version::{GIT_VERSION, MAJOR, MAJOR_MINOR, MINOR};
 
 /// Commit of the sources; empty where the build did not say.
@@ -27,9 +30,12 @@ const fn const_platform() -> &'static str {
     }
 }
 
-/// What `--version` prints, for the product called `product`.
-pub fn short(product: &str) -> String {
-    format!("{product} {GIT_VERSION}")
+/// What `--version` prints under `brand`.
+pub fn short(brand: &Brand) -> String {
+    if brand.name == KUBERNETES.name {
+        return format!("{} {GIT_VERSION}", brand.product);
+    }
+    format!("scheduler {}", orch_proto::version::program())
 }
 
 /// What `--version=raw` prints.
@@ -41,4 +47,18 @@ pub fn raw() -> String {
          GitCommit:\"{GIT_COMMIT}\", GitTreeState:\"{GIT_TREE_STATE}\", BuildDate:\"{BUILD_DATE}\", GoVersion:\"{rust}\", \
          Compiler:\"rustc\", Platform:\"{PLATFORM}\"}}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+
+    #[test]
+    fn people_read_one_version_of_all_programs() {
+        let own = format!("scheduler {} (API of release 1.36.2)", env!("CARGO_PKG_VERSION"));
+        assert_eq!(short(&ORCH), own);
+        assert_eq!(short(&KUBERNETES), "Kubernetes v1.36.2");
+    }
 }

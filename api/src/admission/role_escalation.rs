@@ -13,7 +13,8 @@ use orch_schema::value::Value;
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, forbidden, rule};
 use crate::authn::User;
 use crate::authz::rbac::{
-    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Rules, Uncovered, covers,
+    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Rules, SOURCES, Uncovered,
+    covers,
 };
 use crate::authz::review::UserRules;
 use crate::authz::{Attributes as Asked, ResourceAttributes};
@@ -35,9 +36,8 @@ impl Plugin for RoleEscalation {
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         let writes = [Operation::Create, Operation::Update];
-        let kinds = [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
         // few: four kinds.
-        kinds.into_iter().any(|kind| attributes.is(kind, &writes))
+        SOURCES.into_iter().any(|kind| attributes.is(kind, &writes))
     }
 
     fn mutate<'a>(

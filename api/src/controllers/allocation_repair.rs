@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use orch_raft::object::SharedObject;
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, Condition, Key, Operation, Outcome, State, Store, Transaction};
+use orch_raft::{Change, Condition, Key, ObjectPath, Operation, Outcome, State, Store, Transaction};
 use orch_rules::validate::address::Family;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -234,6 +234,7 @@ async fn carry_out<S: Store>(client: &Client<S>, repair: Repair) -> Result<(), A
             (of_service.into_iter().chain([claimed]).collect(), Operation::Delete(key))
         }
     };
+    // date: the log says when.
     let transaction = Transaction { proposed_ms: client.now_ms(), conditions, operations: vec![operation] };
     match client.store().propose(transaction).await? {
         // Refused: it has changed meanwhile, and the next comparison tells.
@@ -243,13 +244,13 @@ async fn carry_out<S: Store>(client: &Client<S>, repair: Repair) -> Result<(), A
 }
 
 fn service_key(path: &str) -> Result<Key, ApiError> {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    let (namespace, name) = ObjectPath::of(path).parts();
     Key::new(&SERVICES.into(), namespace, name).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
 async fn make<S: Store>(client: &Client<S>, address: IpAddr, service: &str) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(ADDRESSES) else { return Ok(()) };
-    let (namespace, name) = service.split_once('/').unwrap_or(("", service));
+    let (namespace, name) = ObjectPath::of(service).parts();
     let brand = client.registry().brand;
     let label = |name: &str| format!("ipaddress.{}/{name}", brand.label_domain);
     let mut labels = json!({});

@@ -67,6 +67,7 @@ pub(super) async fn announce<S: Store>(
                 None => Condition::Absent(key.clone()),
             };
             let transaction = Transaction {
+                // date: the log says when.
                 proposed_ms: client.now_ms(),
                 conditions: vec![condition],
                 operations: vec![Operation::Put(put.clone())],

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::{State, Store};
+use orch_raft::{ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_schema::budget::Budget;
 use orch_schema::json;
@@ -47,16 +47,16 @@ impl Propagation {
     }
 }
 
-/// An instant of the ambient clock, in milliseconds since 1970, for limits of warnings. After the clock was set back
-/// the next warning passes.
+/// An instant of the clock of a store's sleep, for limits of warnings. Stores of one process began at different times: an
+/// instant of another one may lie behind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment(pub u64);
+pub(super) struct Moment(pub Duration);
 
 impl Sub for Moment {
     type Output = Duration;
 
     fn sub(self, earlier: Moment) -> Duration {
-        Duration::from_millis(self.0.abs_diff(earlier.0))
+        self.0.abs_diff(earlier.0)
     }
 }
 
@@ -99,6 +99,7 @@ impl<S: Store> Client<S> {
 
     /// Now.
     pub(super) fn now(&self) -> Timestamp {
+        // date: for those that call.
         self.pipeline.ambient.now()
     }
 
@@ -109,16 +110,18 @@ impl<S: Store> Client<S> {
 
     /// Now, in milliseconds since 1970.
     pub(super) fn now_ms(&self) -> u64 {
+        // date: for those that call.
         self.pipeline.ambient.now().millis()
     }
 
     /// Now, for limits of warnings.
     pub(super) fn moment(&self) -> Moment {
-        Moment(self.now_ms())
+        Moment(self.store().elapsed())
     }
 
     /// Now, in the RFC 3339 form of objects.
     pub(super) fn now_text(&self) -> String {
+        // date: the form of objects.
         self.pipeline.ambient.now().seconds_text()
     }
 
@@ -186,7 +189,7 @@ impl<S: Store> Client<S> {
 
     async fn send(&self, verb: Verb, place: Place<'_>, action: Action, body: &Value) -> Result<(), ApiError> {
         let Place { resource, path } = place;
-        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let (namespace, name) = ObjectPath::of(path).parts();
         let target = Target {
             group: resource.group.clone(),
             version: resource.version.clone(),
@@ -254,10 +257,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_of_loops_are_limited_and_survive_a_clock_that_is_set_back() {
+    fn warnings_of_loops_are_limited_over_the_clocks_of_several_stores() {
         let limit = WarningLimit::<Moment>::new();
         let passed = [1_000_000, 1_000_001, 1_009_999, 1_010_000, 500_000, 500_001]
-            .map(|now| limit.pass_at(Moment(now)));
+            .map(|now| limit.pass_at(Moment(Duration::from_millis(now))));
         assert_eq!(passed, [Some(0), None, None, Some(2), Some(0), None]);
     }
 }

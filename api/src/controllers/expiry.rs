@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Condition, Key, Operation, Revision, State, Store, Transaction};
+use orch_raft::{Change, Condition, Key, ObjectPath, Operation, Revision, State, Store, Transaction};
 
 use super::client::{Client, for_each};
 use super::turns::any_changed;
@@ -102,11 +102,13 @@ pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<I
     let mut changed = [store.subscribe(&EVENTS.into())];
     let mut ages = Follower::new(Ages::default(), &client.newest().await?);
     loop {
+        // date: an event is as old as its last write. The wait is bounded, whatever the time of day.
         match ages.value().quiet(client.now_ms(), ttl) {
             Some(quiet) => store.sleep(quiet).await,
             None => any_changed(&mut changed).await,
         }
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        // date: as above.
         let now_ms = client.now_ms();
         let ended = ages.advance(&Applied::of(store)).ended(now_ms.saturating_sub(ttl_ms));
         for removed in for_each(ended, CONCURRENT_WRITES_MAX, |entry| remove(store, now_ms, entry)).await {
@@ -116,7 +118,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<I
 }
 
 async fn remove<S: Store>(store: &S, proposed_ms: u64, entry: Entry) -> Result<(), ApiError> {
-    let (namespace, name) = entry.path.split_once('/').unwrap_or(("", &entry.path));
+    let (namespace, name) = ObjectPath::of(&entry.path).parts();
     let key =
         Key::new(&EVENTS.into(), namespace, name).map_err(|error| ApiError::Internal(error.to_string()))?;
     // One event a transaction: a watch must be able to resume between any two.

@@ -120,6 +120,7 @@ async fn write<S: Store>(client: &Client<S>, identity: &Identity) -> Result<bool
     let Some(resource) = client.stored_resource(LEASES) else { return Ok(false) };
     let brand = client.registry().brand;
     let path = format!("{}/{}", brand.system_namespace, identity.name);
+    // date: the lease says when it was renewed.
     let lease = identity.lease(brand, &client.now().micros_text());
     let is_there = client.store().state().collection(LEASES).get(path.as_str()).is_some();
     let sent = match is_there {
@@ -143,6 +144,7 @@ pub(super) async fn collect<S: Store>(client: &Client<S>) -> Result<Infallible, 
 
 async fn remove_expired<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(LEASES) else { return Ok(()) };
+    // date: leases say when they were renewed.
     let (brand, now) = (client.registry().brand, i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX));
     let (key, value) = (identity_label(brand), server_name(brand));
     let state = client.most_recent().await?;

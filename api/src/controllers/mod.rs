@@ -364,13 +364,12 @@ where
 {
     let mut wait = RETRY_MIN;
     loop {
-        let started_ms = client.now_ms();
+        let started = client.store().elapsed();
         let Err(error) = start().await;
         if let Some(left_out) = FAILED.pass_at(client.moment()) {
             tracing::warn!(%error, name, left_out, "a background loop failed and starts again");
         }
-        let ran = Duration::from_millis(client.now_ms().saturating_sub(started_ms));
-        if ran > RETRY_MAX {
+        if client.store().elapsed().saturating_sub(started) > RETRY_MAX {
             wait = RETRY_MIN;
         }
         client.store().sleep(wait).await;

@@ -14,18 +14,17 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, State, Store};
+use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::FAILED;
-use super::client::{Client, Place, is_overtaken};
+use super::client::{Client, Place};
 use super::queue::Queue;
-use super::rounds::{Queued, Round, Rounds};
+use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::error::ApiError;
-use crate::follow::{Derived, Digest};
+use crate::follow::{Derived, Digest, shrink};
 use crate::registry::Resource;
 
 const PODS: &str = "pods";
@@ -33,6 +32,9 @@ const PODS: &str = "pods";
 /// From the deletion of an unused object, or the end of its last user, to the removal of its finalizer: a client that deletes
 /// one sees it once more with its finalizer, as in the recordings, which no loop took part in (vectors/kinds).
 const LINGER: Duration = Duration::from_millis(100);
+
+/// Of an object that cannot be written.
+const FAULT: &str = "the finalizer of a protected object cannot be written yet";
 
 /// Objects whose writes are under way at most: few beside the writes of clients.
 const OBJECTS_AT_ONCE: usize = 16;
@@ -123,7 +125,7 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
     let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
     let is_shut_down =
         metadata.has("deletionTimestamp") && metadata.int("deletionGracePeriodSeconds") == Some(0);
-    let Some((namespace, pod)) = path.split_once('/') else { return BTreeSet::new() };
+    let (namespace, pod) = ObjectPath::of(path).parts();
     if spec.text("nodeName").is_empty() {
         return BTreeSet::new();
     }
@@ -135,6 +137,13 @@ fn claims_of(path: &str, pod: &Value) -> BTreeSet<Arc<str>> {
         name => Some(format!("{namespace}/{name}")),
     };
     spec.items("volumes").iter().filter_map(claim).map(Arc::from).collect()
+}
+
+/// Whether anything uses a protected object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usage {
+    Used,
+    Unused,
 }
 
 /// How many objects use each protected one, and which protected objects have to be looked at. The objects that a user uses
@@ -176,14 +185,14 @@ impl Uses {
             });
             if is_last {
                 self.counts.remove(&digest);
+                shrink(&mut self.counts);
                 self.queue.add(object, LINGER);
             }
         }
     }
 
-    /// Whether anything uses the object at `path`.
-    fn is_used(&self, path: &str) -> bool {
-        self.counts.contains_key(&Digest::of(path))
+    fn usage_of(&self, path: &str) -> Usage {
+        if self.counts.contains_key(&Digest::of(path)) { Usage::Used } else { Usage::Unused }
     }
 }
 
@@ -231,7 +240,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
     let mut rounds = Rounds::new(client, uses.sources.clone(), uses, OBJECTS_AT_ONCE).await?;
     loop {
         let Round { due, .. } =
-            rounds.next(|uses, path, result| end(client, &mut uses.queue, path, result)).await;
+            rounds.next(|uses, path, result| end(client, &mut uses.queue, (path, path), result, FAULT)).await;
         if due.is_empty() {
             continue;
         }
@@ -239,31 +248,11 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
         let applied = client.newest().await?;
         for path in due {
             // An object that is in use is looked at again when its last user lets it go.
-            let is_used = rounds.advance(&applied).is_used(&path);
-            match patch(of, client.registry().brand, &applied.state, &path, is_used) {
+            let usage = rounds.advance(&applied).usage_of(&path);
+            match patch(of, client.registry().brand, &applied.state, &path, usage) {
                 Some(patch) => rounds.start(path.clone(), write(client, &resource, path, patch)),
                 None => rounds.done(&path),
             }
-        }
-    }
-}
-
-/// Takes in the result of a write.
-fn end<S: Store>(
-    client: &Client<S>,
-    queue: &mut Queue<Arc<str>>,
-    path: &Arc<str>,
-    result: Result<(), ApiError>,
-) {
-    match result {
-        Ok(()) => queue.done(path),
-        // The change that overtook the write has made the object due again.
-        Err(error) if is_overtaken(&error) => queue.done(path),
-        Err(error) => {
-            if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, %path, left_out, "the finalizer of a protected object cannot be written yet");
-            }
-            queue.failed(path);
         }
     }
 }
@@ -273,15 +262,15 @@ async fn write<S: Store>(
     resource: &Arc<Resource>,
     path: Arc<str>,
     patch: Value,
-) -> Result<(), ApiError> {
-    client.patch(Place { resource, path: &path }, Action::Object, &patch).await
+) -> Result<Progress, ApiError> {
+    client.patch(Place { resource, path: &path }, Action::Object, &patch).await.map(|()| Progress::Settled)
 }
 
 /// The patch that adds or removes the finalizer of the object at `path`; `None`: the object is as it should be.
-fn patch(of: Protected, brand: &Brand, state: &State, path: &str, is_used: bool) -> Option<Value> {
+fn patch(of: Protected, brand: &Brand, state: &State, path: &str, usage: Usage) -> Option<Value> {
     let collection = state.collection(of.storage());
     let object: Value = serde_json::from_slice(&collection.get(path)?.json).ok()?;
-    let finalizers = wanted_finalizers(of, brand, &object, is_used)?;
+    let finalizers = wanted_finalizers(of, brand, &object, usage)?;
     let metadata = object.at("metadata");
     Some(json!({"metadata": {
         "uid": metadata.text("uid"),
@@ -291,7 +280,7 @@ fn patch(of: Protected, brand: &Brand, state: &State, path: &str, is_used: bool)
 }
 
 /// The finalizers that `object` should have; `None`: those that it has.
-fn wanted_finalizers(of: Protected, brand: &Brand, object: &Value, is_used: bool) -> Option<Vec<Value>> {
+fn wanted_finalizers(of: Protected, brand: &Brand, object: &Value, usage: Usage) -> Option<Vec<Value>> {
     let finalizer = json!(of.finalizer(brand));
     let mut finalizers = object.at("metadata").items("finalizers").to_vec();
     // once: one search in each object looked at.
@@ -300,7 +289,7 @@ fn wanted_finalizers(of: Protected, brand: &Brand, object: &Value, is_used: bool
     let is_bound = of == Protected::Volumes && object.at("status").text("phase") == "Bound";
     match at {
         None if !is_ending => finalizers.push(finalizer),
-        Some(at) if is_ending && !is_used && !is_bound => drop(finalizers.remove(at)),
+        Some(at) if is_ending && usage == Usage::Unused && !is_bound => drop(finalizers.remove(at)),
         _ => return None,
     }
     Some(finalizers)
@@ -340,11 +329,15 @@ mod tests {
         uses.set_user("n/q", None, Some(&pod));
         assert!(uses.counts.allocation_size() <= bytes, "{} of {bytes}", uses.counts.allocation_size());
         uses.set_user("n/p", Some(&pod), None);
-        assert!(uses.is_used("n/c1") && uses.queue.wait().is_none(), "the other pod uses them");
+        assert!(
+            uses.usage_of("n/c1") == Usage::Used && uses.queue.wait().is_none(),
+            "the other pod uses them"
+        );
         uses.set_user("n/q", Some(&pod), Some(&object(&json!({"spec": {"nodeName": "a"}}))));
-        assert!(!uses.is_used("n/c1"));
+        assert_eq!(uses.usage_of("n/c1"), Usage::Unused);
         uses.queue.pass(LINGER);
         assert_eq!((uses.queue.take_due(10_000).len(), uses.counts.len()), (7_000, 0));
+        assert!(uses.counts.allocation_size() * 20 < bytes, "{} of {bytes}", uses.counts.allocation_size());
     }
 
     #[test]
@@ -367,7 +360,8 @@ mod tests {
             (Protected::Volumes, object(json!([volume]), true, "Bound"), false, None),
             (Protected::Volumes, object(json!([volume]), true, "Released"), false, Some(json!([]))),
         ] {
-            let found = wanted_finalizers(of, &ORCH, &object, is_used).map(Value::from);
+            let usage = if is_used { Usage::Used } else { Usage::Unused };
+            let found = wanted_finalizers(of, &ORCH, &object, usage).map(Value::from);
             assert_eq!(found, expected, "{of:?} {object}");
         }
     }

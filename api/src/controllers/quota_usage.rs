@@ -12,7 +12,7 @@
 //! Invariant: a status is written only as long as the quota is of the revision at which was counted. Each write of an object
 //! that a quota counts changes the quota, or depends on its revision while the usage is unknown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,14 @@ use orch_rules::validate::tree::{Tree, is_unchanged};
 use orch_schema::json;
 use orch_schema::quantity::Amount;
 use orch_schema::value::Value;
+use tokio::sync::Semaphore;
 
 use super::client::{Client, Place, is_overtaken};
-use super::turns::changed_within;
+use super::queue::Queue;
+use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::admission::resource_quota::QUOTAS;
 use crate::error::ApiError;
-use crate::follow::{Derived, Follower};
+use crate::follow::Derived;
 
 /// From the first charge since a quota was counted to the next count: a wrong usage, which only a write of the status by
 /// hand brings about, lasts no longer.
@@ -39,8 +41,11 @@ const VERIFY_WAIT: Duration = Duration::from_secs(10);
 /// Time between two counts of a quota that no write charges, as in the reference: only these find pods that are overdue.
 const RESYNC_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Wait after a change: changes that come together are taken in together. Writers wait for the usage of a new quota.
-const SETTLE_WAIT: Duration = Duration::from_millis(10);
+/// Quotas whose counts and writes are under way at most. One of them counts at a time, the writes of the others go on.
+const QUOTAS_AT_ONCE: usize = 8;
+
+/// Of a quota that cannot be counted or written.
+const FAULT: &str = "the usage of a quota cannot be kept yet";
 
 /// Objects that are measured before other tasks run: about a millisecond.
 const MEASURED_AT_ONCE: usize = 64;
@@ -52,36 +57,24 @@ const COUNTS_MAX: usize = 8;
 /// longer counted.
 const OVERDUE_SLACK_S: i64 = 10;
 
-/// The quotas, and when each is to be counted.
+/// The quotas that are to be counted.
 struct Due {
     source: Arc<str>,
-    all: BTreeSet<Arc<str>>,
-    /// Quotas whose status lacks a limit.
-    at_once: BTreeSet<Arc<str>>,
-    /// Quotas that changed since they were counted.
-    soon: BTreeSet<Arc<str>>,
+    queue: Queue<Arc<str>>,
 }
 
 impl Due {
     fn new() -> Self {
-        Due { source: QUOTAS.into(), all: BTreeSet::new(), at_once: BTreeSet::new(), soon: BTreeSet::new() }
+        Due { source: QUOTAS.into(), queue: Queue::default() }
     }
 
     fn set(&mut self, path: &Arc<str>, quota: Option<&SharedObject>) {
-        let Some(quota) = quota else {
-            for set in [&mut self.all, &mut self.at_once, &mut self.soon] {
-                set.remove(path);
-            }
-            return;
-        };
-        self.all.insert(path.clone());
+        // A deleted quota is found to be gone when it is due.
+        let Some(quota) = quota else { return };
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
         let status = value.at("status");
         let is_known = status.has("used") && is_unchanged(value.at("spec").at("hard"), status.at("hard"));
-        match is_known {
-            true => self.soon.insert(path.clone()),
-            false => self.at_once.insert(path.clone()),
-        };
+        self.queue.add(path, if is_known { VERIFY_WAIT } else { Duration::ZERO });
     }
 }
 
@@ -95,79 +88,60 @@ impl Derived for Due {
     }
 
     fn rebuild(&mut self, state: &State) {
-        *self = Due::new();
-        for (path, quota) in state.collection(QUOTAS).range_from("") {
-            self.set(path, Some(quota));
+        for (path, _) in state.collection(QUOTAS).range_from("") {
+            // An earlier leader may have left any of them uncounted.
+            self.queue.add(path, Duration::ZERO);
         }
-        // An earlier leader may have left any of them uncounted.
-        self.at_once.clone_from(&self.all);
+    }
+}
+
+impl Queued for Due {
+    type Key = Arc<str>;
+
+    fn queue(&mut self) -> &mut Queue<Arc<str>> {
+        &mut self.queue
     }
 }
 
 /// Keeps the usage of quotas. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let store = client.store();
-    let mut changed = [store.subscribe(&QUOTAS.into())];
-    let mut follower = Follower::new(Due::new(), &client.newest().await?);
-    let (mut verified_ms, mut synced_ms) = (client.now_ms(), client.now_ms());
+    let (due, counting) = (Due::new(), Arc::new(Semaphore::new(1)));
+    let mut rounds = Rounds::new(client, [QUOTAS.into()], due, QUOTAS_AT_ONCE).await?;
     loop {
-        let due = follower.value_mut();
-        let mut paths = std::mem::take(&mut due.at_once);
-        let now = client.now_ms();
-        if has_passed(&mut verified_ms, now, VERIFY_WAIT) {
-            paths.append(&mut due.soon);
+        let Round { due, .. } =
+            rounds.next(|due, path, result| end(client, &mut due.queue, (path, path), result, FAULT)).await;
+        for path in due {
+            rounds.start(path.clone(), sync(client, counting.clone(), path));
         }
-        if has_passed(&mut synced_ms, now, RESYNC_WAIT) {
-            paths.extend(due.all.iter().cloned());
-        }
-        for path in paths {
-            if !sync(client, &path).await? {
-                follower.value_mut().soon.insert(path);
-            }
-        }
-        let due = follower.value();
-        let wait = match (due.all.is_empty(), due.soon.is_empty()) {
-            (true, _) => None,
-            (false, true) => Some(RESYNC_WAIT),
-            (false, false) => Some(VERIFY_WAIT),
-        };
-        if due.at_once.is_empty() {
-            changed_within(store, &mut changed, wait).await;
-        }
-        store.sleep(SETTLE_WAIT).await;
-        follower.advance(&client.newest().await?);
     }
 }
 
-/// Whether `wait` has passed since `last_ms`, which is now then. A clock that was set back counts as passed.
-fn has_passed(last_ms: &mut u64, now_ms: u64, wait: Duration) -> bool {
-    let passed = Duration::from_millis(now_ms.abs_diff(*last_ms));
-    if passed < wait {
-        return false;
-    }
-    *last_ms = now_ms;
-    true
-}
-
-/// Counts for one quota until its status agrees. `false`: it changes faster than it can be counted.
-async fn sync<S: Store>(client: &Client<S>, path: &str) -> Result<bool, ApiError> {
-    let Some(resource) = client.stored_resource(QUOTAS) else { return Ok(true) };
+/// Counts for one quota until its status agrees.
+async fn sync<S: Store>(
+    client: &Client<S>,
+    counting: Arc<Semaphore>,
+    path: Arc<str>,
+) -> Result<Progress, ApiError> {
+    let Some(resource) = client.stored_resource(QUOTAS) else { return Ok(Progress::Settled) };
     for _ in 0..COUNTS_MAX {
         let state = client.most_recent().await?;
-        let Some(quota) = state.collection(QUOTAS).get(path).cloned() else { return Ok(true) };
+        let Some(quota) = state.collection(QUOTAS).get(&path).cloned() else { return Ok(Progress::Settled) };
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
-        let counted = count(client, &state, path, &value).await;
-        let Some(patch) = patch(&value, &counted) else { return Ok(true) };
-        let place = Place { resource: &resource, path };
-        match client.patch(place, Action::Status, &patch).await {
+        // An error means that the semaphore was closed, which it never is.
+        let turn = counting.acquire().await;
+        let counted = count(client, &state, &path, &value).await;
+        drop(turn);
+        let Some(patch) = patch(&value, &counted) else { return Ok(Progress::After(RESYNC_WAIT)) };
+        match client.patch(Place { resource: &resource, path: &path }, Action::Status, &patch).await {
             // A namespace that ends takes its quotas along.
             Ok(()) | Err(ApiError::Forbidden { .. }) => {}
-            Err(ApiError::Invalid { .. }) => return Ok(true),
+            Err(ApiError::Invalid { .. }) => return Ok(Progress::After(RESYNC_WAIT)),
             Err(error) if is_overtaken(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(false)
+    // It changes faster than it can be counted.
+    Ok(Progress::After(VERIFY_WAIT))
 }
 
 /// The merge patch that makes the status of `quota` what was counted; `None` where it is so already.
@@ -203,6 +177,7 @@ fn object(fields: BTreeMap<String, Value>) -> Value {
 /// The usage of the quota at `path` by the objects of its namespace in `state`.
 async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &Value) -> Amounts {
     let namespace = path.split('/').next().unwrap_or_default();
+    // date: a pod says when its deletion is due.
     let now = i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX).saturating_sub(OVERDUE_SLACK_S);
     let limits = amounts(quota.at("spec"), "hard");
     let scopes = Scope::of_spec(quota.at("spec"));

@@ -5,18 +5,60 @@
 //!
 //!     wait (due key, change, end of work) -> results -> changes -> keys that are due, of which `at_once` are under way at most
 //!
+//! A result means the same to all of them ([`end`]): work that was overtaken by a change is done with, because the change makes
+//! the key due; work that failed is tried again later and later. One key that fails, or whose work takes long, holds up no other.
+//!
 //! Invariant: a key in `Round::due` counts as under way until its work has ended or the loop has called `Rounds::done`.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::{Store, Subscription};
 
-use super::client::Client;
+use super::FAILED;
+use super::client::{Client, is_overtaken};
 use super::queue::Queue;
 use super::turns::Turns;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
+
+/// Result of work that has not failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The loop has no work left until a change.
+    Settled,
+    /// The key waits for something that no change of the followed objects shows: rights, an authority.
+    Waiting,
+    /// The key is to be looked at after this time without a change.
+    After(Duration),
+}
+
+/// Ends the work for `key`, called `name` in the log. `fault`: what a failure means, for people.
+pub(super) fn end<S: Store, K: Clone + Ord>(
+    client: &Client<S>,
+    queue: &mut Queue<K>,
+    (key, name): (&K, &str),
+    result: Result<Progress, ApiError>,
+    fault: &str,
+) {
+    match result {
+        Ok(Progress::Settled) => queue.done(key),
+        Ok(Progress::Waiting) => queue.failed(key),
+        Ok(Progress::After(wait)) => {
+            queue.done(key);
+            queue.add(key, wait);
+        }
+        // The change that overtook the work makes the key due.
+        Err(error) if is_overtaken(&error) => queue.done(key),
+        Err(error) => {
+            if let Some(left_out) = FAILED.pass_at(client.moment()) {
+                tracing::warn!(%error, name, left_out, "{fault}");
+            }
+            queue.failed(key);
+        }
+    }
+}
 
 /// A derived value with the queue of keys that its changes make due.
 pub(super) trait Queued: Derived {

@@ -109,6 +109,7 @@ async fn look_at_all<S: Store>(client: &Client<S>, state: &State) -> Result<Next
 }
 
 fn now<S: Store>(client: &Client<S>) -> i64 {
+    // date: objects say when they were made and deleted.
     i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX)
 }
 

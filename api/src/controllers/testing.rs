@@ -54,7 +54,8 @@ pub(crate) async fn bootstrap<S: Store>(store: S) {
     fixture.while_running(super::bootstrap::run(&client, None), 1).await;
 }
 
-/// An admission plugin that never rules on the deletion of an object called `hung`, as a webhook that does not answer.
+/// An admission plugin that never rules on the deletion of an object called `hung`, nor on updates and service accounts in a
+/// namespace called `stuck`, as a webhook that does not answer.
 struct Hanging;
 
 impl Plugin for Hanging {
@@ -63,7 +64,13 @@ impl Plugin for Hanging {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.operation == Admitted::Delete && attributes.name == "hung"
+        match attributes.operation {
+            Admitted::Delete => attributes.name == "hung",
+            Admitted::Update => attributes.namespace == "stuck",
+            Admitted::Create => {
+                attributes.namespace == "stuck" && attributes.resource.plural == "serviceaccounts"
+            }
+        }
     }
 
     fn validate<'a>(
@@ -98,7 +105,7 @@ impl Fixture {
         fixture
     }
 
-    /// The same, where the deletion of an object called `hung` never ends.
+    /// The same, where the deletion of an object called `hung` never ends, and no update in a namespace called `stuck`.
     pub(super) fn hanging() -> Self {
         Fixture::with_plugins(Chain::new(vec![Box::new(Hanging)]))
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Revision, State, Store};
+use orch_raft::{Change, ObjectPath, Revision, State, Store};
 
 use super::client::{Client, Place, Propagation, is_overtaken};
 use super::turns::any_changed;
@@ -52,9 +52,7 @@ impl Ends {
     }
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
-        let is_here =
-            path.split_once('/').is_some_and(|(namespace, _)| namespace == self.brand.system_namespace);
-        if !is_here {
+        if ObjectPath::of(path).namespace() != self.brand.system_namespace {
             return;
         }
         if let Some(old) = self.by_path.remove(path) {
@@ -104,10 +102,12 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let mut changed = [store.subscribe(&SECRETS.into())];
     let mut ends = Follower::new(Ends::new(client.registry().brand), &client.newest().await?);
     loop {
+        // date: a token says when it ends. The wait is bounded, whatever the time of day.
         match ends.value().quiet(client.now_ms() / 1000) {
             Some(quiet) => store.sleep(quiet).await,
             None => any_changed(&mut changed).await,
         }
+        // date: as above.
         let ended = ends.advance(&Applied::of(store)).ended(client.now_ms() / 1000);
         for entry in ended {
             let Some(resource) = client.stored_resource(SECRETS) else { break };

@@ -58,6 +58,7 @@ async fn reconcile<S: Store>(client: &Client<S>, announcement: &dyn Announcement
     let path = format!("{namespace}/{NAME}");
     let state = client.most_recent().await?;
     let stored = state.collection(CONFIG_MAPS).get(path.as_str()).cloned();
+    // date: certificates say when they end.
     let now = Timestamp(client.now_ms().saturating_mul(1000));
     let sent = match stored {
         None => {

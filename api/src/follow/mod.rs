@@ -13,6 +13,8 @@
 
 mod digest;
 mod maintained;
+mod shrink;
+mod slots;
 
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ use orch_raft::{Change, Revision, State, Store};
 
 pub(crate) use digest::Digest;
 pub use maintained::Maintained;
+pub(crate) use shrink::shrink;
+pub(crate) use slots::Slots;
 
 /// The state that a node has applied at one moment.
 #[derive(Clone, Debug)]

@@ -45,6 +45,17 @@ pub(super) fn check_timeout(
     deadline(verb, query).map(drop)
 }
 
+/// Checks `timeout` in the query of a request to a path that the node serves beside this API, as on all other paths.
+///
+/// # Errors
+/// `BadRequest`: `timeout` is no duration.
+pub fn check_timeout_beside(query: Option<&str>) -> Result<(), ApiError> {
+    match query {
+        Some(query) => deadline(Verb::Get, &Query::parse(query)).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// The time limit of a request with `query`.
 ///
 /// # Errors

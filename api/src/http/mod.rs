@@ -33,7 +33,7 @@ mod version;
 
 use std::sync::{Arc, OnceLock};
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
@@ -63,9 +63,7 @@ use crate::exchange::Exchange;
 use crate::flow::FlowControl;
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{
-    Encoding, JSON, Negotiate, Representation, View, negotiate, negotiate_without_table, require,
-};
+use crate::negotiate::{Encoding, JSON, Negotiate, Representation, View, negotiate, negotiate_without_table};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
 use crate::render::{IncludeObject, Renderer};
@@ -74,7 +72,7 @@ use crate::status::Status;
 use crate::watch::Watch;
 
 pub use audited::finish_audit;
-pub use deadline::REQUEST_MAX;
+pub use deadline::{REQUEST_MAX, check_timeout_beside};
 pub use health::Scope;
 pub use respond::{Lasting, WatchResponse};
 pub use version::Build;
@@ -128,6 +126,16 @@ struct Parts {
     exchange: Arc<Exchange>,
     /// Metrics of this request; empty until its resource is known.
     measured: OnceLock<Measured>,
+}
+
+/// A request of a user who was let in, for a resource that is served.
+#[derive(Clone, Copy)]
+struct Admitted<'a> {
+    parts: &'a Parts,
+    user: &'a Arc<User>,
+    target: &'a Target,
+    endpoint: Endpoint<'a>,
+    attributes: Attributes<'a>,
 }
 
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
@@ -209,54 +217,76 @@ impl<S: Store> Api<S> {
         {
             return response;
         }
-        let (exchange, gate, peer) = (&parts.exchange, &self.pipeline.gate, parts.peer.as_ref());
         let user = self.authenticate(parts).await?;
-        let target = match parse_path(&parts.path) {
-            TargetPath::Resource(target) => target,
-            TargetPath::Other => return self.other_path(parts, user).await,
+        match parse_path(&parts.path) {
+            TargetPath::Resource(target) => self.answer_of_resource(parts, upload, user, &target).await,
+            TargetPath::Other => self.other_path(parts, user).await,
             TargetPath::Malformed => {
-                return Err(ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()));
+                Err(ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()))
             }
-        };
-        let verb = Verb::of(&parts.method, &target, &parts.query);
-        let endpoint = parts.endpoint(&target);
-        let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
-        let asked = Asked::of(&parts.method, &target, &parts.query);
-        let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
-        if let (Some(Verb::Watch), Some(peer)) = (verb, peer) {
+        }
+    }
+
+    /// The answer for a resource: lets `user` in, finds the endpoint, and serves it or passes the request on.
+    async fn answer_of_resource(
+        self: &Arc<Self>,
+        parts: &Parts,
+        upload: &mut Upload,
+        user: Arc<User>,
+        target: &Target,
+    ) -> Result<Response<Body>, ApiError> {
+        let (exchange, gate) = (&parts.exchange, &self.pipeline.gate);
+        let verb = Verb::of(&parts.method, target, &parts.query);
+        let endpoint = parts.endpoint(target);
+        let _under_way = self.measure_begin(parts, target, endpoint.as_ref().ok(), verb);
+        let asked = Asked::of(&parts.method, target, &parts.query);
+        let attributes = Attributes::Resource(asked.attributes(target, &parts.query));
+        if let (Some(Verb::Watch), Some(peer)) = (verb, parts.peer.as_ref()) {
             exchange.set_credential(gate.credential(peer, &parts.headers, &user));
         }
         let user = self.admit(parts, user, attributes).await?;
         let endpoint = endpoint?;
         check_name(&target.name)?;
+        let admitted = Admitted { parts, user: &user, target, endpoint, attributes };
         if endpoint.action.is_passed_on() {
-            let passing = connect::Passing { parts, user: &user, target: &target, endpoint, attributes };
-            return Box::pin(self.pass_on(passing, upload, verb)).await;
+            return Box::pin(self.pass_on(admitted, upload, verb)).await;
         }
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
-        endpoint.check_verb(&target, verb)?;
+        endpoint.check_verb(target, verb)?;
         exchange.warn(endpoint.resource.strategy.deprecation(parts.served.registry.brand));
+        self.serve(admitted, upload, verb).await
+    }
+
+    /// Waits for a seat, takes the body, and runs the pipeline, all within the request's time.
+    async fn serve(
+        self: &Arc<Self>,
+        admitted: Admitted<'_>,
+        upload: &mut Upload,
+        verb: Verb,
+    ) -> Result<Response<Body>, ApiError> {
+        let Admitted { parts, user, target, endpoint, attributes } = admitted;
+        let exchange = &parts.exchange;
         let (representation, limit) = (parts.representation_of(endpoint)?, deadline(verb, &parts.query)?);
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let (budget, store) = (Arc::new(budget_of(verb)), &self.pipeline.store);
         let small = self.small_body(upload, verb, limit, &budget).await?;
         let body_bytes = if small.is_some() { 0 } else { upload.may_hold(verb) };
         let of = Some((verb, endpoint.resource));
-        let seat = self.seat(parts, &user, attributes, of, (limit, body_bytes)).await?;
+        let seat = self.seat(parts, user, attributes, of, (limit, body_bytes)).await?;
         let response = run_until_deadline(store, limit, verb, &budget, async {
             let (hold, body) = match small {
                 Some(body) => (None, body),
-                None => self.take_body(upload, verb, Payer::of(&user, exchange), &seat).await?,
+                None => self.take_body(upload, verb, Payer::of(user, exchange), &seat).await?,
             };
             let request = Request {
                 verb,
                 registry: &parts.served.registry,
-                target: &target,
+                target,
                 resource: endpoint.resource,
                 action: endpoint.action,
                 query: &parts.query,
                 exchange,
-                user: &user,
+                user,
                 user_agent: header_text(&parts.headers, &header::USER_AGENT),
                 content_type: &content_type,
                 body: &body,
@@ -396,27 +426,6 @@ impl<S: Store> Api<S> {
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
 
-    /// Health and version paths.
-    async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        let path = without_trailing_slash(&parts.path).filter(|path| is_own(path))?;
-        if path == version::PATH {
-            let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
-            return Some(if is_read {
-                require("application/json", accept(&parts.headers).as_deref())
-                    .map(|()| respond::json(200, self.version.clone()))
-            } else {
-                Err(ApiError::MethodNotAllowed)
-            });
-        }
-        let node = health::Node {
-            store: &self.pipeline.store,
-            brand: self.pipeline.registry.brand,
-            stopping: &self.stopping,
-            checks: &self.checks,
-        };
-        health::answer(path, &parts.query, node).await.map(Ok)
-    }
-
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.
     async fn other_path(
         self: &Arc<Self>,
@@ -451,31 +460,6 @@ impl<S: Store> Api<S> {
             (_, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
             (None, None) => Err(parts.not_found_error()),
         }
-    }
-
-    /// A page of the node's own: OpenAPI, flow control, metrics, keys of tokens.
-    async fn own_path(&self, parts: &Parts, user: &User, path: &str) -> Result<Response<Body>, ApiError> {
-        if openapi::is_openapi_path(path) {
-            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
-            let bytes = response.body().size_hint().lower();
-            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
-                small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => {
-                    let payer = Payer::of(user, &parts.exchange);
-                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
-                }
-            };
-        }
-        // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
-        let exact = parts.path.as_str();
-        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
-            return response;
-        }
-        let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
-            return response;
-        }
-        Err(parts.not_found_error())
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {

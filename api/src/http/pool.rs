@@ -144,7 +144,9 @@ impl Pool {
                 let looked = watch.look();
                 (watch, looked)
             });
-            let (back, looked) = self.run(party, &Arc::new(Budget::of(u64::MAX)), job).await.ok()?;
+            // In a box of its own while it runs: the rest of this future is held by every watch that waits.
+            let budget = Arc::new(Budget::of(u64::MAX));
+            let (back, looked) = Box::pin(self.run(party, &budget, job)).await.ok()?;
             watch = back;
             match looked {
                 LookResult::Frame(frame) => return Some((watch, frame)),

@@ -48,7 +48,8 @@ impl WatchRight {
             let now = self.ambient.now();
             let at = Moment { applied: &applied, now, exchange: &exchange };
             let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
-            let Err(error) = self.gate.admits_still(credential, attributes, at).await else {
+            // In a box of its own while it runs: every watch holds this future for its whole life.
+            let Err(error) = Box::pin(self.gate.admits_still(credential, attributes, at)).await else {
                 undecided_since = None;
                 continue;
             };
@@ -64,5 +65,23 @@ impl WatchRight {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::memory::MemoryStore;
+
+    use super::*;
+
+    fn bytes_of<A, F>(_: fn(WatchRight, A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Every watch holds the future for its whole life; what asking takes is held while it asks.
+    #[test]
+    fn a_watch_that_waits_to_ask_again_holds_little() {
+        let held = bytes_of(WatchRight::lost::<MemoryStore>);
+        assert!(held <= 1536, "{held} bytes");
     }
 }

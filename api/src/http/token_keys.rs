@@ -7,10 +7,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::Method;
 
-use super::{Parts, accept, require, respond};
+use super::{Parts, accept, respond};
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH, ServiceAccounts};
 use crate::error::ApiError;
 use crate::gate::Gate;
+use crate::negotiate::require;
 use crate::openapi::TokenKeys;
 
 const KEY_SET_TYPE: &str = "application/jwk-set+json";

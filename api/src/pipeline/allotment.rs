@@ -4,7 +4,7 @@
 //! service or not at all. `crate::allocation` chooses. The IPAddress objects that it writes pass no admission plugin.
 
 use orch_proto::brand::SERVER_MANAGER;
-use orch_raft::{Condition, Key, Operation, Put, Store};
+use orch_raft::{Condition, Key, ObjectPath, Operation, Put, Store};
 use orch_rules::validate::address::Family;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -103,7 +103,7 @@ impl<S: Store> Pipeline<S> {
         let resource: &Resource =
             resource.ok_or_else(|| ApiError::Internal("IPAddress objects are not served".to_owned()))?;
         let (now, brand) = (self.ambient.now().seconds_text(), request.registry.brand);
-        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let (namespace, name) = ObjectPath::of(path).parts();
         let label = |name: &str| format!("ipaddress.{}/{name}", brand.label_domain);
         let mut labels = json!({});
         labels[label("ip-family").as_str()] = json!(family.name());

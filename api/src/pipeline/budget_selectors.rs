@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, State};
+use orch_raft::{Change, ObjectPath, State};
 use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
@@ -58,7 +58,7 @@ impl BudgetSelectors {
     }
 
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
-        let namespace = path.split_once('/').map_or("", |(namespace, _)| namespace);
+        let namespace = ObjectPath::of(path).namespace();
         let old = self.by_path.remove(path).flatten();
         self.room.give_back(namespace, old.map_or(0, |old| old.held_bytes()));
         let Some(selector) = object.and_then(stored_selector) else { return };

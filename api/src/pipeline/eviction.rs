@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use orch_proto::brand::SERVER_MANAGER;
-use orch_raft::{Condition, Key, Operation as StoreOperation, Store};
+use orch_raft::{Condition, Key, ObjectPath, Operation as StoreOperation, Store};
 use orch_rules::Action;
 use orch_rules::disruption::{Verdict, ignores_budget, judge};
 use orch_rules::kinds::pod::condition::set_disruption_target;
@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
         let found =
             self.budget_selectors.read(applied, |selectors| selectors.selecting(namespace, &labels)).await;
         let paths = found.look(applied.state.clone(), labels).await;
-        let names = paths.iter().filter_map(|path| Some(path.split_once('/')?.1));
+        let names = paths.iter().map(|path| ObjectPath::of(path).name());
         // The selectors may be of a later state, in which a budget is new.
         let mut names = names.filter(|name| view.has_object(BUDGETS, namespace, name));
         (names.next().and_then(|name| view.find(BUDGETS, namespace, name)), names.count())

@@ -153,6 +153,18 @@ pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     ))
 }
 
+/// Refuses an object of which the reference's own form cannot be made.
+pub(super) fn check_readable(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
+    let resource = request.resource;
+    match resource.strategy.unreadable(value) {
+        None => Ok(()),
+        Some(fault) => Err(ApiError::BadRequest(format!(
+            "{} in version {:?} cannot be handled as a {}: {fault}",
+            resource.kind, resource.version, resource.kind
+        ))),
+    }
+}
+
 /// [`refused`], with the reference's text where the kind of the body is unknown, because nothing could be read of it.
 fn refused_in(format: Format, request: Request<'_>, error: &DecodeError) -> ApiError {
     if format != Format::Protobuf && !error.is_of_text() {

@@ -43,6 +43,7 @@ mod turns;
 mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -66,6 +67,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
+use crate::watch::BATCH_DELAY;
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
@@ -132,6 +134,8 @@ pub struct Pipeline<S> {
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
+    /// Longest time for which a watch gathers changes after a frame: [`crate::watch::BATCH_DELAY`] unless set.
+    pub watch_batch_delay: Duration,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -223,6 +227,7 @@ impl<S: Store> Pipeline<S> {
             indexes: Indexes::default(),
             gate,
             turns,
+            watch_batch_delay: BATCH_DELAY,
             budget_selectors,
         }
     }

@@ -10,6 +10,7 @@ use orch_rules::validate::{FieldError, Path, validate_object_meta};
 use orch_schema::value::Value;
 use orch_schema::{apply_defaults, order_members};
 
+use super::incoming::check_readable;
 use super::options::Options;
 use super::stored::check_size;
 use super::update::track;
@@ -62,6 +63,7 @@ impl<S: Store> Pipeline<S> {
         origin: Origin,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
+        check_readable(request, value)?;
         apply_defaults(&resource.schema, resource.type_id, value);
         resource.strategy.default(context, value);
         let mut size = Ok(());

@@ -15,6 +15,7 @@ use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
+use super::incoming::check_readable;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
 use super::new_object::{Origin, in_order};
 use super::options::Options;
@@ -87,6 +88,7 @@ impl<S: Store> Pipeline<S> {
         check_version(request, old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
+        check_readable(request, &new)?;
         apply_defaults(&resource.schema, resource.type_id, &mut new);
         resource.strategy.default(&context, &mut new);
         if origin == Origin::Sent {

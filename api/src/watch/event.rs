@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Collection, Revision};
+use orch_raft::{Change, Collection, Interest, Revision};
 
 use crate::render::EventType;
 use crate::selector::Selector;
@@ -55,6 +55,35 @@ impl Scope {
         }
     }
 
+    /// The narrowest thing that the selection demands: what names one object, then a value of a field, of a label, the
+    /// namespace, and last a field without a value, which most objects may have. Whatever the selection shows, before or after
+    /// a change, has it.
+    pub(super) fn interest(&self) -> Interest {
+        let Selector { labels, fields } = &self.selector;
+        if let Some(path) = &self.path {
+            return Interest::Object(path.as_str().into());
+        }
+        if let Some(name) = fields.required_name() {
+            return Interest::Name(name.into());
+        }
+        let field = |(name, place, value): (&str, usize, &str)| Interest::Field {
+            name: name.into(),
+            place,
+            value: value.into(),
+        };
+        // few: no more than the kind has selectable fields.
+        if let Some(required) = fields.required_values().find(|(_, _, value)| !value.is_empty()) {
+            return field(required);
+        }
+        if let Some((key, value)) = labels.required_values().next() {
+            return Interest::Label { key: key.into(), value: value.into() };
+        }
+        if let Some(namespace) = self.prefix.strip_suffix('/').or_else(|| fields.required_namespace()) {
+            return Interest::Namespace(namespace.into());
+        }
+        fields.required_values().next().map_or(Interest::Everything, field)
+    }
+
     /// The objects behind the path `after` that the selectors still have to match, in order of paths.
     pub(super) fn candidates<'a>(
         &'a self,
@@ -73,5 +102,115 @@ impl Scope {
             Some(only) => only == path,
             None => path.starts_with(&self.prefix),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt;
+    use orch_raft::memory::MemoryStore;
+    use orch_raft::{Fields, Index, Key, Labels, Operation, Put, Store, Transaction};
+    use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
+    use orch_schema::Selectable;
+
+    use super::*;
+
+    const RESOURCE: &str = "pods";
+    const LABELS: [&str; 7] = ["", "app=x", "app", "app!=x", "app in (x,y)", "app in (x),tier=1", "!app"];
+    const FIELDS: [&str; 7] = [
+        "",
+        "spec.nodeName=n1",
+        "spec.nodeName=",
+        "spec.nodeName!=n1",
+        "status.phase=,spec.nodeName=n1",
+        "metadata.name=a",
+        "metadata.namespace=n",
+    ];
+    const VERSIONS: [Option<(&str, &str)>; 6] =
+        [None, Some(("", "")), Some(("x", "")), Some(("x", "n1")), Some(("y", "n1")), Some(("y", "n2"))];
+
+    fn scope(namespace: &str, name: &str, labels: &str, fields: &str) -> Scope {
+        let field = |name: &str| Selectable { name: name.to_owned(), withheld: false, synonym: None };
+        let declared = &[field("spec.nodeName"), field("status.phase")];
+        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let path = (!name.is_empty()).then(|| format!("{prefix}{name}"));
+        Scope { path, prefix, selector: Selector { labels: LabelSelector::parse(labels).unwrap(), fields } }
+    }
+
+    fn write(path: &str, version: Option<(&str, &str)>) -> Transaction {
+        let (namespace, name) = path.split_once('/').unwrap();
+        let key = Key::new(&RESOURCE.into(), namespace, name).unwrap();
+        let operation = match version {
+            None => Operation::Delete(key),
+            Some((app, node)) => {
+                let labels =
+                    Labels::new((!app.is_empty()).then_some(("app", app)).into_iter().chain([("tier", "1")]));
+                let index =
+                    Index { labels, fields: Fields::new([("spec.nodeName", node)]), ..Index::default() };
+                Operation::Put(Put { key, json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index })
+            }
+        };
+        Transaction { operations: vec![operation], ..Transaction::default() }
+    }
+
+    /// Every change of an object from one version to another, as the store records it, wakes what would show it.
+    fn missed_and_idle(scope: &Scope) -> (Vec<String>, usize) {
+        let store = MemoryStore::default();
+        let (mut missed, mut idle) = (Vec::new(), 0);
+        for path in ["n/a", "n/b", "m/a"] {
+            for (old, new) in VERSIONS.into_iter().flat_map(|old| VERSIONS.map(|new| (old, new))) {
+                store.propose(write(path, old)).now_or_never().unwrap().unwrap();
+                let mut subscription = store.subscribe_to(&RESOURCE.into(), scope.interest());
+                let before = store.state().applied();
+                store.propose(write(path, new)).now_or_never().unwrap().unwrap();
+                let is_woken = subscription.changed().now_or_never().is_some();
+                idle += usize::from(!is_woken);
+                let state = store.state();
+                let collection = state.collection(RESOURCE);
+                let mut changes = collection.changes_after(before).unwrap();
+                if !is_woken && changes.any(|change| scope.event(change).is_some()) {
+                    missed.push(format!("{path} {old:?} {new:?}"));
+                }
+            }
+        }
+        (missed, idle)
+    }
+
+    #[test]
+    fn an_interest_is_never_narrower_than_its_selection() {
+        for namespace in ["", "n"] {
+            for (labels, fields) in
+                LABELS.into_iter().flat_map(|labels| FIELDS.map(|fields| (labels, fields)))
+            {
+                let scope = scope(namespace, "", labels, fields);
+                let (missed, idle) = missed_and_idle(&scope);
+                assert!(missed.is_empty(), "{namespace} {labels} {fields}: {missed:?}");
+                // A change that changes nothing, from absent to absent, is none.
+                let nothing = 3;
+                let is_everything = scope.interest() == Interest::Everything;
+                let least = if is_everything { nothing } else { nothing + 1 };
+                assert!(idle >= least, "{namespace} {labels} {fields}: {idle}");
+            }
+        }
+        assert!(missed_and_idle(&scope("n", "a", "", "")).0.is_empty());
+    }
+
+    #[test]
+    fn the_narrowest_demand_is_chosen() {
+        let interest = |namespace, name, labels, fields| scope(namespace, name, labels, fields).interest();
+        let node = || Interest::Field { name: "spec.nodeName".into(), place: 0, value: "n1".into() };
+        let label = Interest::Label { key: "app".into(), value: "x".into() };
+        assert_eq!(interest("n", "a", "app=x", "spec.nodeName=n1"), Interest::Object("n/a".into()));
+        assert_eq!(interest("", "", "app=x", "metadata.name=a"), Interest::Name("a".into()));
+        assert_eq!(interest("n", "", "app=x", "spec.nodeName=n1"), node());
+        assert_eq!(interest("n", "", "tier,app=x", "spec.nodeName!=n1"), label);
+        assert_eq!(interest("n", "", "app!=x", ""), Interest::Namespace("n".into()));
+        assert_eq!(interest("", "", "", "metadata.namespace=n"), Interest::Namespace("n".into()));
+        assert_eq!(interest("", "", "app", "spec.nodeName!=n1"), Interest::Everything);
+        assert_eq!(interest("", "", "", "status.phase=,spec.nodeName=n1"), node());
+        let unbound = Interest::Field { name: "spec.nodeName".into(), place: 0, value: "".into() };
+        assert_eq!(interest("", "", "app", "spec.nodeName="), unbound);
     }
 }

@@ -58,7 +58,8 @@ impl<S: Store> Watch<S> {
         // As in the reference, a start without a version, or at 0, has initial events.
         let asks_initial = options.with_defaults().send_initial_events;
 
-        let subscription = pipeline.store.subscribe(&request.resource.storage);
+        let scope = scope(request, selector);
+        let subscription = pipeline.store.subscribe_to(&request.resource.storage, scope.interest());
         let (phase, position) = match (asks_initial, revision) {
             (None | Some(false), Some(revision)) if revision.0 != 0 => {
                 let storage = &request.resource.storage;
@@ -74,13 +75,14 @@ impl<S: Store> Watch<S> {
         Ok(Watch {
             output: Output::new(renderer),
             storage: request.resource.storage.clone(),
-            scope: scope(request, selector),
+            scope,
             subscription,
             revocations,
             initial_events: InitialEvents::new(matches!(phase, Phase::Initial { .. })),
             phase,
             position,
             is_behind: false,
+            framed: None,
             wants_bookmarks,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timeout: super::sleep(&pipeline.store, life),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -61,6 +62,9 @@ impl Access {
 
     /// The same access speaking `protocol` (ALPN) instead of HTTP/1.1.
     pub fn with_protocol(&self, protocol: &str) -> Self {
+        if self.protocols == [protocol.as_bytes()] {
+            return self.clone(); // and its configuration, which thousands of connections share
+        }
         Self {
             trust: self.trust.clone(),
             identity: self.identity.clone(),
@@ -109,6 +113,8 @@ impl Access {
             Identity::Anonymous | Identity::Token(_) => builder.with_no_client_auth(),
         };
         config.alpn_protocols.clone_from(&self.protocols);
+        // Clients of the ecosystem keep no sessions: each of their connections costs the server a whole handshake.
+        config.resumption = Resumption::disabled();
         Ok(config)
     }
 }

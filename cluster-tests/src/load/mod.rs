@@ -3,8 +3,8 @@
 //! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
 //! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `scheduling` has a scheduler
-//! bind pods, `process` reads the
-//! servers' CPU time and memory, `reference` holds the figures to compare with and `report` prints.
+//! bind pods, `server` starts or finds the servers, `process` reads their
+//! CPU time and memory, `scale` are the works of thousands of watches, `reference` holds the figures to compare with and `report` prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
 //! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation by
@@ -23,7 +23,9 @@ pub(crate) mod process;
 mod reference;
 mod report;
 mod run;
+mod scale;
 mod scheduling;
+mod server;
 mod stalled;
 mod tally;
 mod target;
@@ -33,6 +35,7 @@ mod work;
 pub use options::Options;
 pub use report::Report;
 pub use run::run;
+pub use scale::{Report as ScaleReport, Work as ScaleWork, run as run_scale};
 
 use std::time::Duration;
 

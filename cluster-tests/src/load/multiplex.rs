@@ -1,12 +1,16 @@
 //! HTTP/2: a stream for each operation, on a connection that clients may share.
 
-use anyhow::Result;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::rt::Executor;
+use hyper_util::rt::TokioIo;
+use tokio::task::AbortHandle;
 
 use super::target::Target;
 use super::wire::{Call, Reply};
@@ -31,18 +35,43 @@ impl Clone for Multiplexed {
     }
 }
 
+/// Spawns the tasks of one connection. The first of them holds the socket.
+#[derive(Clone, Default)]
+struct Spawner {
+    first: Arc<OnceLock<AbortHandle>>,
+}
+
+impl<F> Executor<F> for Spawner
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        let handle = tokio::spawn(task).abort_handle();
+        self.first.get_or_init(|| handle);
+    }
+}
+
 impl Multiplexed {
     /// Connects to `target`. Clones of the result share the connection, each with responses of its own.
     pub(super) async fn open(target: &Target) -> Result<Self> {
+        Ok(Self::open_severable(target).await?.0)
+    }
+
+    /// The same, with a handle that cuts the connection: its socket closes at once, with all its streams.
+    pub(super) async fn open_severable(target: &Target) -> Result<(Self, AbortHandle)> {
         let access = target.access.with_protocol("h2");
         let stream = target.endpoint.connect(&access).await?;
-        let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let spawner = Spawner::default();
+        let (sender, connection) = handshake(spawner.clone(), TokioIo::new(stream)).await?;
         tokio::spawn(async move {
             // The streams of the connection report the failure; there is no other listener.
             let _ = connection.await;
         });
+        let socket = spawner.first.get().cloned().context("the connection was not spawned")?;
         let base = target.endpoint.to_string();
-        Ok(Self { sender, base, authorization: access.authorization(), head: Vec::new(), body: None })
+        let authorization = access.authorization();
+        Ok((Self { sender, base, authorization, head: Vec::new(), body: None }, socket))
     }
 
     /// The first bytes of the last body.

@@ -6,42 +6,23 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use super::line::Protocol;
+use super::scale;
+use super::server::ServerOptions;
 
 /// Drives a server of this API over TLS and prints rates, latencies and the server's cost, beside the reference's.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench", max_term_width = 110)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_value_name = "SCALE WORK", subcommand_help_heading = "Scale works")]
 pub struct Options {
-    /// The works to measure.
+    /// The works to measure, one after the other.
     #[arg(value_enum, required = true)]
     pub works: Vec<WorkName>,
-    /// Base URL of a server, `https://HOST:PORT`; repeat it to spread the clients over several.
-    #[arg(long = "base", value_name = "URL")]
-    pub bases: Vec<String>,
-    /// Start a cluster of this many `orch serve` processes on loopback and measure that.
-    #[arg(long, value_name = "NODES", conflicts_with = "bases")]
-    pub start: Option<usize>,
-    /// Further flag of the `orch serve` processes that are started, such as `--enable-priority-and-fairness=false`;
-    /// repeat it for several.
-    #[arg(long = "serve-flag", value_name = "FLAG", allow_hyphen_values = true, requires = "start")]
-    pub serve_flags: Vec<String>,
-    /// Client configuration file (kubeconfig format): server, authority and credentials.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Certificate authority of the servers, PEM.
-    #[arg(long, value_name = "FILE")]
-    pub cafile: Option<PathBuf>,
-    /// Accept any server certificate.
-    #[arg(long)]
-    pub insecure_skip_verify: bool,
-    /// Bearer token of the clients.
-    #[arg(long, conflicts_with = "client_cert")]
-    pub token: Option<String>,
-    /// Client certificate, PEM.
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    pub client_cert: Option<PathBuf>,
-    /// Key of the client certificate, PEM.
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    pub client_key: Option<PathBuf>,
+    /// A work of thousands of watches instead, with options of its own.
+    #[command(subcommand)]
+    pub scale: Option<scale::Work>,
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
     /// Concurrent clients; by default 64 for create, 32 for get, patch and mixed, 16 writers for watch, 4 for lists.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: Option<u32>,
@@ -79,9 +60,6 @@ pub struct Options {
     /// Maximum number of operations in each work.
     #[arg(long)]
     pub count: Option<u64>,
-    /// Process ids of the servers (and of their store), on this machine: for CPU time and memory.
-    #[arg(long, value_delimiter = ',')]
-    pub pids: Vec<u32>,
     /// Threads of the load generator.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
@@ -186,7 +164,8 @@ impl WorkName {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// Parses a duration of a command line: at most an hour.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a duration such as 10s"))?;
     let duration = match &text[digits.len()..] {

@@ -42,6 +42,12 @@ pub(crate) fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
         .collect()
 }
 
+/// Resident set of one process in kilobytes, without the shares of [`memory`], which walk all its pages.
+pub(crate) fn resident_kb(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    field(&status, "VmRSS:").context("no VmRSS")
+}
+
 fn one(pid: u32) -> Result<Memory> {
     let program = fs::read_to_string(format!("/proc/{pid}/comm"))?.trim_end().to_owned();
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -1,6 +1,5 @@
 //! A whole benchmark: from the command line to the report.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,11 +10,11 @@ use orch_proto::brand::ORCH;
 use super::driver::{Load, Outcome, drive};
 use super::options::{Options, WorkName};
 use super::report::{Report, Row};
+use super::server::Servers;
 use super::target::Target;
 use super::work::{Kind, Script, payload};
 use super::{bindings, fanout, fixture, flood, process, scheduling, stalled};
-use crate::client::{Access, Endpoint, Identity, Trust};
-use crate::cluster::{self, Cluster};
+use crate::cluster::Cluster;
 
 /// Objects that gets and patches choose from.
 const OBJECTS: u32 = 1000;
@@ -54,16 +53,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn prepare(options: &'a Options) -> Result<Self> {
-        let asked =
-            |nodes| cluster::Options { flags: options.serve_flags.clone(), ..cluster::Options::nodes(nodes) };
-        let cluster = options.start.map(asked).map(Cluster::start_blocking).transpose()?;
-        let (targets, pids): (Vec<Target>, _) = match &cluster {
-            Some(cluster) => {
-                let target = |(endpoint, access)| Target { endpoint, access };
-                (cluster.doors().into_iter().map(target).collect(), cluster.pids())
-            }
-            None => (targets(options)?, options.pids.clone()),
-        };
+        let Servers { cluster, targets, pids } = options.server.open()?;
         let setup = targets.first().context("there is no server")?.clone();
         let targets = match options.bindings {
             Some(count) => {
@@ -187,7 +177,7 @@ impl<'a> Bench<'a> {
     /// Removes the namespaces, unless they are to be kept or the servers end anyway. Reports those that cannot be
     /// removed.
     fn clean_up(&self) {
-        if self.options.keep || self.options.start.is_some() {
+        if self.options.keep || self.cluster.is_some() {
             return;
         }
         for namespace in &self.namespaces {
@@ -196,50 +186,4 @@ impl<'a> Bench<'a> {
             }
         }
     }
-}
-
-fn targets(options: &Options) -> Result<Vec<Target>> {
-    let mut bases = options.bases.clone();
-    let mut access = None;
-    if let Some(path) = &options.kubeconfig {
-        let (server, found) = Access::from_kubeconfig(path)?;
-        access = Some(found);
-        if bases.is_empty() {
-            bases.push(server);
-        }
-    }
-    if bases.is_empty() {
-        bail!("no server is named: --base URL, --kubeconfig FILE or --start NODES is wanted");
-    }
-    let access = match access {
-        Some(access) => access,
-        None => Access::new(trust(options)?, identity(options)?),
-    };
-    bases
-        .iter()
-        .map(|base| Ok(Target { endpoint: base.parse::<Endpoint>()?, access: access.clone() }))
-        .collect()
-}
-
-fn trust(options: &Options) -> Result<Trust> {
-    match &options.cafile {
-        Some(path) => {
-            Ok(Trust::Authority(fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
-        }
-        None if options.insecure_skip_verify => Ok(Trust::Anyone),
-        None if options.bases.iter().all(|base| base.starts_with("http://")) => Ok(Trust::Anyone),
-        None => bail!("whom to trust? --cafile FILE or --insecure-skip-verify is wanted"),
-    }
-}
-
-fn identity(options: &Options) -> Result<Identity> {
-    if let Some(token) = &options.token {
-        return Ok(Identity::Token(token.clone()));
-    }
-    let (Some(chain), Some(key)) = (&options.client_cert, &options.client_key) else {
-        return Ok(Identity::Anonymous);
-    };
-    let read =
-        |path: &std::path::PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    Ok(Identity::Certificate { chain: read(chain)?, key: read(key)? })
 }

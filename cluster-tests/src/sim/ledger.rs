@@ -28,7 +28,7 @@ use super::trace::Hash64;
 pub const THINGS: &str = "configmaps";
 
 /// The resource written in one transaction with some writes to [`THINGS`]: same path, same tag, same revision.
-pub const MIRRORS: &str = "serviceaccounts";
+pub const MIRRORS: &str = "replicationcontrollers";
 
 /// Revisions after which a member's whole state is read again. Reading it costs in proportion to its objects (so it
 /// also waits for a quarter as many revisions as there are objects), comparing changes only in proportion to the

@@ -18,8 +18,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use orch_proto::store as wire;
 use orch_raft::{
-    Change, Collection, Compacted, Operation, Outcome, ProposeError, ReadError, Revision, State, Store,
-    Subscription, Transaction,
+    Change, Collection, Compacted, Interest, Operation, Outcome, ProposeError, ReadError, Revision, State,
+    Store, Subscription, Transaction,
 };
 use prost::Message;
 
@@ -302,14 +302,14 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.collection_at(resource, revision).await
     }
 
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+    fn subscribe_to(&self, resource: &Arc<str>, interest: Interest) -> Subscription {
         const DEAF_EVERY: u64 = 4;
         let number = self.memory.subscriptions.fetch_add(1, Ordering::Relaxed);
         let watched = [THINGS, MIRRORS].contains(&&**resource);
         if self.plant == Some(Plant::NotWoken) && watched && number.is_multiple_of(DEAF_EVERY) {
-            return self.store.subscribe(&Arc::from("nothing"));
+            return self.store.subscribe_to(&Arc::from("nothing"), interest);
         }
-        self.store.subscribe(resource)
+        self.store.subscribe_to(resource, interest)
     }
 
     async fn sleep(&self, duration: Duration) {

@@ -16,12 +16,18 @@ use super::ledger::{Ledger, Noted, Replay};
 pub enum Filter {
     /// All objects of the resource.
     All,
-    /// Objects with the label `mark`.
+    /// Objects with the label `mark`, whatever its value.
     Marked,
+    /// The same objects, by the value of the label.
+    Labelled,
+    /// The same objects, by the value of a selectable field.
+    Numbered,
     /// The objects of a namespace.
     Namespace(Arc<str>),
     /// One object.
     Path(Arc<str>),
+    /// Objects of a name, in every namespace.
+    Name(Arc<str>),
 }
 
 /// Type of an event.
@@ -140,9 +146,10 @@ impl Filter {
     fn admits(&self, path: &str, version: Option<Version>) -> Option<Version> {
         version.filter(|version| match self {
             Filter::All => true,
-            Filter::Marked => version.marked,
+            Filter::Marked | Filter::Labelled | Filter::Numbered => version.marked,
             Filter::Namespace(wanted) => path.split_once('/').is_some_and(|(found, _)| found == &**wanted),
             Filter::Path(wanted) => &**wanted == path,
+            Filter::Name(wanted) => path.split_once('/').is_some_and(|(_, found)| found == &**wanted),
         })
     }
 

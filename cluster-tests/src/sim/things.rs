@@ -23,6 +23,12 @@ pub struct Extras {
     pub filling: usize,
 }
 
+/// The selectable field that a marked object has another value of. The kind of mirrors declares it; it has no place in their
+/// bytes here.
+pub const MARKED_FIELD: &str = "status.replicas";
+/// Its value in marked objects.
+pub const MARKED_VALUE: &str = "1";
+
 /// The namespace of things. It has no object of its own: the store does not ask for one.
 pub const NAMESPACE: &str = "things";
 
@@ -45,7 +51,8 @@ fn put(key: Key, tag: Tag, extras: Extras) -> Operation {
     );
     let mark = extras.marked.then_some((MARK, "yes"));
     let labels = mark.into_iter().chain([(TAG, tag.as_str())]).collect();
-    let fields = Fields::new([("spec.tag", tag.clone())]);
+    let class = if extras.marked { MARKED_VALUE } else { "0" };
+    let fields = Fields::new([(MARKED_FIELD, class)]);
     let index = Index { uid: tag.clone(), labels, fields, ..Index::default() };
     let revision_at = u32::try_from(HEAD.len()).expect("a short literal");
     Operation::Put(Put { key, json: Bytes::from(json), revision_at, index })

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod fake;
+mod scale;
 
 use clap::Parser;
 use fake::{Behaviour, Fake};

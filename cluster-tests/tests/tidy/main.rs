@@ -1,6 +1,7 @@
 //! Checks the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, brand
 //! names in their one place, unused files, and documents that match the tree.
 
+mod clocks;
 mod fields;
 mod hostile;
 mod modules;

@@ -54,6 +54,9 @@ pub enum AccessError {
 pub struct Access {
     /// `HOST:PORT` of each server, to be tried in order.
     pub servers: Vec<String>,
+    /// Servers of the configuration that `--server` set aside: they are asked only for the view after a change, because a
+    /// server that was named may end by it.
+    pub(super) set_aside: Vec<String>,
     /// The cluster's authority, and the client certificate with its key if there is one.
     pub tls: Arc<ClientConfig>,
     /// Value of the `Authorization` header, for users with a token.
@@ -65,15 +68,27 @@ impl Access {
     pub fn of(arguments: &AccessArgs) -> Result<Access, AccessError> {
         let variable = std::env::var_os(VARIABLE);
         let mut access = read(&Source::of(arguments.kubeconfig.as_deref(), variable.as_deref()))?;
-        if !arguments.server.is_empty() {
-            access.servers.clone_from(&arguments.server);
-        }
+        access.prefer(&arguments.server);
         Ok(access)
+    }
+
+    /// Has requests sent to the servers that are `named`, if any.
+    pub(super) fn prefer(&mut self, named: &[String]) {
+        if !named.is_empty() {
+            self.set_aside = std::mem::replace(&mut self.servers, named.to_vec());
+        }
+    }
+
+    /// All servers of the cluster that are known, those that requests are sent to first.
+    pub(super) fn all_servers(&self) -> Vec<String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let all = self.servers.iter().chain(&self.set_aside);
+        all.filter(|server| seen.insert(server.as_str())).cloned().collect()
     }
 
     /// The same identity towards `servers`.
     pub(super) fn with_servers(&self, servers: Vec<String>) -> Access {
-        Access { servers, tls: self.tls.clone(), token: self.token.clone() }
+        Access { servers, set_aside: Vec::new(), tls: self.tls.clone(), token: self.token.clone() }
     }
 }
 
@@ -192,7 +207,7 @@ impl Config {
         }
         let mut seen = std::collections::BTreeSet::new();
         servers.retain(|server| seen.insert(server.clone()));
-        Ok(Access { servers, tls: Arc::new(tls), token })
+        Ok(Access { servers, set_aside: Vec::new(), tls: Arc::new(tls), token })
     }
 }
 

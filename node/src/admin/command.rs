@@ -1,7 +1,9 @@
 //! The commands of `orch cluster`: the request of each, its result in words, and the cluster after it.
 //!
 //! A change is answered by the member that was asked, which may show it a moment later, or was itself removed. So the cluster
-//! is asked, one server after another, until it shows the change; what was changed is printed before that.
+//! is asked, one server after another, until it shows the change; what was changed is printed before that. `--server` chooses
+//! who carries out the change. The view after it may come from any server of the client configuration: the chosen one may have
+//! ended by the change.
 
 use std::io::Write;
 use std::time::Duration;
@@ -184,7 +186,7 @@ async fn after(command: &ClusterCommand, access: &Access, answer: Value) -> Resu
         _ => answer,
     };
     let deadline = Instant::now() + SHOWN_MAX;
-    let mut servers = access.servers.clone();
+    let mut servers = access.all_servers();
     loop {
         if last.is_object() && is_shown(command, &last) {
             return Ok(last);
@@ -205,8 +207,10 @@ async fn after(command: &ClusterCommand, access: &Access, answer: Value) -> Resu
         };
         let is_late = Instant::now() > deadline;
         match error {
-            // Only the removed member was asked, and has ended.
-            Some(error @ RequestError::Unreachable(_)) if matches!(command, ClusterCommand::Remove(_)) => {
+            // The only server that is known is the removed member, and has ended.
+            Some(error @ RequestError::Unreachable(_))
+                if matches!(command, ClusterCommand::Remove(_)) && servers.len() < 2 =>
+            {
                 return Err(error);
             }
             Some(error) if is_late && !last.is_object() => return Err(error),

@@ -77,6 +77,16 @@ fn only_servers_of_the_same_cluster_and_user_are_asked() {
 }
 
 #[test]
+fn a_named_server_is_asked_alone_and_the_others_of_the_configuration_after_a_change() {
+    let mut access = parse(&config()).unwrap();
+    access.prefer(&[]);
+    assert_eq!(access.all_servers(), ["10.0.0.1:6443", "[fd00::2]:6443"]);
+    access.prefer(&["[fd00::2]:6443".to_owned()]);
+    assert_eq!(access.servers, ["[fd00::2]:6443"]);
+    assert_eq!(access.all_servers(), ["[fd00::2]:6443", "10.0.0.1:6443"]);
+}
+
+#[test]
 fn credentials_may_be_files_beside_the_configuration_or_a_token() {
     use base64::Engine;
     let directory = tempfile::tempdir().unwrap();

@@ -7,7 +7,9 @@ use orch_api::authn::{GROUP_MASTERS, USER_ADMIN};
 use orch_proto::Brand;
 
 use super::authority::{Leaf, Pair, Purpose};
-use crate::kubeconfig::{Server, kubeconfig, with_listed_servers, with_servers};
+use crate::kubeconfig::{
+    Server, kubeconfig, with_listed_servers, with_servers, without_listed_servers, without_servers,
+};
 
 /// A client of the cluster that comes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,14 @@ impl Client {
         match self {
             Client::Admin | Client::ControllerManager => with_servers(config, self.name(), servers),
             Client::Scheduler => with_listed_servers(config, servers),
+        }
+    }
+
+    /// Its `config` without the servers `gone`.
+    pub(crate) fn without_servers(self, config: &str, gone: &[Server]) -> Result<String, String> {
+        match self {
+            Client::Admin | Client::ControllerManager => without_servers(config, gone),
+            Client::Scheduler => without_listed_servers(config, gone),
         }
     }
 }

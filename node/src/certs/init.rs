@@ -150,12 +150,32 @@ pub(super) fn name_servers(
     client: Client,
     servers: &[Server],
 ) -> Result<Option<PathBuf>, CertsError> {
+    rewrite_config(layout, client, |config| client.with_servers(config, servers))
+}
+
+/// Takes the servers `gone` out of the configuration of `client`, if it exists. Returns the path if it was written.
+pub(super) fn forget_servers(
+    layout: &Layout,
+    client: Client,
+    gone: &[Server],
+) -> Result<Option<PathBuf>, CertsError> {
+    if gone.is_empty() {
+        return Ok(None);
+    }
+    rewrite_config(layout, client, |config| client.without_servers(config, gone))
+}
+
+fn rewrite_config(
+    layout: &Layout,
+    client: Client,
+    change: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<Option<PathBuf>, CertsError> {
     let path = layout.client(client).config;
     if !path.exists() {
         return Ok(None);
     }
     let before = read(&path)?;
-    let after = client.with_servers(&before, servers).map_err(|reason| no_config(path.clone(), reason))?;
+    let after = change(&before).map_err(|reason| no_config(path.clone(), reason))?;
     if after == before {
         return Ok(None);
     }
@@ -163,7 +183,7 @@ pub(super) fn name_servers(
     Ok(Some(path))
 }
 
-fn no_config(path: PathBuf, reason: String) -> CertsError {
+pub(super) fn no_config(path: PathBuf, reason: String) -> CertsError {
     CertsError::Content { path, expected: "a client configuration", reason }
 }
 

@@ -1,5 +1,6 @@
 //! `orch certs renew`: new pairs under the same authorities.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use orch_proto::brand::{KUBERNETES, ORCH};
@@ -8,11 +9,11 @@ use time::OffsetDateTime;
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, read};
 use super::clients::{Client, admin_leaf};
 use super::file::replace_file;
-use super::init::{known_servers, name_servers, secure_port, server_at};
+use super::init::{forget_servers, known_servers, name_servers, no_config, secure_port, server_at};
 use super::inspect::inspect;
 use super::layout::{ClientFiles, Layout};
 use crate::cli::RenewArgs;
-use crate::kubeconfig::{Server, reissued};
+use crate::kubeconfig::{self, Server, reissued};
 
 /// The authorities under which certificates are renewed; what an absent one signs stays.
 pub(super) struct Renewal<'a> {
@@ -23,7 +24,7 @@ pub(super) struct Renewal<'a> {
 }
 
 /// Renews the pairs of the members that `arguments` name, or of all members and clients, and returns the files written. With
-/// the clients' pairs their configurations get the members that they lack. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
+/// the clients' pairs their configurations get the members that they lack, and lose those whose directory is gone. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
 pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
     let layout = Layout::new(&arguments.dir);
     let cluster = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
@@ -56,9 +57,10 @@ pub(super) fn renew_under(
                 written.extend(renew_client(layout, client, &leaf, authority, now)?);
             }
         }
-        let servers = member_servers(layout)?;
+        let (servers, gone) = (member_servers(layout)?, servers_without_member(layout)?);
         for client in Client::ALL {
             // It is among the files written already.
+            forget_servers(layout, client, &gone)?;
             name_servers(layout, client, &servers)?;
         }
     }
@@ -79,6 +81,22 @@ fn member_servers(layout: &Layout) -> Result<Vec<Server>, CertsError> {
         servers.extend(hosts.first().map(|host| server_at(&name, host, port)));
     }
     Ok(servers)
+}
+
+/// The servers in the administrator's configuration whose member has no directory any more: an operator deletes it with the
+/// member. None where no member has one, because then all were taken elsewhere.
+fn servers_without_member(layout: &Layout) -> Result<Vec<Server>, CertsError> {
+    let members: BTreeSet<String> = member_names(&layout.members())?.into_iter().collect();
+    if members.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = layout.client(Client::Admin).config;
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let named = kubeconfig::member_servers(&read(&path)?);
+    let named = named.map_err(|reason| no_config(path, reason))?;
+    Ok(named.into_iter().filter(|server| !members.contains(&server.name)).collect())
 }
 
 /// The subject and purpose of a client's certificate; `None` where there is no certificate.

@@ -204,6 +204,26 @@ fn members_that_are_added_or_were_left_out_come_into_the_client_configurations()
     let (names, listed) = named(&layout);
     assert_eq!(names, [pair("orch-a", "https://api.example:7443"), all[1].clone()]);
     assert_eq!(listed, "https://api.example:7443,https://[fd00::4]:7443");
+    // A member whose directory was deleted is in none of them, and another one is asked first. Entries of other names stay.
+    let path = layout.client(Client::Admin).config;
+    let mut config: serde_json::Value =
+        serde_norway::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let own = serde_json::json!({"name": "balancer", "cluster": {"server": "https://lb:7443"}});
+    config["clusters"].as_array_mut().unwrap().push(own);
+    config["contexts"].as_array_mut().unwrap().push(serde_json::json!({"name": "balancer"}));
+    std::fs::write(&path, config.to_string()).unwrap();
+    std::fs::remove_dir_all(layout.members().join("a")).unwrap();
+    renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, now()).unwrap();
+    let left = [all[1].clone(), pair("balancer", "https://lb:7443")];
+    assert_eq!(named(&layout), (left.to_vec(), "https://[fd00::4]:7443".to_owned()));
+    let config = std::fs::read_to_string(&path).unwrap();
+    assert!(config.contains("\"current-context\": \"orch-d\""), "{config}");
+    // Where no member has a directory, all were taken elsewhere.
+    let taken = layout.root().join("elsewhere");
+    std::fs::rename(layout.members().join("d"), &taken).unwrap();
+    renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, now()).unwrap();
+    assert_eq!(named(&layout).0, left);
+    std::fs::rename(&taken, layout.members().join("d")).unwrap();
     // Where the administrator took the configurations away, none is made.
     for client in Client::ALL {
         std::fs::remove_file(layout.client(client).config).unwrap();

@@ -37,6 +37,31 @@ pub(super) fn parse_host(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Parses a host by which others reach a member: none of those that only listen on every address.
+pub(super) fn parse_reachable_host(text: &str) -> Result<String, String> {
+    let host = parse_host(text)?;
+    refuse_unspecified(text, &host)?;
+    Ok(host)
+}
+
+/// Parses `HOST:PORT` by which others reach a member.
+pub(super) fn parse_reachable_host_port(text: &str) -> Result<String, String> {
+    let address = parse_host_port(text)?;
+    refuse_unspecified(text, crate::run::host_of(&address))?;
+    Ok(address)
+}
+
+/// Refuses `0.0.0.0`, `::` and the first written as the second: a certificate or client configuration that names it leads
+/// every reader to itself.
+fn refuse_unspecified(text: &str, host: &str) -> Result<(), String> {
+    match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(address) if address.is_unspecified() => Err(format!(
+            "{text:?} is every address of a machine, by which no other machine is reached: give the member's own"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Parses `HOST:PORT`, with an IPv6 host in brackets.
 pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;
@@ -102,6 +127,20 @@ mod tests {
         assert!(parse_host("1.2.3.4.5").unwrap_err().contains("four parts"));
         assert!(parse_host("a.example:6443").unwrap_err().ends_with("(without a port)"));
         assert!(parse_host(&"a".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn every_address_of_a_machine_reaches_no_other() {
+        for host in ["0.0.0.0", "::", "0::0", "::ffff:0.0.0.0"] {
+            assert!(parse_host(host).is_ok(), "{host}: listened on");
+            assert!(parse_reachable_host(host).unwrap_err().contains("every address"), "{host}");
+        }
+        assert!(parse_reachable_host_port("[::]:1").unwrap_err().contains("every address"));
+        assert!(parse_reachable_host_port("0.0.0.0:1").is_err());
+        for host in ["10.0.0.1", "::1", "a.example"] {
+            assert_eq!(parse_reachable_host(host), Ok(host.to_owned()));
+        }
+        assert_eq!(parse_reachable_host_port("[fd00::1]:1"), Ok("[fd00::1]:1".to_owned()));
     }
 
     #[test]

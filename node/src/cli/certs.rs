@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::address::parse_host;
+use super::address::parse_reachable_host;
 use super::node::{BrandName, parse_member_name};
 use crate::certs::Role;
 
@@ -100,7 +100,7 @@ pub struct InspectArgs {
 #[command(
     long_about = "Make the certificates of the members, the administrator and the scheduler anew under the same authorities, with the \
         same names and fresh keys.\n\n\
-        Needs ca.key and peer-ca.key. Without --member, the client configurations also get every member that they lack. \
+        Needs ca.key and peer-ca.key. Without --member, the client configurations also get every member that they lack, and lose those whose directory is gone. \
         Members read the new files by themselves within a minute, or at once on SIGHUP.",
     after_help = "Examples:\n  orch certs renew --dir certs\n  orch certs renew --dir certs --member a"
 )]
@@ -182,7 +182,8 @@ impl FromStr for MemberSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, hosts) =
             text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=HOST[,HOST...]"))?;
-        let hosts = hosts.split(',').map(|host| parse_host(host.trim())).collect::<Result<_, _>>()?;
+        let hosts =
+            hosts.split(',').map(|host| parse_reachable_host(host.trim())).collect::<Result<_, _>>()?;
         Ok(MemberSpec { name: parse_member_name(name)?, hosts })
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::address::{parse_host_port, parse_server};
+use super::address::{parse_reachable_host_port, parse_server};
 use super::node::parse_member_name;
 
 /// What to do with the members of a running cluster.
@@ -75,7 +75,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub access: AccessArgs,
     /// How to print it
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
 
@@ -89,7 +89,7 @@ pub struct AddArgs {
     #[arg(value_parser = parse_member_name)]
     pub name: String,
     /// Where its peers will reach it
-    #[arg(value_name = "HOST:PORT", value_parser = parse_host_port)]
+    #[arg(value_name = "HOST:PORT", value_parser = parse_reachable_host_port)]
     pub address: String,
 }
 
@@ -109,6 +109,6 @@ pub struct MemberArgs {
 pub enum Output {
     /// For people.
     Text,
-    /// As the server answered.
+    /// As the server answered: everything that the text is made of, and no explanation of it.
     Json,
 }

@@ -75,12 +75,21 @@ impl Setting {
 
 /// Reads the settings of `path` for `command`.
 pub(super) fn read(path: &Path, command: &Command) -> Result<Vec<Setting>, FileError> {
+    settings(path, &content(path)?, command)
+}
+
+/// The text value of `key` in `path`, whatever else stands there; `None` where the file cannot be read either.
+pub(super) fn value(path: &Path, key: &str) -> Option<String> {
+    let value = parse(path, &content(path).ok()?).ok()?;
+    value.get(key)?.as_str().map(str::to_owned)
+}
+
+fn content(path: &Path) -> Result<String, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(FileError::TooLarge { path: path.to_owned() });
     }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    settings(path, &text, command)
+    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// Parses the settings in `text`. The extension of `path` decides the format; errors name it.

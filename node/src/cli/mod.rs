@@ -47,7 +47,7 @@ pub use node::{
     SharedArgs, check_member,
 };
 pub use oidc::{OidcArgs, RequiredClaims};
-pub use parse::{ParseError, parse, parse_and_find_files};
+pub use parse::{ParseError, log_format, parse, parse_and_find_files};
 pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;
@@ -58,9 +58,7 @@ use std::sync::LazyLock;
 use clap::{Parser, Subcommand};
 
 /// The version of this program, with the release whose API it serves.
-pub static VERSION: LazyLock<String> = LazyLock::new(|| {
-    format!("{} (API of release {})", env!("CARGO_PKG_VERSION"), orch_proto::version::RELEASE)
-});
+pub static VERSION: LazyLock<String> = LazyLock::new(orch_proto::version::program);
 
 /// The whole command line.
 #[derive(Debug, Parser)]

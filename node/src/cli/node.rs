@@ -11,7 +11,7 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
-use super::address::{parse_host, parse_host_port};
+use super::address::{parse_host_port, parse_reachable_host, parse_reachable_host_port};
 use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
@@ -100,7 +100,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_member_name, help_heading = NETWORK)]
     pub name: Option<String>,
     /// Address or host name under which clients reach this member [default: the host of its peer address]
-    #[arg(long, value_name = "HOST", value_parser = parse_host, help_heading = NETWORK)]
+    #[arg(long, value_name = "HOST", value_parser = parse_reachable_host, help_heading = NETWORK)]
     pub advertise_address: Option<String>,
     /// Where this member listens for its peers [default: its entry in --initial-cluster]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port, help_heading = NETWORK)]
@@ -166,6 +166,10 @@ pub struct SharedArgs {
     /// How long changes stay available to watches and to lists at an older version
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
     pub watch_history: Duration,
+    /// How long a watch gathers changes that follow one another closely, to send them together. A watch that was quiet sends
+    /// its event at once. 0s sends each by itself
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = STORE)]
+    pub watch_batch_delay: Duration,
     /// Memory for those changes; older ones go to the disk: 40Mi, 1Gi [default: a 512th of the machine's, 16Mi to 256Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
     pub watch_history_memory: Option<u64>,
@@ -309,7 +313,10 @@ impl FromStr for InitialCluster {
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             let (name, address) =
                 entry.split_once('=').ok_or_else(|| format!("{entry:?} is not NAME=HOST:PORT"))?;
-            let member = ClusterMember { name: parse_member_name(name)?, address: parse_host_port(address)? };
+            let member = ClusterMember {
+                name: parse_member_name(name)?,
+                address: parse_reachable_host_port(address)?,
+            };
             if members.iter().any(|other| other.name == member.name) {
                 return Err(format!("member {name} is named twice"));
             }
@@ -344,5 +351,5 @@ pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
 /// Checks a member's name and peer address by the rules of the flags.
 pub fn check_member(name: &str, address: &str) -> Result<(), String> {
     parse_member_name(name)?;
-    parse_host_port(address).map(|_| ())
+    parse_reachable_host_port(address).map(|_| ())
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, ValueEnum};
 
-use super::Cli;
 use super::file::{self, FileError, Setting};
 use super::help;
+use super::{Cli, LogFormat};
 
 /// Value name of flags that name a file to be read.
 const FILE: &str = "FILE";
@@ -51,6 +51,29 @@ impl ParseError {
             ParseError::Unreadable { .. } => false,
         }
     }
+}
+
+/// The form of log lines that `arguments` ask for, themselves or by the configuration file that they name, though they may not
+/// be parsed as a whole: a refusal of them has that form, too.
+pub fn log_format(arguments: &[OsString]) -> LogFormat {
+    let values = |flag: &str| -> Vec<&str> {
+        let words = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
+        let mut words = words.take_while(|word| *word != "--");
+        let mut values = Vec::new();
+        while let Some(word) = words.next() {
+            match word.strip_prefix(flag) {
+                Some("") => values.extend(words.next()),
+                Some(rest) => values.extend(rest.strip_prefix('=')),
+                None => {}
+            }
+        }
+        values
+    };
+    let given = values("--log-format");
+    let in_file =
+        || values("--config").into_iter().find_map(|path| file::value(Path::new(path), "log-format"));
+    let name = given.first().map(|name| (*name).to_owned()).or_else(in_file);
+    name.and_then(|name| LogFormat::from_str(&name, false).ok()).unwrap_or(LogFormat::Text)
 }
 
 /// Parses `arguments`, the program's name first, and checks that the files which they name can be read.

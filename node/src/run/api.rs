@@ -69,6 +69,7 @@ impl Api {
         );
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker);
+        pipeline.watch_batch_delay = plan.watch_batch_delay;
         pipeline.allocator = plan.services.allocator();
         let pipeline = Arc::new(pipeline);
         controllers::provide_namespaces(&pipeline, &maker);

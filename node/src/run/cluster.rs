@@ -32,7 +32,7 @@ use orch_api::exchange::Exchange;
 use orch_api::flow::{FlowControl, Seat};
 use orch_api::follow::Applied;
 use orch_api::gate::Gate;
-use orch_api::http::{REQUEST_MAX, finish_audit};
+use orch_api::http::{REQUEST_MAX, check_timeout_beside, finish_audit};
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -132,18 +132,15 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
     let audited = exchange.trail().map(|_| request.headers().clone());
     let (gate, headers) = (&guard.gate, request.headers());
     let at = (&guard.handle, SystemAmbient.now());
-    let admitted = match gate.authenticate(&exchange, peer, headers, admission, at).await {
-        Ok(user) => {
-            let applied = Applied::of(&guard.handle);
-            gate.admit(&exchange, user, headers, attributes, &applied).await
-        }
-        Err(refused) => Err(refused),
+    let (path, query) = (request.uri().path(), request.uri().query());
+    let seated = async {
+        check_timeout_beside(query)?;
+        let user = gate.authenticate(&exchange, peer, headers, admission, at).await?;
+        let applied = Applied::of(&guard.handle);
+        let user = gate.admit(&exchange, user, headers, attributes, &applied).await?;
+        guard.seat(&user, &verb, path).await
     };
-    let seated = match admitted {
-        Ok(user) => guard.seat(&user, &verb, request.uri().path()).await,
-        Err(refused) => Err(refused),
-    };
-    let mut response = match seated {
+    let mut response = match seated.await {
         // Its view of the cluster is one from before, and its requests reach no leader.
         Ok(_) if guard.handle.is_removed() => {
             failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", REMOVED)
@@ -161,6 +158,7 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
 /// The response to a request that is not let in.
 fn refusal(error: &ApiError) -> Response {
     match error {
+        ApiError::BadRequest(reason) => failure(StatusCode::BAD_REQUEST, "BadRequest", reason),
         ApiError::Unauthorized => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
         ApiError::Internal(_) => {
             failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &error.to_string())

@@ -84,6 +84,8 @@ pub struct Plan {
     pub brand: Option<&'static Brand>,
     /// How long history is kept.
     pub watch_history: Duration,
+    /// Longest time for which a watch gathers changes.
+    pub watch_batch_delay: Duration,
     /// Bytes of memory for history; `None` takes the default of the machine.
     pub watch_history_memory: Option<u64>,
     /// Bytes on the disk for history; `None` takes the default of the disk.
@@ -191,6 +193,7 @@ impl Resolved {
             authorization: authorization::plan(&shared.authorization, self.strictness, brand)?,
             brand: self.brand,
             watch_history: shared.watch_history,
+            watch_batch_delay: shared.watch_batch_delay,
             watch_history_memory: shared.watch_history_memory,
             watch_history_disk: shared.watch_history_disk,
             state_quota: shared.state_quota,

@@ -23,7 +23,7 @@ use super::limits;
 use super::load::{Load, Room};
 use super::loopback::Door;
 use super::pace::{Pacing, Waits, paced};
-use super::places::Place;
+use super::places::{Place, Rank};
 use super::plain;
 use super::stall::Stall;
 use super::streams::{StreamExecutor, Streams};
@@ -128,13 +128,13 @@ pub(super) async fn serve_tls<S: Answers>(
     let is_known = match &certificate {
         // Its connections are no user's, and the cluster's own: they make room as late as administrators'.
         _ if is_front_proxy => {
-            terms.place.hold_as(FRONT_PROXIES, true);
+            terms.place.hold_as(FRONT_PROXIES, Rank::Administrator);
             true
         }
         // A certificate without a common name identifies no user.
         Some(Ok(ClientCertificate { common_name, organizations, .. })) if !common_name.is_empty() => {
-            let is_administrator = organizations.iter().any(|group| group == GROUP_MASTERS);
-            terms.place.hold_as(common_name, is_administrator);
+            let is_in_masters = organizations.iter().any(|group| group == GROUP_MASTERS);
+            terms.place.hold_as(common_name, Rank::of(is_in_masters));
             true
         }
         _ => false,
@@ -182,7 +182,7 @@ async fn serve_local<S: Answers>(
     terms: Terms,
 ) -> Result<(), ConnectionError> {
     // Only processes of this machine connect here, and each is the administrator.
-    terms.place.hold_as(USER_ADMIN, true);
+    terms.place.hold_as(USER_ADMIN, Rank::Administrator);
     let tunnel = TunnelSlot::default();
     let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()), &terms.writers);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });

@@ -178,6 +178,11 @@ impl Load {
         if self.used.load(Ordering::Relaxed) < self.allowed.load(Ordering::Relaxed) || self.grow(1) {
             return true;
         }
+        self.has_room_after_all(cx)
+    }
+
+    /// Registers the task of `cx` to be woken. `true`: it need not wait, because there is room after all.
+    fn has_room_after_all(&self, cx: &Context<'_>) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= WAITING_MAX {
             // A client may wake its streams without end by opening their windows byte by byte.
@@ -186,8 +191,9 @@ impl Load {
         waiting.push(cx.waker().clone());
         drop(waiting);
         self.is_awaited.store(true, Ordering::SeqCst);
-        // Bytes that were given back before the waker was registered woke no task.
-        self.used.load(Ordering::SeqCst) < FREE_BYTES
+        // Bytes that were given back before the waker was registered woke no task. The rest may be held by streams whose
+        // clients take nothing, so that no other bytes wake it for a long time: any room that was taken counts.
+        self.used.load(Ordering::SeqCst) < self.allowed.load(Ordering::SeqCst)
     }
 
     /// Takes room for all bytes used and for `ahead` further ones; `false`: there is none.
@@ -265,13 +271,13 @@ pub(super) fn whole_bytes(body: &impl Body) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::places::Places;
+    use crate::server::places::{Places, Rank};
 
     const ROOM: usize = 64 << 20;
 
     async fn load(places: &Places, room: &Room, user: &str) -> Arc<Load> {
         let place = places.take([10, 0, 0, 1].into()).await;
-        place.hold_as(user, false);
+        place.hold_as(user, Rank::User);
         Arc::new(Load::new(place, room.clone()))
     }
 
@@ -347,7 +353,7 @@ mod tests {
         let place = places.take([10, 0, 0, 1].into()).await;
         let load = Arc::new(Load::new(place.clone(), room.clone()));
         let _as_stranger = load.try_add(1 << 20).unwrap();
-        place.hold_as("u", false);
+        place.hold_as("u", Rank::User);
         let _as_user = load.try_add(1 << 20).unwrap();
         let payers: Vec<Payer> = room.0.lock().payers.keys().cloned().collect();
         assert_eq!(payers, [place.payer()]);
@@ -366,6 +372,22 @@ mod tests {
         drop(frame);
         assert_eq!(woken.load(Ordering::Relaxed), 1);
         assert!(load.has_room_for_frame(&cx));
+    }
+
+    /// The order of a lost wake-up: a frame finds no room, bytes are given back, and only then its task is registered.
+    #[tokio::test]
+    async fn a_frame_that_found_no_room_sees_what_was_given_back_before_it_was_registered() {
+        let (places, room) = (Places::new(10), Room::new(8 * CHUNK_BYTES));
+        let load = load(&places, &room, "u").await;
+        let mut held: Vec<Weight> = fill(&load, FREE_BYTES / 2);
+        let (waker, woken) = counting_waker();
+        let cx = Context::from_waker(&waker);
+        assert!(load.used.load(Ordering::Relaxed) >= load.allowed.load(Ordering::Relaxed) && !load.grow(1));
+        // A single client takes its item; the other clients take nothing.
+        drop(held.pop());
+        assert!(load.used.load(Ordering::Relaxed) > FREE_BYTES, "{} items are left", held.len());
+        assert!(load.has_room_after_all(&cx));
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "nothing else would wake it");
     }
 
     /// A waker and the count of its calls.

@@ -44,6 +44,20 @@ enum Holder {
     Administrator(Arc<str>),
 }
 
+/// Rank of a user among those who hold connections: administrators make room last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rank {
+    User,
+    Administrator,
+}
+
+impl Rank {
+    /// Of a user by membership in the administrators' group.
+    pub(super) fn of(is_in_masters: bool) -> Rank {
+        if is_in_masters { Rank::Administrator } else { Rank::User }
+    }
+}
+
 #[derive(Debug)]
 struct Table {
     /// Number of all places.
@@ -170,18 +184,19 @@ impl Place {
     /// Counts the place for `user` from now on: a request of the connection was accepted as that user. The first user
     /// stays the holder.
     pub(super) fn hold(&self, user: &User) {
-        self.hold_as(&user.name, user.is_in_group(GROUP_MASTERS));
+        self.hold_as(&user.name, Rank::of(user.is_in_group(GROUP_MASTERS)));
     }
 
-    /// As [`Place::hold`], with the user's name and membership in the administrators' group.
-    pub(super) fn hold_as(&self, name: &str, is_administrator: bool) {
+    /// As [`Place::hold`], with the user's name and rank.
+    pub(super) fn hold_as(&self, name: &str, rank: Rank) {
         let mut holder = self.holder.lock();
         if !matches!(*holder, Holder::Stranger(_)) {
             return;
         }
-        let user: fn(Arc<str>) -> Holder =
-            if is_administrator { Holder::Administrator } else { Holder::User };
-        let user = user(name.into());
+        let user = match rank {
+            Rank::User => Holder::User(name.into()),
+            Rank::Administrator => Holder::Administrator(name.into()),
+        };
         let mut table = self.places.table.lock();
         // An evicted connection is no longer in the table.
         if let Some(held) = table.remove(&holder, self.number) {
@@ -240,7 +255,7 @@ mod tests {
 
     async fn user(places: &Places, name: &str) -> Arc<Place> {
         let place = stranger(places).await;
-        place.hold_as(name, name == "admin");
+        place.hold_as(name, Rank::of(name == "admin"));
         place
     }
 
@@ -313,7 +328,7 @@ mod tests {
             }
             let own = own.unwrap();
             assert!(!is_evicted(&own), "newcomer {newcomer}");
-            own.hold_as(&format!("honest{newcomer}"), false);
+            own.hold_as(&format!("honest{newcomer}"), Rank::User);
             open.push(own);
         }
         let table = places.table.lock();

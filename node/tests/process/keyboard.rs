@@ -55,7 +55,7 @@ fn three_members_on_one_machine_by_the_words_of_the_document() {
     let script = format!(
         "{start}\necho == dead\n{end}\necho == from b\norch cluster status {b}\n\
          echo == removed c\norch cluster remove c\n\
-         echo == removed b\norch cluster remove b {b} {a}\n\
+         echo == removed b\norch cluster remove b {b}\n\
          echo == passed over\norch cluster status {b} {a}\n"
     );
     let printed = shell(directory.path(), &script);

@@ -233,6 +233,11 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
         assert_eq!((&cluster["name"], &cluster["members"][0]["role"]), (&"dev".into(), &"voter".into()));
         applied.push(cluster["applied"].as_u64().unwrap());
         assert_eq!(process.ask("/orch/v1/cluster", &authority, None).await.0, 401);
+        for path in ["/orch/v1/cluster", "/orch/v1/cluster/encryption/rewrite", "/orch/v1/none", "/version"] {
+            let (status, body) = process.ask(&format!("{path}?timeout=invalid"), &authority, admin).await;
+            assert_eq!(status, 400, "{path}: {body}");
+            assert!(body.contains("invalid timeout specified in the request URL"), "{body}");
+        }
         cluster_shows(&["status"], &data.join("admin.conf"), |shown| shown.contains("leader dev"));
         let (code, printed, errors) = process.stop();
         assert_eq!(code, Some(0), "{errors}");
@@ -324,6 +329,48 @@ fn bad_values_of_flags_end_with_the_code_of_usage_errors_and_reasons_are_given_o
     let (code, error) = end(&["dev", &port]);
     let reason = std::net::TcpListener::bind(taken).unwrap_err().to_string();
     assert_eq!((code, error.matches(&reason).count()), (Some(1), 1), "{error}");
+}
+
+#[test]
+fn a_start_that_fails_before_its_log_begins_writes_json_too_where_that_was_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        format!("--config={}", path.display())
+    };
+    let (asks, asks_and_errs) =
+        (file("a.yaml", "log-format: json\n"), file("b.toml", "log-format = \"json\"\nsecure-prot = 1\n"));
+    let absent = "--token-auth-file=/none";
+    for (arguments, code, told) in [
+        (vec!["dev", "--log-format=json", absent], 1, "--token-auth-file: cannot read /none: No such file"),
+        (
+            vec!["dev", absent, "--log-format", "json"],
+            1,
+            "--token-auth-file: cannot read /none: No such file",
+        ),
+        (
+            vec!["serve", "--log-format=json", "--config=/none.yaml"],
+            1,
+            "cannot read configuration file /none.yaml",
+        ),
+        (vec!["dev", &asks, absent], 1, "--token-auth-file: cannot read /none: No such file"),
+        (vec!["dev", &asks_and_errs], 2, "unknown key \"secure-prot\""),
+        (vec!["dev", "--log-format=json", "--secure-prot=1"], 2, "unexpected argument '--secure-prot'"),
+        (vec!["serve", "--log-format=json"], 2, "--name is missing"),
+    ] {
+        let output = orch(&directory.path().join("data"), &arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty() && !text.is_empty(), "{arguments:?}");
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{arguments:?}: {line}"));
+            let error = line["error"].as_str().unwrap_or_default();
+            assert!(error.contains(told) && !error.starts_with("error:"), "{arguments:?}: {line}");
+        }
+    }
+    let help = orch(directory.path(), &["dev", "--log-format=json", "--help"]).output().unwrap();
+    assert!(help.status.success() && help.stderr.is_empty(), "{help:?}");
 }
 
 #[test]

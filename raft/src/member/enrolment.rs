@@ -43,6 +43,21 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the barrier by which an answering member makes sure that a leader is behind it.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 
+/// Rounds after which a wait is told for the first time: a second, in which members that were started together have all answered.
+const FIRST_TOLD_ROUND: u64 = 10;
+
+/// Rounds after which it is told again: half a minute, so that an operator who looks at the log sees why nothing happens.
+const TOLD_ROUNDS: u64 = 300;
+
+/// What stands behind a member's answer about identities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// A leader, of which the member makes sure by a barrier; the answer says whether there is one.
+    Leader,
+    /// The member's own state.
+    OwnState,
+}
+
 /// The decision that follows from the answers of one round.
 #[derive(Debug, PartialEq)]
 enum Decision {
@@ -104,7 +119,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let mut rounds = 0u64;
         // The first founder is enrolled by its operator's request (see founding), not by an answer.
         while !self.enrolled.load(Ordering::Acquire) {
-            let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
+            let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, Backing::Leader))).await;
             let answers = self.believable(answers.into_iter().flatten().collect());
             if self.enrolled.load(Ordering::Acquire) {
                 // Founded during the round: promises made since then contradict nothing.
@@ -144,7 +159,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 }
                 Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
-            if rounds == 10 || (rounds > 0 && rounds.is_multiple_of(300)) {
+            if rounds == FIRST_TOLD_ROUND || (rounds > 0 && rounds.is_multiple_of(TOLD_ROUNDS)) {
                 self.log_waiting(answers.len(), asked.len());
             }
             rounds += 1;
@@ -189,13 +204,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         *self.introduced.lock() = voters.collect();
     }
 
-    /// Asks `peer` for its identity and for what it knows of this member's disk; `None` when it does not answer. With
-    /// `unconfirmed` it answers from its own state, without a barrier.
-    pub(crate) async fn ask_identity(
-        &self,
-        peer: &Peer,
-        unconfirmed: bool,
-    ) -> Option<wire::IdentityResponse> {
+    /// Asks `peer` for its identity and for what it knows of this member's disk; `None` when it does not answer.
+    pub(crate) async fn ask_identity(&self, peer: &Peer, backing: Backing) -> Option<wire::IdentityResponse> {
+        let unconfirmed = backing == Backing::OwnState;
         let request = Request::Identity(wire::IdentityRequest { unconfirmed, about: 0 });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
             Ok(Response::Identity(answer)) => Some(answer),

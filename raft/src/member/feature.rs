@@ -27,6 +27,7 @@ use wire::control_response::Kind as Response;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::{ProposalId, encode_transaction};
+use crate::interest::Interest;
 use crate::key::Revision;
 use crate::member::core::{Core, Leader, within};
 use crate::member::forward::append;
@@ -134,7 +135,7 @@ fn raise(state: &State, to: u32, now_ms: u64) -> Transaction {
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Follows the agreed level, and raises it where this member leads, for as long as the member lives.
     pub(crate) async fn keep_feature_level(self: Arc<Self>) {
-        let mut changes = self.applied.subscribe(&Arc::from(CLUSTER_RESOURCE));
+        let mut changes = self.applied.subscribe(&Arc::from(CLUSTER_RESOURCE), Interest::Everything);
         loop {
             if let Err(error) = self.feature.level.follow(&self.applied.state()) {
                 return self.fatal.report(error);

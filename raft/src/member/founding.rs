@@ -32,6 +32,7 @@ use crate::disk::Disk;
 use crate::member::codec::{peer_from_wire, peer_to_wire};
 use crate::member::consensus::Place;
 use crate::member::core::Core;
+use crate::member::enrolment::Backing;
 use crate::member::network::{ControlError, control};
 use crate::transport::{NodeId, Peer, Transport, TransportError};
 
@@ -123,7 +124,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Err("this member is not the first of its founders".to_owned());
         }
         let others = founders.iter().filter(|peer| peer.id != self.options.id());
-        let asked = others.map(|peer| async move { (peer, self.ask_identity(peer, true).await) });
+        let asked =
+            others.map(|peer| async move { (peer, self.ask_identity(peer, Backing::OwnState).await) });
         let mut decided = vec![founder(&self.options.node, self.identity().directory)];
         for (peer, answer) in join_all(asked).await {
             let answer = answer.ok_or_else(|| format!("{} does not answer", peer.name))?;

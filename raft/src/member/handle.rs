@@ -16,6 +16,7 @@ use wire::digest_response::Outcome as DigestOutcome;
 use crate::Runtime;
 use crate::digest::{Digest, DigestError, digest};
 use crate::disk::Disk;
+use crate::interest::{Interest, Subscription};
 use crate::key::Revision;
 use crate::member::change::ChangeError;
 use crate::member::codec::peer_to_wire;
@@ -25,7 +26,6 @@ use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, n
 use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::member::status::Status;
-use crate::notify::Subscription;
 use crate::state::{Change, Collection, Compacted, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Outcome, Transaction};
@@ -79,8 +79,8 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         within::<R, _>(timeout, self.0.applied.gate().wait(at_least)).await.is_some()
     }
 
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.0.applied.subscribe(resource)
+    fn subscribe_to(&self, resource: &Arc<str>, interest: Interest) -> Subscription {
+        self.0.applied.subscribe(resource, interest)
     }
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {

@@ -20,6 +20,7 @@ use crate::disk::Disk;
 use crate::member::confirming::{hands_over, reign};
 use crate::member::consensus::Vote;
 use crate::member::core::{Core, within};
+use crate::member::enrolment::Backing;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// How long a leader waits for its successor to take over.
@@ -58,7 +59,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether `peer` answers, is not quarantined, takes part and knows this member as one. Asked before the consensus library hands over, which gives
     /// up the lead whatever the successor answers.
     async fn may_lead(&self, peer: &Peer) -> bool {
-        let answer = self.ask_identity(peer, true).await;
+        let answer = self.ask_identity(peer, Backing::OwnState).await;
         answer.is_some_and(|answer| !answer.quarantined && !answer.waiting && !answer.removed)
     }
 

@@ -29,9 +29,10 @@ pub(crate) async fn keep_limits<R: Runtime, D: Disk, T: Transport>(core: Arc<Cor
             && state.usage().quota() != Some(wanted).filter(|bytes| *bytes > 0)
         {
             match core.propose(limits(&state, wanted, (core.options.clock)())).await {
-                Ok(Outcome::Applied { .. }) => {
-                    tracing::info!(bytes = wanted, "the cluster's state is limited (0: it is not)");
-                }
+                Ok(Outcome::Applied { .. }) => match wanted {
+                    0 => tracing::info!("the limit of the cluster's state is lifted"),
+                    bytes => tracing::info!(bytes, "the cluster's state is limited"),
+                },
                 // Another leader wrote the limit meanwhile: the next round compares again.
                 Ok(_) => {}
                 Err(

@@ -251,7 +251,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().give_up_vain_leads());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
-        core.spawn(async move { applied.announcements().announce().await });
+        core.spawn(async move { applied.announcements().announce(|| applied.state()).await });
         core.spawn(agreement::keep_agreement(core.clone()));
         core.spawn(limits::keep_limits(core.clone()));
     }

@@ -32,6 +32,7 @@ use crate::member::accusing::Verdict;
 use crate::member::codec::log_id_from_wire;
 use crate::member::consensus::LogId;
 use crate::member::core::Core;
+use crate::member::enrolment::Backing;
 use crate::member::founding::LISTEN_ALONE;
 use crate::member::identity::ClusterIdentity;
 use crate::member::options::StartError;
@@ -179,7 +180,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Compares the disk with the records of `peer`. `false`: the disk is an older copy and this member must end.
     async fn compare_with(self: &Arc<Self>, peer: &Peer) -> bool {
-        let Some(answer) = self.ask_identity(peer, true).await else {
+        let Some(answer) = self.ask_identity(peer, Backing::OwnState).await else {
             return self.judge_again(peer.id).await != Verdict::Condemned;
         };
         if answer.removed {

@@ -1,4 +1,4 @@
-//! What a client needs to know: addresses, trust, identity, limits.
+//! The configuration of a client: addresses, trust, identity, limits.
 //!
 //! Owns the parsed form that client configuration files, `--master` and service accounts lead to. It opens no
 //! connection and reads no file; PEM that stands in a file is read when the client is made, and again while it runs,

@@ -5,7 +5,7 @@
 //! address reads the same everywhere). Paths are relative to the file's folder. Of a user's credentials a certificate
 //! and one of token, token file, password and program may stand side by side; a token file wins over a token.
 //!
-//! What cannot be done is refused, never ignored: a proxy, an authentication provider.
+//! Settings that cannot be followed are refused, never ignored: a proxy, an authentication provider.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

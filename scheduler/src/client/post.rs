@@ -30,6 +30,12 @@ impl JsonServer {
         Ok(Self { transport: Arc::new(Transport::new(config)?) })
     }
 
+    /// Whether a simulation carries the requests.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.transport.is_simulated()
+    }
+
     /// Posts `body` to `path` below the server's prefix. Returns the status code and the body of the answer.
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<(u16, Bytes), Error> {
         self.send(Method::POST, path, body).await

@@ -2,6 +2,7 @@
 
 use super::flags::Flags;
 use super::notation::quote;
+use crate::logging::Format;
 
 /// The minor version before this one, the only one that `--show-hidden-metrics-for-version` takes.
 pub const PREVIOUS_MINOR: &str = "1.35";
@@ -60,9 +61,10 @@ pub fn check_flags(flags: &Flags) -> Result<(), String> {
 
 /// Checks `--logging-format`. It is checked first, and its fault is printed and not logged.
 pub fn check_logging_format(flags: &Flags) -> Result<(), String> {
-    match flags.logs.logging_format.as_str() {
-        "text" => Ok(()),
-        other => Err(format!("format: Invalid value: {}: Unsupported log format", quote(other))),
+    let name = flags.logs.logging_format.as_str();
+    match Format::named(name) {
+        Some(Format::Text | Format::Json) => Ok(()),
+        None => Err(format!("format: Invalid value: {}: Unsupported log format", quote(name))),
     }
 }
 

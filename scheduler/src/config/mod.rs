@@ -9,7 +9,7 @@
 //! ```
 //!
 //! It opens the configuration file and no other, and no socket. Invariant: a [`Configuration`] has passed every rule of
-//! fields. What needs more than the fields is checked where that is made, once: the times of the election
+//! fields. Rules that need more than the fields are checked where their subject is made, once: the times of the election
 //! ([`crate::election::Timing::new`]), addresses and certificates ([`crate::client`]), arguments of plugins.
 
 pub mod arguments;

@@ -1,4 +1,4 @@
-//! What the lock says: who holds it, since when and for how long.
+//! The record in the lock: its holder, since when and for how long.
 //!
 //! Owns the two stored forms of a record: the spec of a Lease, and the JSON of the annotation that older tools read.
 

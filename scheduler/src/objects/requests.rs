@@ -1,4 +1,4 @@
-//! What a pod asks for in all, as the reference counts it.
+//! The sum of the resources that a pod requests, as the reference counts it.
 //!
 //! Owns the sum, over whatever form of amounts: containers add up, sidecars (init containers that restart always) add up
 //! with them, other init containers count where they need more than what runs beside them; requests of the whole pod

@@ -1,8 +1,8 @@
-//! What a plan cost: durations by extension point and plugin, and which plugins had something to do.
+//! The cost of a plan: durations by extension point and plugin, and the plugins that had something to do.
 //!
 //! Owns the measuring for the metrics; no plan depends on it. Extension points are measured in every plan. Plugins are
 //! measured in one plan of [`SAMPLED_EVERY`], as in the reference, because looking at the clock takes about as long as a
-//! filter does. What filters say of a node is kept from plan to plan here, so that most plans run few of them: in a
+//! filter does. Verdicts of filters are kept from plan to plan here, so that most plans run few of them: in a
 //! sampled plan each filter and each score runs once more on one node, for its duration alone.
 
 use std::time::Duration;

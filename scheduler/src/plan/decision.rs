@@ -1,4 +1,4 @@
-//! What the planner answers: a node with what must be written before binding, or the reasons why there is none.
+//! The answer of the planner: a node with the writes that come before the binding, or the reasons why there is none.
 //!
 //! Owns the types of the answer only; they are plain data that the executor carries out.
 

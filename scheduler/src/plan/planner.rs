@@ -1,4 +1,4 @@
-//! The planner of a profile: filter, score, choose, and say why not.
+//! The planner of a profile: it filters the nodes, scores those that are left and chooses one, or gives the reasons for none.
 //!
 //! Owns the tables of results that pods of one shape and priority share. A plan reads the snapshot and changes nothing in it.
 

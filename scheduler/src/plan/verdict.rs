@@ -1,4 +1,4 @@
-//! What a filter says of a node, in one word of memory.
+//! The verdict of a filter on a node, in one word of memory.
 //!
 //! Owns the encoding: the plugin that refused the node, whether the eviction of pods could change that, and which of
 //! the plugin's reasons hold. Thousands of equal verdicts are counted without a string.

@@ -1,4 +1,4 @@
-//! One pod in the queue: where it is, and what its attempts were.
+//! A pod in the queue: its place, and its attempts.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -18,7 +18,7 @@
 //! [`Queue::delete`] and [`Queue::event`]; the scheduling loop through [`Queue::pop`], [`Queue::requeue`] and
 //! [`Queue::done`]; a timer through [`Queue::tick`] at [`Queue::next_tick`]. Never plans, binds or writes anything.
 //!
-//! What the queue knows of objects is small and its own: [`PodFacts`] (made by [`Shapes::facts`]), [`NodeFacts`], and
+//! The queue keeps small facts of its own about objects: [`PodFacts`] (made by [`Shapes::facts`]), [`NodeFacts`], and
 //! [`ClusterEvent`]s, whose constructors take the API's structs and drop changes that help nobody.
 //!
 //! Invariants: a pod is in one place; a popped pod stays in flight until `requeue` or `done`, and no event that arrives

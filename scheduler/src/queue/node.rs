@@ -1,4 +1,4 @@
-//! What the queue knows of a node: what hints compare when the node changes.
+//! The facts of a node that the queue keeps: hints compare them when the node changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! What the queue knows of a pod, pending or assigned.
+//! The facts of a pod, pending or assigned, that the queue keeps.
 //!
 //! [`PodFacts`] are small and shared: everything that pods of one template have in common stands once, in a [`PodShape`],
 //! which [`Shapes`] hands out. Two pods with the same shape are rejected and helped alike, so that one hint speaks for all

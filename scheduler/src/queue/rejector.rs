@@ -1,4 +1,4 @@
-//! Who rejects pods, as numbers and sets: the plugins, and extenders.
+//! The rejectors of pods, plugins and extenders, as numbers and sets.
 //!
 //! Owns which of them is which bit. Never says which changes help: that is [`super::hints`].
 

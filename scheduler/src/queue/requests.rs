@@ -1,4 +1,4 @@
-//! What a pod asks for of each resource.
+//! The amounts of each resource that a pod requests.
 //!
 //! Owns the exact amounts by name, for hints and metrics, and the sums over what the specification alone says. How a pod's
 //! containers add up is [`crate::objects::requests`]. Never says what fits where.

@@ -1,7 +1,7 @@
 //! Evicts the victims of a preemption.
 //!
-//! Owns the order: first the condition that says why, then the deletion, of exactly the pod that was chosen. A victim
-//! that is gone, or replaced by another of its name, is as good as evicted.
+//! Owns the order: first the condition with the reason, then the deletion, of exactly the pod that was chosen. A victim that is
+//! gone, or replaced by another pod of its name, counts as evicted.
 
 use std::sync::Arc;
 

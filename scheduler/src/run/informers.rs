@@ -1,6 +1,6 @@
 //! A reflector for each kind that is followed.
 //!
-//! Owns which objects of a kind are followed: of pods only those that have not ended. What pods ask for goes into the ledger
+//! Owns which objects of a kind are followed: of pods only those that have not ended. The requests of pods go into the ledger
 //! of the metrics on its way.
 
 use std::sync::Arc;

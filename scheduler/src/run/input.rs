@@ -1,4 +1,4 @@
-//! What the executor is told, and what it wants done.
+//! Inputs of the executor, and the effects that it asks for.
 //!
 //! Owns the border between the executor, which is pure, and the rim, which talks to the API. Every effect that can fail
 //! comes back as an input.

@@ -1,4 +1,4 @@
-//! What the executor needs of a planner.
+//! The interface of a planner, as the executor uses it.
 //!
 //! Owns the border between the executor and the planner: the planner decides over compact objects of its own, the
 //! executor carries out. Tests of the executor put a planner of a few lines behind it.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::api::core::v1::Pod;
 use crate::plan::costs::Costs;
-use crate::plan::decision::{Admission, ClaimWrite, Decision, Placement};
+use crate::plan::decision::{Admission, ClaimName, ClaimWrite, Decision, Placement};
 use crate::wall_time::WallTime;
 
 use super::binding::Written;
@@ -69,7 +69,8 @@ pub trait Planning: Send {
     fn forget(&mut self, uid: &str);
 
     /// The pod's job wrote what was assumed for these claims. They tell themselves what they have, once they are seen as new.
-    fn settle_claims(&mut self, uid: &str, written: &[Written]);
+    /// Returns those that were seen as newer already, without it: their devices are free by this call, and no event will say so.
+    fn settle_claims(&mut self, uid: &str, written: &[Written]) -> Vec<ClaimName>;
 
     /// Gives back what was assumed of these claims for the pod, and not written: its job has ended.
     fn forget_claims(&mut self, uid: &str, claims: &[ClaimWrite]);

@@ -158,7 +158,7 @@ impl Scheduler {
         let client = Client::new(&options.client, options.brand)?;
         let (recorder, sending) =
             Recorder::new(Client::new(&options.client, options.brand)?, options.host.clone());
-        let extenders = options.extenders.iter().cloned().map(|config| Extender::new(config, options.brand));
+        let extenders = options.extenders.iter().cloned().map(|config| extender(config, &options));
         let extenders = extenders.map(|made| made.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let stop_contender = CancellationToken::new();
         let (leadership, contender) = match &options.election {
@@ -308,6 +308,17 @@ fn started(
 ) -> (Leadership, JoinHandle<ElectionEnd>) {
     let (elector, leadership) = Elector::new(lock, machine, announce);
     (leadership, tokio::spawn(elector.run(stop)))
+}
+
+#[cfg(not(any(test, feature = "simulation")))]
+fn extender(config: ExtenderConfig, options: &SchedulerOptions) -> Result<Extender, ConfigError> {
+    Extender::new(config, options.brand)
+}
+
+/// In a simulation, the API and the extenders are reached through one network.
+#[cfg(any(test, feature = "simulation"))]
+fn extender(config: ExtenderConfig, options: &SchedulerOptions) -> Result<Extender, ConfigError> {
+    Extender::over(options.client.simulated.clone(), config, options.brand)
 }
 
 fn executor_options(options: &SchedulerOptions, extenders: &[Arc<Extender>]) -> ExecutorOptions {

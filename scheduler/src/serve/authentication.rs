@@ -1,4 +1,4 @@
-//! Who asks: client certificates, headers of front proxies, bearer tokens, and otherwise nobody.
+//! Authentication: client certificates, headers of front proxies, bearer tokens; a request without any of them is anonymous.
 //!
 //! Owns the order of the methods. The first that finds an identity decides; a credential that is bad is never anonymous.
 //! A method that has no configuration does not look: without a review server a bearer token identifies nobody, and the

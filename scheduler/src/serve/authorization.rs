@@ -1,4 +1,4 @@
-//! Who may ask for what: paths that are open, administrators, and what another server decides.
+//! Authorization: paths that are open to everybody, administrators, and the decisions of another server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Looks up authorities of clients and front proxies in the cluster, where the flags name none, and follows them.
 //!
 //! Owns the name and members of the config map that the API server keeps for that. It is read again each [`LOOK_EVERY`]:
-//! authorities that are no longer there are trusted no longer, and a look that failed is repeated. What cannot be read or
-//! used leaves the former authorities in use.
+//! authorities that are no longer there are trusted no longer, and a look that failed is repeated. Where they
+//! cannot be read or used, the former authorities stay in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::Moment;
 use crate::api::coordination::v1::Lease;
-use crate::api::core::v1::{Node, Pod};
+use crate::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use crate::api::meta::v1::ObjectMeta;
 use crate::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use crate::api::storage::v1::StorageClass;
+use crate::client::Object;
 
 /// The namespace of everything.
 pub(super) const NAMESPACE: &str = "default";
@@ -22,6 +24,23 @@ pub(super) struct Step<T> {
     pub(super) after: Option<Arc<T>>,
 }
 
+/// An object whose metadata the store writes.
+pub(super) trait Kept: Object {
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+}
+
+macro_rules! kept {
+    ($($kind:ty),*) => {$(
+        impl Kept for $kind {
+            fn metadata_mut(&mut self) -> &mut ObjectMeta {
+                self.metadata.get_or_insert_default()
+            }
+        }
+    )*};
+}
+
+kept!(Node, ResourceClaim, PersistentVolume, PersistentVolumeClaim);
+
 /// A change of whichever kind.
 #[derive(Debug, Clone)]
 pub(super) enum Changed {
@@ -29,6 +48,8 @@ pub(super) enum Changed {
     Node(Step<Node>),
     Lease(Step<Lease>),
     Claim(Step<ResourceClaim>),
+    Volume(Step<PersistentVolume>),
+    VolumeClaim(Step<PersistentVolumeClaim>),
 }
 
 /// An entry of the history.
@@ -51,6 +72,9 @@ pub(super) struct Store {
     // Devices do not change.
     pub(super) slices: Vec<ResourceSlice>,
     pub(super) classes: Vec<DeviceClass>,
+    pub(super) volumes: BTreeMap<String, Arc<PersistentVolume>>,
+    pub(super) volume_claims: BTreeMap<String, Arc<PersistentVolumeClaim>>,
+    pub(super) storage_classes: Vec<StorageClass>,
     pub(super) history: Vec<Entry>,
     serial: u64,
 }
@@ -97,6 +121,49 @@ impl Store {
         self.claims.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
         self.log(at, Changed::Claim(Step { before, after: Some(after.clone()) }));
         after
+    }
+
+    pub(super) fn remove_claim(&mut self, at: Moment, name: &str) {
+        if let Some(before) = self.claims.remove(name) {
+            self.revision += 1;
+            self.log(at, Changed::Claim(Step { before: Some(before), after: None }));
+        }
+    }
+
+    pub(super) fn put_volume(&mut self, at: Moment, mut volume: PersistentVolume) -> Arc<PersistentVolume> {
+        let before = self.volumes.get(name_of(volume.metadata.as_ref())).cloned();
+        self.stamp(volume.metadata_mut(), before.as_ref().and_then(|volume| volume.metadata.clone()));
+        let after = Arc::new(volume);
+        self.volumes.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
+        self.log(at, Changed::Volume(Step { before, after: Some(after.clone()) }));
+        after
+    }
+
+    pub(super) fn remove_volume(&mut self, at: Moment, name: &str) {
+        if let Some(before) = self.volumes.remove(name) {
+            self.revision += 1;
+            self.log(at, Changed::Volume(Step { before: Some(before), after: None }));
+        }
+    }
+
+    pub(super) fn put_volume_claim(
+        &mut self,
+        at: Moment,
+        mut claim: PersistentVolumeClaim,
+    ) -> Arc<PersistentVolumeClaim> {
+        let before = self.volume_claims.get(name_of(claim.metadata.as_ref())).cloned();
+        self.stamp(claim.metadata_mut(), before.as_ref().and_then(|claim| claim.metadata.clone()));
+        let after = Arc::new(claim);
+        self.volume_claims.insert(name_of(after.metadata.as_ref()).to_owned(), after.clone());
+        self.log(at, Changed::VolumeClaim(Step { before, after: Some(after.clone()) }));
+        after
+    }
+
+    pub(super) fn remove_volume_claim(&mut self, at: Moment, name: &str) {
+        if let Some(before) = self.volume_claims.remove(name) {
+            self.revision += 1;
+            self.log(at, Changed::VolumeClaim(Step { before: Some(before), after: None }));
+        }
     }
 
     pub(super) fn put_lease(&mut self, at: Moment, mut lease: Lease) -> Arc<Lease> {

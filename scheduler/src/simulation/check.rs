@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 use super::Moment;
 use super::api::{Changed, Entry, is_finished, name_of, node_of, uid_of};
 use super::devices;
+use super::extenders;
 use super::lease::{self, Deed};
 use super::network::{Life, World};
 use super::users::ELSEWHERE;
+use super::volumes;
 use crate::api::core::v1::{Node, Pod};
 
 /// How old the view of a leader may be that is cut off, stopped or far behind. What a node offered within this time
 /// excuses a binding; more than it ever offered does not.
-const VIEW_AGE_MAX: Moment = 60_000;
+pub(super) const VIEW_AGE_MAX: Moment = 60_000;
 
 /// What the lease's one assumption excused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -94,6 +96,8 @@ pub(super) fn check(world: &World) -> Result<Excused, String> {
         ledger.take(entry)?;
     }
     devices::check(world)?;
+    volumes::check(world)?;
+    extenders::check(world)?;
     told(world, &ledger)?;
     Ok(Excused { late: ledger.late.len(), overloads: ledger.overloads })
 }
@@ -137,7 +141,7 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Changed::Lease(_) | Changed::Claim(_) => Ok(()),
+            Changed::Lease(_) | Changed::Claim(_) | Changed::Volume(_) | Changed::VolumeClaim(_) => Ok(()),
         }
     }
 

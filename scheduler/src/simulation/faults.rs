@@ -32,6 +32,9 @@ pub(super) enum Fault {
     LastRenewal(LastRenewal),
     /// The watches of all others stall, and the process is told to end meanwhile.
     Handover(Moment),
+    /// A node is empty and takes no pods; once all know it, the watches of pods of all others stall for so long. Then the node is
+    /// whole again, and after that the process, which leads, is told to end.
+    Blinding(Moment),
 }
 
 const KINDS: usize = 12;
@@ -42,6 +45,7 @@ const HANDOVER: usize = 10;
 
 /// The schedule of one run.
 pub(super) struct Faults {
+    theme: Theme,
     weights: [u32; KINDS],
     /// Milliseconds between faults, on average.
     every: Moment,
@@ -51,14 +55,19 @@ impl Faults {
     pub(super) fn new(theme: Theme, random: &mut StdRng) -> Self {
         let mut weights = [0; KINDS];
         match theme {
-            Theme::Mixed | Theme::Devices => {
+            Theme::Mixed | Theme::Devices | Theme::Extended | Theme::Volumes | Theme::Extenders => {
                 weights.fill_with(|| [0, 1, 1, 4][random.random_range(0..4)]);
-                Self { weights, every: random.random_range(1_500..8_000) }
+                Self { theme, weights, every: random.random_range(1_500..8_000) }
             }
             // The end of a leader takes some seconds: the next fault comes after it.
             Theme::Handovers => {
                 (weights[TERMINATE], weights[HANDOVER]) = (3, 1);
-                Self { weights, every: random.random_range(6_000..10_000) }
+                Self { theme, weights, every: random.random_range(6_000..10_000) }
+            }
+            // The stall has to be over, and its leader gone, before the next.
+            Theme::OldViews => {
+                weights[HANDOVER] = 1;
+                Self { theme, weights, every: random.random_range(12_000..18_000) }
             }
         }
     }
@@ -91,6 +100,7 @@ impl Faults {
                 delay: random.random_range(300..4_800),
                 silence: random.random_range(5_000..20_000),
             }),
+            HANDOVER if self.theme == Theme::OldViews => Fault::Blinding(random.random_range(10_000..14_000)),
             HANDOVER => Fault::Handover(random.random_range(4_000..12_000)),
             _ => Fault::Watch(WatchFault::Ends),
         })

@@ -30,6 +30,8 @@ pub(super) enum Deed {
     Eviction,
     /// Give a claim its device, or take it back.
     Claim,
+    /// Give a volume to a claim, or have one made.
+    Volume,
 }
 
 /// A deed that a process handed over, whether or not a connection took it.
@@ -141,6 +143,7 @@ impl Holders {
         let leases = world.store.history.iter().filter_map(|entry| match &entry.changed {
             Changed::Lease(step) => Some((entry.at, step.after.as_ref())),
             Changed::Pod(_) | Changed::Node(_) | Changed::Claim(_) => None,
+            Changed::Volume(_) | Changed::VolumeClaim(_) => None,
         });
         let holder = |lease: Option<&Arc<Lease>>| {
             let spec = lease.and_then(|lease| lease.spec.as_ref());

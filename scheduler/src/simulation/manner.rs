@@ -19,16 +19,28 @@ pub(super) enum Theme {
     Handovers,
     /// Pods share claims of devices, of which there are fewer than pods want.
     Devices,
+    /// Pods ask for an extended resource that devices stand for.
+    Extended,
+    /// Pods share volumes, of which some have to be made.
+    Volumes,
+    /// An extender filters, scores, preempts and binds.
+    Extenders,
+    /// Leaders end while the others' watches of pods stall, and a node that was full for nobody is whole again meanwhile.
+    OldViews,
 }
 
-/// Of so many runs, one is about handovers, and one about devices.
-const THEMES_EVERY: u64 = 8;
+/// Of so many runs, two are about handovers, two about devices, and one each about volumes, extended resources, extenders and old views.
+const THEMES_EVERY: u64 = 16;
 
 impl Theme {
     pub(super) fn of(seed: u64) -> Self {
         match seed % THEMES_EVERY {
-            5 => Theme::Devices,
-            7 => Theme::Handovers,
+            5 | 13 => Theme::Devices,
+            7 | 15 => Theme::Handovers,
+            8 => Theme::Volumes,
+            10 => Theme::Extended,
+            11 => Theme::Extenders,
+            12 => Theme::OldViews,
             _ => Theme::Mixed,
         }
     }
@@ -86,8 +98,10 @@ pub(super) fn timing(theme: Theme, random: &mut StdRng) -> Timing {
     let rows =
         [(15_000, 10_000, 2_000), (8_000, 5_000, 1_000), (6_000, 5_000, 1_000), (11_000, 10_000, 2_000)];
     let (lease, renew, retry) = match theme {
-        Theme::Mixed | Theme::Devices => rows[random.random_range(0..4)],
-        Theme::Handovers => rows[random.random_range(0..2)],
+        Theme::Mixed | Theme::Devices | Theme::Extended | Theme::Volumes | Theme::Extenders => {
+            rows[random.random_range(0..4)]
+        }
+        Theme::Handovers | Theme::OldViews => rows[random.random_range(0..2)],
     };
     let millis = std::time::Duration::from_millis;
     Timing::new(millis(lease), millis(renew), millis(retry)).expect("each row fits together")
@@ -102,16 +116,23 @@ pub(super) fn manner(theme: Theme, timing: Timing, random: &mut StdRng) -> Manne
     let (slow, lost_before, lost_after) = (often(300), often(100), often(150));
     let (refused, unconnected) = (often(100), often(60));
     let (bindings_refused, bindings_slow) = match theme {
-        Theme::Mixed | Theme::Devices => (0, 0),
+        Theme::Mixed
+        | Theme::Devices
+        | Theme::Extended
+        | Theme::Volumes
+        | Theme::Extenders
+        | Theme::OldViews => (0, 0),
         Theme::Handovers => (random.random_range(300..700), random.random_range(300..800)),
     };
+    // All have to hear of an empty node before their watches stall.
+    let lags = if theme == Theme::OldViews { [slice, 200, 500, 1_000] } else { [slice, 500, 2_000, 5_000] };
     Manner {
         renew_deadline: timing.renew_deadline(),
         slice,
         gap,
         transit_max: gap - 2 * slice,
         answer_max: random.random_range(500..15_000),
-        lag_max: [slice, 500, 2_000, 5_000][random.random_range(0..4)],
+        lag_max: lags[random.random_range(0..4)],
         slow,
         lost_before,
         lost_after,

@@ -19,6 +19,7 @@
 mod api;
 mod check;
 mod devices;
+mod extenders;
 mod faults;
 mod lease;
 mod manner;
@@ -31,6 +32,7 @@ mod server;
 mod settled;
 mod tests;
 mod users;
+mod volumes;
 mod watches;
 
 /// Milliseconds of virtual time since the run began.

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::Moment;
 use super::api::{Store, uid_of};
 use super::check::Told;
+use super::extenders::{self, Extender};
 use super::lease::{Arrived, Sent, Tenures};
 use super::manner::Manner;
 use super::server::{Asked, Reply, refusal};
@@ -53,7 +54,7 @@ enum Fate {
     Refused(u16, u64),
 }
 
-type Answer = Result<Response<ResponseBody>, Failure>;
+pub(super) type Answer = Result<Response<ResponseBody>, Failure>;
 
 enum Flight {
     Arrival(Arrival),
@@ -96,6 +97,8 @@ pub(super) struct World {
     pub(super) arrived: Vec<Arrived>,
     tenures: Tenures,
     pub(super) told: Vec<Told>,
+    /// The extender, in a run that has one.
+    pub(super) extender: Option<Extender>,
     /// Who wrote each name into the lease.
     pub(super) holders: BTreeMap<String, Life>,
     pub(super) trace: Vec<String>,
@@ -120,6 +123,7 @@ impl World {
             arrived: Vec::new(),
             tenures: Tenures::default(),
             told: Vec::new(),
+            extender: None,
             holders: BTreeMap::new(),
             trace: Vec::new(),
             cuts: BTreeMap::new(),
@@ -139,7 +143,7 @@ impl World {
         self.cuts.get(&(process, server)).copied().filter(|until| *until > self.now)
     }
 
-    fn chance(&mut self, thousandths: u32) -> bool {
+    pub(super) fn chance(&mut self, thousandths: u32) -> bool {
         self.random.random_range(0..1_000) < thousandths
     }
 
@@ -189,6 +193,11 @@ impl World {
             let known = self.tenures.at(from, clock);
             self.note(&format!("{from:?} sends {deed:?} of {pod}: {fate:?}, {known:?}"));
             self.sent.push(Sent { at: self.now, by: from, pod, deed, known });
+        }
+        if let Some(binding) = asked.extender_binding()
+            && let Some(extender) = &mut self.extender
+        {
+            extender.see(self.now, from, &binding);
         }
         let holder = asked.lease_holder();
         if holder.as_deref() == Some("") {
@@ -377,7 +386,11 @@ pub(super) struct Link {
 
 impl Network for Link {
     fn request(&self, request: Request<Bytes>) -> BoxFuture<'static, Answer> {
-        let answer = self.world.lock().send(self.from, self.origin.elapsed(), request);
+        let mut world = self.world.lock();
+        if let Some(answer) = extenders::answer(&mut world, self.from, &request) {
+            return answer;
+        }
+        let answer = world.send(self.from, self.origin.elapsed(), request);
         Box::pin(async move {
             answer.await.unwrap_or_else(|_| Err(Failure::Lost("the connection broke".to_owned())))
         })

@@ -49,6 +49,16 @@ pub(crate) enum Plant {
     PatchesBesideBinding,
     /// The status is written whatever has become of the pod.
     PatchesLate,
+    /// A pod is bound before its volumes are.
+    BindsBeforeVolumes,
+    /// A pod is bound whatever volume its claim got.
+    TrustsAnyVolume,
+    /// A pod is bound although its status does not name the claim that was made for it.
+    NamesNoClaim,
+    /// The failure of an extender lets every node through.
+    TrustsSilentExtenders,
+    /// A claim that had devices is reserved with whatever devices it has.
+    ReservesAnyDevices,
     /// The devices of a pod count as free until the API tells of its claim.
     ForgetsDevices,
 }

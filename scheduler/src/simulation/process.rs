@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Moment;
 use super::api::NAMESPACE;
-use super::manner::Standby;
+use super::extenders;
+use super::manner::{Standby, Theme};
 use super::network::{Life, Link, World};
 use crate::client::{Config, ObjectKey, Simulated, Trust};
 use crate::election::Timing;
@@ -44,6 +45,7 @@ fn millis(time: Moment) -> Duration {
 /// What all processes of a run have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
+    pub(super) theme: Theme,
     pub(super) timing: Timing,
     pub(super) standby: Standby,
     pub(super) rebuild: Rebuild,
@@ -114,7 +116,7 @@ fn options(life: Life, habits: Habits, world: Arc<Mutex<World>>) -> SchedulerOpt
         brand: &ORCH,
         host: format!("s{}", life.process),
         profiles: vec![Profile::default()],
-        extenders: Vec::new(),
+        extenders: (habits.theme == Theme::Extenders).then(extenders::config).into_iter().collect(),
         initial_backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(10),
         max_in_unschedulable: Duration::from_secs(300),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Moment;
 use super::api::{Store, is_ending, node_of, uid_of};
 use crate::api::coordination::v1::Lease;
-use crate::api::core::v1::{Binding, Pod, PodCondition, PodStatus};
+use crate::api::core::v1::{Binding, Pod, PodCondition, PodExtendedResourceClaimStatus, PodStatus};
 use crate::api::meta::v1::{DeleteOptions, Time};
 
 /// A refusal: code, reason, message.
@@ -81,6 +81,13 @@ impl Store {
             set_condition(status, &text("type"), |condition| {
                 (condition.status, condition.reason) = (text("status"), text("reason"));
                 condition.message = text("message");
+            });
+        }
+        if let Some(made) = patch["status"].get("extendedResourceClaimStatus") {
+            let name = made["resourceClaimName"].as_str().unwrap_or_default().to_owned();
+            status.extended_resource_claim_status = Some(PodExtendedResourceClaimStatus {
+                resource_claim_name: name,
+                ..PodExtendedResourceClaimStatus::default()
             });
         }
         match patch["status"].get("nominatedNodeName") {

@@ -13,6 +13,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::check::Excused;
+use super::extenders::Extender;
 use super::faults::{Fault, Faults};
 use super::lease::Deed;
 use super::manner::{Standby, Theme, manner, timing};
@@ -21,7 +22,7 @@ use super::plant::{Plant, plant};
 use super::process::{Habits, Scheduler};
 use super::users::{Settling, Users};
 use super::watches::WatchFault;
-use super::{Moment, check, devices, settled};
+use super::{Moment, check, devices, settled, volumes};
 use crate::ambient;
 use crate::run::Rebuild;
 
@@ -65,9 +66,24 @@ struct Run {
     slots: Vec<Slot>,
     lives: u64,
     slice: Moment,
-    // Processes that are told to end, and when.
-    terminations: Vec<(usize, Moment)>,
+    // What happens to processes later, and when.
+    appointments: Vec<(Moment, Appointment)>,
 }
+
+/// What happens to a process some time after the fault that it is a part of.
+#[derive(Debug, Clone, Copy)]
+enum Appointment {
+    /// The process is told to end.
+    Terminate(usize),
+    /// The watches of pods of all other processes stall until then.
+    BlindOthers(usize, Moment),
+}
+
+/// How long after the begin of a blinding, which empties a node, the watches stall; when the node is whole again; and when the
+/// process is told to end. Between the first and the last, pods go to the node of which the others do not hear.
+const BLIND_AFTER: Moment = 1_500;
+const WHOLE_AFTER: Moment = 3_000;
+const END_AFTER: Moment = 5_000;
 
 /// Does the run of `seed`, with a planted bug or without.
 pub(super) fn run(seed: u64, planted: Option<Plant>) -> Report {
@@ -99,10 +115,14 @@ impl Run {
         let mut users = Users::default();
         let mut world = World::new(seed, manner);
         users.found(&mut world.store);
-        if theme == Theme::Devices {
-            devices::found(&mut world.store);
+        match theme {
+            Theme::Devices => devices::found(&mut world.store),
+            Theme::Extended => devices::found_extended(&mut world.store),
+            Theme::Volumes => volumes::found(&mut world.store),
+            Theme::Extenders => world.extender = Some(Extender::default()),
+            Theme::Mixed | Theme::Handovers | Theme::OldViews => {}
         }
-        let habits = Habits { timing, standby, rebuild: rebuild(seed) };
+        let habits = Habits { theme, timing, standby, rebuild: rebuild(seed) };
         world.trace.push(format!("seed {seed}: {theme:?} {:?} {habits:?}", world.manner));
         let slots = (0..processes).map(|_| Slot::Down(random.random_range(0..2_000))).collect();
         Self {
@@ -114,7 +134,7 @@ impl Run {
             slots,
             lives: 0,
             slice,
-            terminations: Vec::new(),
+            appointments: Vec::new(),
         }
     }
 
@@ -156,11 +176,20 @@ impl Run {
         {
             self.strike(fault, now);
         }
-        for (index, at) in std::mem::take(&mut self.terminations) {
-            match &self.slots[index] {
-                _ if at > now => self.terminations.push((index, at)),
-                Slot::Runs(scheduler) => scheduler.terminate(),
-                Slot::Down(_) => {}
+        for (at, appointment) in std::mem::take(&mut self.appointments) {
+            match appointment {
+                _ if at > now => self.appointments.push((at, appointment)),
+                Appointment::Terminate(index) => {
+                    if let Slot::Runs(scheduler) = &self.slots[index] {
+                        scheduler.terminate();
+                    }
+                }
+                Appointment::BlindOthers(index, until) => {
+                    let mut world = self.world.lock();
+                    for other in (0..self.slots.len()).filter(|other| *other != index) {
+                        world.watches.blind(other, until);
+                    }
+                }
             }
         }
         let micros = i64::try_from(now * 1_000).expect("runs are short");
@@ -253,7 +282,15 @@ impl Run {
                 for other in (0..self.slots.len()).filter(|other| *other != index) {
                     world.watches.strike(now, other, WatchFault::Stalls(time), &mut self.random);
                 }
-                self.terminations.push((index, now + time / 2));
+                self.appointments.push((now + time / 2, Appointment::Terminate(index)));
+            }
+            Fault::Blinding(time) => {
+                let index = leader.unwrap_or(index);
+                let store = &mut self.world.lock().store;
+                self.users.empty_node(now, now + WHOLE_AFTER, store, &mut self.random);
+                let blind = Appointment::BlindOthers(index, now + time);
+                self.appointments.push((now + BLIND_AFTER, blind));
+                self.appointments.push((now + END_AFTER, Appointment::Terminate(index)));
             }
             Fault::Compact => {
                 let mut world = self.world.lock();
@@ -285,8 +322,9 @@ impl Run {
     }
 }
 
+/// Parts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Faults,
     Calm,
 }

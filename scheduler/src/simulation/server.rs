@@ -3,7 +3,8 @@
 //! Owns the translation between requests and the store. Kinds that no run has objects of are empty lists, and watches
 //! that tell nothing. A request that the model does not know is a fault of the model, and panics.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -12,14 +13,18 @@ use prost::Message;
 
 use super::Moment;
 use super::api::{Store, is_finished};
+use super::extenders;
 use super::lease::Deed;
-use super::rules::Refused;
+use super::rules::{Refused, missing};
 use crate::api::coordination::v1::Lease;
-use crate::api::core::v1::{Binding, NodeList, Pod, PodList};
+use crate::api::core::v1::{
+    Binding, NodeList, PersistentVolumeClaimList, PersistentVolumeList, Pod, PodList,
+};
 use crate::api::events::v1::Event;
 use crate::api::meta::v1::{DeleteOptions, ListMeta, Status, WatchEvent};
 use crate::api::resource::v1::{DeviceClassList, ResourceClaimList, ResourceSliceList};
 use crate::api::runtime::RawExtension;
+use crate::api::storage::v1::StorageClassList;
 use crate::client::{Codec, ContentType, ResponseBody, envelope};
 
 /// The kinds of which there are watches with something to tell.
@@ -28,6 +33,8 @@ pub(super) enum Watched {
     Pods,
     Nodes,
     Claims,
+    Volumes,
+    VolumeClaims,
     Nothing,
 }
 
@@ -60,7 +67,10 @@ impl Asked {
         let (head, body) = request.into_parts();
         let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
         let path = head.uri.path();
-        let rest = path.split_once("/v1/").map_or("", |(_, rest)| rest);
+        let rest = match head.uri.host() {
+            Some(extenders::HOST) => return Self::of_extender(head.method.to_string(), path, body),
+            _ => path.split_once("/v1/").map_or("", |(_, rest)| rest),
+        };
         let mut path: Vec<String> = rest.split('/').map(decode).collect();
         if path.first().is_some_and(|first| first == "namespaces") && path.len() > 2 {
             path.drain(..2);
@@ -70,19 +80,40 @@ impl Asked {
         Self { method: head.method.to_string(), path, query, body }
     }
 
+    fn of_extender(method: String, path: &str, body: Bytes) -> Self {
+        let path = vec![extenders::HOST.to_owned(), path.trim_start_matches('/').to_owned()];
+        Self { method, path, query: HashMap::new(), body }
+    }
+
+    /// The binding that an extender is asked for.
+    pub(super) fn extender_binding(&self) -> Option<extenders::Asked> {
+        (self.path[0] == extenders::HOST).then(|| extenders::Asked::read(&self.body))
+    }
+
     pub(super) fn is_binding(&self) -> bool {
-        self.path.get(2).is_some_and(|part| part == "binding")
+        self.path[0] == extenders::HOST || self.path.get(2).is_some_and(|part| part == "binding")
     }
 
     /// What the request does to which pod, where only the holder of the lease may.
     pub(super) fn deed(&self) -> Option<(String, Deed)> {
+        if let Some(binding) = self.extender_binding() {
+            return Some((binding.pod, Deed::Binding(binding.node)));
+        }
+        if self.method == "POST" && self.path == ["resourceclaims"] {
+            return Some((String::new(), Deed::Claim));
+        }
         let [plural, pod, ..] = &self.path[..] else { return None };
         if self.is_binding() {
             let target = self.read::<Binding>().target.unwrap_or_default();
             return Some((pod.clone(), Deed::Binding(target.name)));
         }
-        if self.method == "PUT" && plural == "resourceclaims" {
+        if self.method != "GET" && plural == "resourceclaims" {
             return Some((pod.clone(), Deed::Claim));
+        }
+        let is_volume = self.method == "PUT" && plural == "persistentvolumes"
+            || self.method == "PATCH" && plural == "persistentvolumeclaims";
+        if is_volume {
+            return Some((pod.clone(), Deed::Volume));
         }
         (self.method == "DELETE" && plural == "pods").then(|| (pod.clone(), Deed::Eviction))
     }
@@ -130,26 +161,36 @@ fn codec() -> Codec {
 impl Store {
     /// Does what `asked` says, at `at`.
     pub(super) fn serve(&mut self, at: Moment, asked: &Asked) -> Reply {
+        if let Some(binding) = asked.extender_binding() {
+            return Reply::Whole(match binding.serve(at, self) {
+                Ok(()) => extenders::whole(200, serde_json::json!({})),
+                Err(refused) => refusal(&refused, 0),
+            });
+        }
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let answer = match (asked.method.as_str(), &path[..]) {
             ("GET", [plural]) if asked.is_watch() => return self.watch(plural, asked),
-            ("GET", ["pods"]) => Ok(self.list_pods()),
-            ("GET", ["nodes"]) => Ok(self.list_nodes()),
-            ("GET", ["resourceclaims"]) => Ok(self.list_claims()),
-            ("GET", ["resourceslices"]) => {
-                Ok(ResourceSliceList { metadata: self.list_meta(), items: self.slices.clone() }
-                    .encode_to_vec())
-            }
-            ("GET", ["deviceclasses"]) => {
-                Ok(DeviceClassList { metadata: self.list_meta(), items: self.classes.clone() }
-                    .encode_to_vec())
-            }
-            ("GET", [_]) => Ok(PodList { metadata: self.list_meta(), items: Vec::new() }.encode_to_vec()),
+            ("GET", [plural]) => Ok(self.list(plural)),
             ("GET", ["pods", name]) => self.pod(name).map(|pod| pod.encode_to_vec()),
             ("GET", ["resourceclaims", name]) => self.claim(name).map(|claim| claim.encode_to_vec()),
+            ("GET", ["nodes", name]) => found(&self.nodes, name),
+            ("GET", ["persistentvolumes", name]) => found(&self.volumes, name),
+            ("GET", ["persistentvolumeclaims", name]) => found(&self.volume_claims, name),
+            ("PUT", ["persistentvolumes", name]) => {
+                self.replace_volume(at, name, asked.read()).map(|volume| volume.encode_to_vec())
+            }
+            ("PATCH", ["persistentvolumeclaims", name]) => {
+                let patch = serde_json::from_slice(&asked.body).expect("the client writes JSON");
+                self.patch_volume_claim(at, name, &patch).map(|claim| claim.encode_to_vec())
+            }
             ("PUT", ["resourceclaims", name, subresource @ ..]) => {
                 let claim = self.replace_claim(at, name, asked.read(), subresource.first().copied());
                 claim.map(|claim| claim.encode_to_vec())
+            }
+            ("POST", ["resourceclaims"]) => Ok(self.create_claim(at, asked.read()).encode_to_vec()),
+            ("DELETE", ["resourceclaims", name]) => {
+                let options: DeleteOptions = asked.read();
+                self.delete_claim(at, name, &options).map(|()| Status::default().encode_to_vec())
             }
             ("GET", ["leases", name]) => {
                 let lease = self.lease.as_ref().ok_or((404, "NotFound", format!("{name} not found")));
@@ -187,6 +228,30 @@ impl Store {
         })
     }
 
+    /// The list of a kind, encoded; an empty one for kinds that the model has no objects of.
+    fn list(&self, plural: &str) -> Vec<u8> {
+        let metadata = self.list_meta();
+        match plural {
+            "pods" => self.list_pods(),
+            "nodes" => self.list_nodes(),
+            "resourceclaims" => self.list_claims(),
+            "resourceslices" => ResourceSliceList { metadata, items: self.slices.clone() }.encode_to_vec(),
+            "deviceclasses" => DeviceClassList { metadata, items: self.classes.clone() }.encode_to_vec(),
+            "persistentvolumes" => {
+                let items = self.volumes.values().map(|volume| (**volume).clone()).collect();
+                PersistentVolumeList { metadata, items }.encode_to_vec()
+            }
+            "persistentvolumeclaims" => {
+                let items = self.volume_claims.values().map(|claim| (**claim).clone()).collect();
+                PersistentVolumeClaimList { metadata, items }.encode_to_vec()
+            }
+            "storageclasses" => {
+                StorageClassList { metadata, items: self.storage_classes.clone() }.encode_to_vec()
+            }
+            _ => PodList { metadata, items: Vec::new() }.encode_to_vec(),
+        }
+    }
+
     fn watch(&self, plural: &str, asked: &Asked) -> Reply {
         let from = asked.number("resourceVersion");
         if from < self.compacted {
@@ -196,6 +261,8 @@ impl Store {
             "pods" => Watched::Pods,
             "nodes" => Watched::Nodes,
             "resourceclaims" => Watched::Claims,
+            "persistentvolumes" => Watched::Volumes,
+            "persistentvolumeclaims" => Watched::VolumeClaims,
             _ => Watched::Nothing,
         };
         Reply::Watch(WatchRequest { kind, from, seconds: asked.number("timeoutSeconds") })
@@ -220,6 +287,11 @@ impl Store {
         let items = self.nodes.values().map(|node| (**node).clone()).collect();
         NodeList { metadata: self.list_meta(), items }.encode_to_vec()
     }
+}
+
+/// An object by its name, as it is stored.
+fn found<T: Message>(objects: &BTreeMap<String, Arc<T>>, name: &str) -> Result<Vec<u8>, Refused> {
+    objects.get(name).map(|object| object.encode_to_vec()).ok_or_else(|| missing(name))
 }
 
 /// Version and kind of a resource. Of the two that are called `events` it is the one that the client writes.

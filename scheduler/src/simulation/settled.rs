@@ -5,8 +5,10 @@
 use super::api::{is_ending, is_finished, name_of, node_of};
 use super::check::Room;
 use super::devices::has_device;
+use super::extenders::allows;
 use super::network::World;
 use super::users::ELSEWHERE;
+use super::volumes::has_volume;
 use crate::api::core::v1::Pod;
 
 /// Checks the end of a run. All nodes are whole, and nothing has changed for long.
@@ -31,7 +33,12 @@ fn place<'a>(world: &'a World, pod: &Pod) -> Option<&'a str> {
     for node in world.store.nodes.values() {
         let metadata = node.metadata.as_ref().expect("nodes have names");
         let is_selected = selector.iter().all(|(key, value)| metadata.labels.get(key) == Some(value));
-        if metadata.name == ELSEWHERE || !is_selected || !has_device(world, pod, &metadata.name) {
+        if metadata.name == ELSEWHERE
+            || !is_selected
+            || !has_device(world, pod, &metadata.name)
+            || !has_volume(world, pod, &metadata.name)
+            || !allows(world, pod, &metadata.name)
+        {
             continue;
         }
         let mut load = Room::of_pod(pod);

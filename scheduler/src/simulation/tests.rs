@@ -103,7 +103,7 @@ fn a_seed_replays_its_run() {
 
 /// The seeds within which each planted bug is found, and a part of what it is found as: the promise that it breaks. Where a
 /// change of the product or of the faults moves them, `PLANT=` names one to search for it. An empty range: no seed is known.
-const PLANTS: [(Plant, Range<u64>, &str); 22] = [
+const PLANTS: [(Plant, Range<u64>, &str); 27] = [
     (Plant::ForgetsAssume, 0..3, "offers"),
     (Plant::TakesOverEarly, 13..16, "lead"),
     (Plant::IgnoresDeletion, 4..7, "has no node in the end, and"),
@@ -112,19 +112,24 @@ const PLANTS: [(Plant, Range<u64>, &str); 22] = [
     (Plant::ForgetsEarly, 0..3, "offers"),
     (Plant::RenewsFromEnd, 9..10, "after its lease ended by its own clock"),
     (Plant::BindsWithoutLease, 13..15, "after its lease ended by its own clock"),
-    (Plant::EvictsWithoutLease, 12..15, "sends Eviction"),
+    (Plant::EvictsWithoutLease, 15..16, "sends Eviction"),
     (Plant::LosesWake, 4..8, "has no node in the end, and"),
     (Plant::SkipsVersion, 0..3, "has no node in the end"),
-    (Plant::ListsWithoutDeletes, 116..117, "has no node in the end, and"),
+    (Plant::ListsWithoutDeletes, 0..0, "has no node in the end, and"),
     (Plant::KeepsNomination, 3..6, "has no node in the end, and"),
-    (Plant::BindsByName, 0..3, "told `Successfully assigned"),
+    (Plant::BindsByName, 3..5, "told `Successfully assigned"),
     (Plant::ReleasesEarly, 4..8, "arrives, while the lease names"),
-    (Plant::ReleasesUnfinished, 295..296, "arrives, while the lease names"),
+    (Plant::ReleasesUnfinished, 759..760, "arrives, while the lease names"),
     (Plant::RetriesWithoutLease, 13..16, "after its lease ended by its own clock"),
-    (Plant::TrustsOldView, 0..0, "offers"),
-    (Plant::TellsNothingAgain, 2..3, "has no node in the end, and"),
-    (Plant::PatchesBesideBinding, 48..50, "is on n"),
+    (Plant::TrustsOldView, 652..653, "offers"),
+    (Plant::TellsNothingAgain, 98..99, "has no node in the end, and"),
+    (Plant::PatchesBesideBinding, 60..61, "is on n"),
     (Plant::ForgetsDevices, 5..6, "belongs to the claims"),
+    (Plant::BindsBeforeVolumes, 8..9, "and the volume of its claim"),
+    (Plant::TrustsAnyVolume, 56..57, "and the volume of its claim"),
+    (Plant::NamesNoClaim, 10..11, "and its claim"),
+    (Plant::TrustsSilentExtenders, 27..28, "and the extender let through"),
+    (Plant::ReservesAnyDevices, 0..0, "its device on"),
     (Plant::PatchesLate, 0..3, "says that it has none"),
 ];
 

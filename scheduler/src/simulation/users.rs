@@ -11,6 +11,8 @@ use rand::rngs::StdRng;
 use super::Moment;
 use super::api::{NAMESPACE, Store, is_ending, is_finished, node_of, uid_of};
 use super::devices;
+use super::run::Phase;
+use super::volumes;
 use crate::api::core::v1::{
     Binding, Container, Node, NodeSpec, NodeStatus, ObjectReference, Pod, PodSchedulingGate, PodSpec,
     PodStatus, ResourceRequirements,
@@ -75,6 +77,7 @@ impl Users {
     pub(super) fn act(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
         self.end_pods(now, store, random);
         devices::collect(now, store, random);
+        volumes::act(now, store, random, Phase::Faults);
         self.mend_nodes(now, store);
         match random.random_range(0..40) {
             0..=3 => create_pod(now, store, random),
@@ -93,6 +96,7 @@ impl Users {
     pub(super) fn settle(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) -> Settling {
         self.end_pods(now, store, random);
         devices::collect(now, store, random);
+        volumes::act(now, store, random, Phase::Calm);
         for until in self.broken.values_mut() {
             *until = now;
         }
@@ -164,6 +168,20 @@ impl Users {
         }
     }
 
+    /// A node takes no more pods until `until`, and loses those that it has.
+    pub(super) fn empty_node(&mut self, now: Moment, until: Moment, store: &mut Store, random: &mut StdRng) {
+        let name = node_name(random.random_range(0..NODES));
+        if self.broken.insert(name.clone(), until).is_some() {
+            return;
+        }
+        let mut cordoned = whole_node(&name);
+        cordoned.spec.get_or_insert_default().unschedulable = true;
+        store.put_node(now, cordoned);
+        let pods: Vec<String> =
+            store.pods.iter().filter(|(_, pod)| node_of(pod) == name).map(|(pod, _)| pod.clone()).collect();
+        pods.iter().for_each(|pod| store.remove_pod(now, pod));
+    }
+
     fn delete_pod(&mut self, now: Moment, store: &mut Store, random: &mut StdRng) {
         if let Some(name) = any(store, random, |_| true) {
             store.delete_pod(now, &name, &DeleteOptions::default()).expect("the pod is there");
@@ -191,7 +209,7 @@ fn node(name: &str, cpu: u64, pods: u64) -> Node {
     Node {
         metadata: Some(ObjectMeta {
             name: name.to_owned(),
-            labels: [("zone".to_owned(), zone.to_owned())].into(),
+            labels: [("zone".to_owned(), zone.to_owned()), ("host".to_owned(), name.to_owned())].into(),
             ..ObjectMeta::default()
         }),
         spec: Some(NodeSpec::default()),
@@ -234,10 +252,12 @@ fn create_pod(now: Moment, store: &mut Store, random: &mut StdRng) {
 
 fn make_pod(name: String, now: Moment, store: &mut Store, random: &mut StdRng) {
     let cpu = [500, 1_000, 1_000, 2_000, 3_500][random.random_range(0..5)];
-    let requests = [("cpu".to_owned(), quantity(format!("{cpu}m")))].into();
+    let mut requests: BTreeMap<_, _> = [("cpu".to_owned(), quantity(format!("{cpu}m")))].into();
+    let limits: BTreeMap<_, _> = devices::wanted_extended(store, random).into_iter().collect();
+    requests.extend(limits.clone());
     let container = Container {
         name: "c".to_owned(),
-        resources: Some(ResourceRequirements { requests, ..ResourceRequirements::default() }),
+        resources: Some(ResourceRequirements { requests, limits, ..ResourceRequirements::default() }),
         ..Container::default()
     };
     let mut spec = PodSpec {
@@ -254,6 +274,7 @@ fn make_pod(name: String, now: Moment, store: &mut Store, random: &mut StdRng) {
         spec.scheduling_gates = vec![PodSchedulingGate { name: "gate".to_owned() }];
     }
     spec.resource_claims = devices::wanted(store, random);
+    spec.volumes = volumes::wanted(store, random);
     let finalizers = if random.random_bool(0.2) { vec!["hold".to_owned()] } else { Vec::new() };
     let metadata = ObjectMeta { name, namespace: NAMESPACE.to_owned(), finalizers, ..ObjectMeta::default() };
     let status = PodStatus { phase: "Pending".to_owned(), ..PodStatus::default() };

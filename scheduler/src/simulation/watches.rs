@@ -14,11 +14,11 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Moment;
-use super::api::{Changed, Entry, Step, Store, is_finished};
+use super::api::{Changed, Entry, Kept, Step, Store, is_finished};
 use super::manner::Manner;
 use super::network::Life;
 use super::server::{WatchRequest, Watched, frame};
-use crate::api::core::v1::{Node, Pod};
+use crate::api::core::v1::Pod;
 use crate::api::meta::v1::{ObjectMeta, Status};
 use crate::client::ResponseBody;
 
@@ -128,6 +128,12 @@ impl Watches {
         });
     }
 
+    /// Of all watches of `process`, those of pods tell nothing until `until`.
+    pub(super) fn blind(&mut self, process: usize, until: Moment) {
+        let watches = self.open.iter_mut().filter(|watch| watch.from.process == process);
+        watches.filter(|watch| watch.kind == Watched::Pods).for_each(|watch| watch.stalled_until = until);
+    }
+
     /// Ends all watches in order.
     pub(super) fn end_all(&mut self, now: Moment) {
         self.open.retain_mut(|watch| watch.end(now));
@@ -195,26 +201,25 @@ impl Watch {
 fn event(kind: Watched, entry: &Entry) -> Option<Bytes> {
     match (kind, &entry.changed) {
         (Watched::Pods, Changed::Pod(step)) => pod_event(step, entry.revision),
-        (Watched::Claims, Changed::Claim(step)) => {
-            let mut claim = (**step.after.as_ref()?).clone();
-            claim.metadata.get_or_insert_default().resource_version = entry.revision.to_string();
-            Some(frame(if step.before.is_some() { "MODIFIED" } else { "ADDED" }, &claim))
-        }
-        (Watched::Nodes, Changed::Node(step)) => {
-            let version = |node: &Node| {
-                let mut node = node.clone();
-                node.metadata.get_or_insert_default().resource_version = entry.revision.to_string();
-                node
-            };
-            match (&step.before, &step.after) {
-                (None, Some(node)) => Some(frame("ADDED", &version(node))),
-                (Some(_), Some(node)) => Some(frame("MODIFIED", &version(node))),
-                (Some(node), None) => Some(frame("DELETED", &version(node))),
-                (None, None) => None,
-            }
-        }
+        (Watched::Claims, Changed::Claim(step)) => object_event(step, entry.revision),
+        (Watched::Nodes, Changed::Node(step)) => object_event(step, entry.revision),
+        (Watched::Volumes, Changed::Volume(step)) => object_event(step, entry.revision),
+        (Watched::VolumeClaims, Changed::VolumeClaim(step)) => object_event(step, entry.revision),
         _ => None,
     }
+}
+
+/// A deletion has a version of its own.
+fn object_event<T: Kept>(step: &Step<T>, revision: u64) -> Option<Bytes> {
+    let (kind, object) = match (&step.before, &step.after) {
+        (None, Some(object)) => ("ADDED", object),
+        (Some(_), Some(object)) => ("MODIFIED", object),
+        (Some(object), None) => ("DELETED", object),
+        (None, None) => return None,
+    };
+    let mut object = (**object).clone();
+    object.metadata_mut().resource_version = revision.to_string();
+    Some(frame(kind, &object))
 }
 
 /// Pods that have finished are outside of the selection.

@@ -96,6 +96,25 @@ fn recorded_command_lines_end_as_recorded() {
     assert!(differences.is_empty(), "{} of 79 differ:\n{}", differences.len(), differences.join("\n"));
 }
 
+#[test]
+fn a_fault_before_the_log_is_json_where_that_was_asked_for() {
+    for (arguments, told) in [
+        (vec!["--logging-format=json", "--nonsense"], "unknown flag: --nonsense"),
+        (vec!["--nonsense", "--logging_format", "json"], "unknown flag: --nonsense"),
+        (vec!["--logging-format=json", "--brand=acme"], "must be orch or kubernetes"),
+        (vec!["--logging-format=json", "one"], "does not take any arguments"),
+        (vec!["--logging-format=json", "--config=/none.yaml"], "/none.yaml"),
+    ] {
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let ended = run(&arguments);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}");
+        let lines: Vec<Value> =
+            ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let is_told = |line: &Value| line["err"].as_str().is_some_and(|error| error.contains(told));
+        assert!(lines.iter().any(is_told), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
 fn replay(record: &Value, dir: &Path) -> Result<(), String> {
     let in_use = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = in_use.local_addr().unwrap().port();

@@ -62,6 +62,12 @@ pub type Cell = Value;
 
 /// The rules of one kind. Every method has the behaviour of a plain kind as its default.
 pub trait Strategy: Send + Sync + 'static {
+    /// The fault of a text in `object` that stands for a field of the reference's own form, where the field cannot be made of
+    /// it: such an object is refused as one that cannot be decoded.
+    fn unreadable(&self, _object: &Value) -> Option<String> {
+        None
+    }
+
     /// Fills in the kind's defaults. Runs on every decoded object of a write, before everything else.
     fn default(&self, _context: &Context<'_>, _new: &mut Value) {}
 

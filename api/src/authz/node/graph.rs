@@ -18,13 +18,13 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, State};
+use orch_raft::{Change, ObjectPath, State};
 use smol_str::SmolStr;
 
 use super::pod::{MIRROR_ANNOTATION, PodDocument, ReferenceKind};
 use super::search::Search;
 use super::volume::BoundVolume;
-use crate::follow::{Derived, Digest};
+use crate::follow::{Derived, Digest, shrink};
 
 /// Storage resources that the graph is derived from.
 pub(super) const PODS: &str = "pods";
@@ -41,7 +41,7 @@ fn of_object(kind: ReferenceKind, namespace: &str, name: &str) -> Digest {
 
 /// The digest of the object at `path`.
 fn of_path(kind: ReferenceKind, path: &str) -> Digest {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    let (namespace, name) = ObjectPath::of(path).parts();
     of_object(kind, namespace, name)
 }
 
@@ -207,7 +207,7 @@ impl PodReferences {
         // Stored JSON has no spaces. A pod that waits for its node is not decoded.
         memchr::memmem::find(&object.json, br#""nodeName":"#)?;
         let pod = PodDocument::parse(&object.json).filter(|pod| !pod.node_name().is_empty())?;
-        let (namespace, _) = path.split_once('/')?;
+        let namespace = ObjectPath::of(path).namespace();
         let (mut uses, mut claims) = (Vec::new(), Vec::new());
         if !pod.has_annotation(mirror_annotation) {
             pod.visit_references(&mut |kind, name| {
@@ -243,7 +243,11 @@ fn decrement(counts: &mut Counts, key: Digest) -> bool {
             *count -= 1;
             false
         }
-        Some(_) => counts.remove(&key).is_some(),
+        Some(_) => {
+            counts.remove(&key);
+            shrink(counts);
+            true
+        }
         None => false,
     }
 }
@@ -254,6 +258,7 @@ fn release(tables: &mut HashMap<Digest, Counts>, of: Digest, key: Digest) -> boo
     let was_last = decrement(counts, key);
     if counts.is_empty() {
         tables.remove(&of);
+        shrink(tables);
     }
     was_last
 }

@@ -289,6 +289,31 @@ fn a_relation_takes_48_bytes_at_most() {
 }
 
 #[test]
+fn ten_thousand_pods_that_go_leave_their_room() {
+    let mut graph = Graph::new(&ORCH);
+    let empty = graph.bytes();
+    let pods: Vec<_> = (0..10_000)
+        .map(|at| {
+            let secret = json!([{"secretRef": {"name": format!("s{at}")}}]);
+            let volumes = json!([{"persistentVolumeClaim": {"claimName": format!("c{at}")}}]);
+            let spec = json!({
+                "nodeName": format!("n{}", at % 7), "serviceAccountName": "default",
+                "containers": [{"envFrom": secret}], "volumes": volumes,
+            });
+            (format!("n/p{at}"), stored_json(&json!({"spec": spec})))
+        })
+        .collect();
+    let mut change = |path: &str, old: Option<SharedObject>, new: Option<SharedObject>| {
+        let change = Change { revision: Revision(1), time_ms: 0, path: path.into(), old, new };
+        graph.change(&PODS.into(), &change);
+        graph.bytes()
+    };
+    let full = pods.iter().map(|(path, pod)| change(path, None, Some(pod.clone()))).last().unwrap();
+    let after = pods.iter().map(|(path, pod)| change(path, Some(pod.clone()), None)).last().unwrap();
+    assert!(full > 400_000 && after < empty + 20_000, "{full}, {after}");
+}
+
+#[test]
 fn too_many_relations_are_not_held_and_are_again_when_there_are_fewer() {
     let mut graph = Graph::with_room(&ORCH, 3);
     let pod = |names: &[&'static str]| {

@@ -4,8 +4,8 @@
 //! over the pods of the object's namespace and decodes those whose text holds the node's name: it takes no memory, and a
 //! millisecond for some hundred pods of the node. It decides as the graph does (`oracle.rs`).
 
-use orch_raft::State;
 use orch_raft::object::SharedObject;
+use orch_raft::{ObjectPath, State};
 use serde::Deserialize;
 use smol_str::SmolStr;
 
@@ -27,7 +27,7 @@ impl Search<'_> {
     }
 
     fn does_pod_refer(&self, node: &str, kind: ReferenceKind, path: &str) -> bool {
-        let Some((namespace, name)) = path.split_once('/') else { return false };
+        let (namespace, name) = ObjectPath::of(path).parts();
         let prefix = format!("{namespace}/");
         let pods = self.state.collection(PODS);
         let of_namespace = pods.range_from(&prefix).take_while(|(path, _)| path.starts_with(&prefix));
@@ -52,7 +52,7 @@ impl Search<'_> {
     }
 
     fn is_of_volume(&self, node: &str, secret: &str) -> bool {
-        let Some((_, name)) = secret.split_once('/') else { return false };
+        let name = ObjectPath::of(secret).name();
         let volumes = self.state.collection(VOLUMES);
         let naming = volumes
             .range_from("")

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use orch_raft::ObjectPath;
 use orch_raft::object::SharedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -61,7 +62,7 @@ struct RoleRef {
 
 /// The two parts of a path: namespace, empty for cluster scope, and name.
 pub(super) fn parts(path: &str) -> (&str, &str) {
-    path.split_once('/').unwrap_or(("", path))
+    ObjectPath::of(path).parts()
 }
 
 /// The role of the binding at `path`, and its subjects, each with its place: the byte of the stored form at which it begins.

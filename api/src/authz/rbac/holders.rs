@@ -8,13 +8,10 @@
 
 use hashbrown::HashMap;
 
-use crate::follow::Digest;
+use crate::follow::{Digest, Slots, shrink};
 
 /// The value of `Held::place` that marks a list. No subject begins at this byte: objects are far smaller.
 const LIST: u32 = u32::MAX;
-
-/// Free places of the table, in entries, that are kept when it shrinks.
-const SPARE_MAX: usize = 1024;
 
 /// A binding and the place of the subject in it; or, where the place is [`LIST`], the number of a list in `many`.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +25,7 @@ struct Held {
 pub(super) struct Holders {
     by_subject: HashMap<Digest, Held>,
     /// Bindings and places, sorted by binding.
-    many: Vec<Vec<(u32, u32)>>,
-    /// Numbers of empty lists.
-    free: Vec<u32>,
+    many: Slots<Vec<(u32, u32)>>,
 }
 
 impl Holders {
@@ -41,7 +36,7 @@ impl Holders {
             return;
         };
         if held.place == LIST {
-            let list = &mut self.many[held.binding as usize];
+            let Some(list) = self.many.get_mut(held.binding) else { return };
             // At the end, mostly: new bindings have high numbers.
             let at = list.partition_point(|(known, _)| *known < binding);
             list.insert(at, (binding, place));
@@ -49,17 +44,7 @@ impl Holders {
         }
         let mut list = vec![(held.binding, held.place), (binding, place)];
         list.sort_unstable();
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.many[number as usize] = list;
-                number
-            }
-            None => {
-                self.many.push(list);
-                // Each list is of two bindings at least, of more than a byte each: far fewer than 2^32 fit into memory.
-                u32::try_from(self.many.len() - 1).unwrap_or(u32::MAX)
-            }
-        };
+        let number = self.many.insert(list);
         self.by_subject.insert(subject, Held { binding: number, place: LIST });
     }
 
@@ -69,10 +54,11 @@ impl Holders {
         if held.place != LIST {
             if held.binding == binding {
                 self.by_subject.remove(&subject);
+                shrink(&mut self.by_subject);
             }
             return;
         }
-        let list = &mut self.many[held.binding as usize];
+        let Some(list) = self.many.get_mut(held.binding) else { return };
         if let Ok(at) = list.binary_search_by_key(&binding, |(known, _)| *known) {
             list.remove(at);
             if list.capacity() > 4 * list.len() {
@@ -80,26 +66,15 @@ impl Holders {
             }
         }
         if let [(binding, place)] = list[..] {
-            *list = Vec::new();
-            self.free.push(held.binding);
+            self.many.remove(held.binding);
             self.by_subject.insert(subject, Held { binding, place });
-        }
-    }
-
-    /// Gives back the room of subjects that have gone.
-    pub(super) fn shrink(&mut self) {
-        if self.by_subject.capacity() / 4 > self.by_subject.len() + SPARE_MAX {
-            self.by_subject.shrink_to_fit();
-        }
-        if self.free.len() == self.many.len() {
-            (self.many, self.free) = (Vec::new(), Vec::new());
         }
     }
 
     /// The bindings of the subject, with its place in each.
     pub(super) fn of(&self, subject: Digest) -> impl Iterator<Item = (u32, u32)> {
         let held = self.by_subject.get(&subject);
-        let list = held.filter(|held| held.place == LIST).map(|held| &self.many[held.binding as usize]);
+        let list = held.filter(|held| held.place == LIST).and_then(|held| self.many.get(held.binding));
         let one = held.filter(|held| held.place != LIST).map(|held| (held.binding, held.place));
         one.into_iter().chain(list.into_iter().flatten().copied())
     }
@@ -107,9 +82,8 @@ impl Holders {
     /// Bytes of memory behind this value.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let lists =
-            self.many.iter().map(|list| size_of_val(list) + list.capacity() * size_of::<(u32, u32)>());
-        self.by_subject.allocation_size() + lists.sum::<usize>() + self.free.len() * 4
+        let lists = self.many.iter().map(|list| list.capacity() * size_of::<(u32, u32)>());
+        self.by_subject.allocation_size() + self.many.bytes() + lists.sum::<usize>()
     }
 }
 
@@ -135,7 +109,7 @@ mod tests {
         assert_eq!(holders.of(subjects[1]).count(), 3);
         holders.add(subjects[0], 4, 4);
         holders.add(subjects[0], 5, 5);
-        assert_eq!(holders.many.len(), 2, "a list is used again");
+        assert_eq!(holders.many.extent(), 2, "a list is used again");
     }
 
     #[test]
@@ -159,7 +133,6 @@ mod tests {
         for at in 0..100_000 {
             holders.remove(Digest::of(at), at);
         }
-        holders.shrink();
         assert!(holders.bytes() < 100_000, "{}", holders.bytes());
     }
 }

@@ -22,6 +22,7 @@ use orch_proto::Brand;
 
 pub use self::escalation::{Uncovered, covers};
 pub use self::grant::{Binding, Grant, RoleKey};
+pub(crate) use self::policy::SOURCES;
 pub use self::policy::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Policy, ROLE_BINDINGS, ROLES, Role};
 pub use self::policy_rule::PolicyRule;
 use self::resolved::Resolved;
@@ -30,10 +31,6 @@ use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Listing, Reason, decided};
 use crate::authn::User;
 use crate::follow::{Applied, Maintained};
-
-/// Storage resources that the prepared policy is derived from.
-pub(super) const SOURCES: [&str; 4] =
-    [policy::CLUSTER_ROLES, policy::ROLES, policy::CLUSTER_ROLE_BINDINGS, policy::ROLE_BINDINGS];
 
 /// Missing roles that a refusal names: enough to find the fault, and a bounded message.
 const MISSING_MAX: usize = 8;

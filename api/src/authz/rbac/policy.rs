@@ -22,7 +22,7 @@ use super::policy_rule::PolicyRule;
 use super::resolved::{Cache, Resolved};
 use super::rules::{Asked, Rules, Sieve};
 use crate::authn::User;
-use crate::follow::{Derived, Digest};
+use crate::follow::{Derived, Digest, Slots, shrink};
 
 /// Storage resources of the four kinds.
 pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization";
@@ -32,6 +32,9 @@ pub const ROLES: &str = "roles.rbac.authorization";
 pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization";
 /// Bindings of a namespace.
 pub const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization";
+
+/// All four: what a decision by roles depends on.
+pub(crate) const SOURCES: [&str; 4] = [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
 
 /// Rules from which on a role is large: a decision looks at it once, though many bindings name it.
 const LARGE_RULES: usize = 16;
@@ -116,12 +119,10 @@ struct StoredBinding {
 #[derive(Debug, Default)]
 pub struct Policy {
     numbers: HashMap<RoleKey, u32>,
-    slots: Vec<Option<Slot>>,
-    free_slots: Vec<u32>,
+    slots: Slots<Slot>,
     holders: Holders,
     /// Bindings with subjects, by their numbers.
-    bindings: Vec<Option<StoredBinding>>,
-    free_bindings: Vec<u32>,
+    bindings: Slots<StoredBinding>,
     by_path: HashMap<Arc<str>, u32>,
     /// Namespaces with bindings, and how many.
     namespaces: HashMap<SmolStr, u32>,
@@ -142,8 +143,7 @@ impl Policy {
         let names = ["", namespace];
         for scope in &names[..if namespace.is_empty() { 1 } else { 2 }] {
             for (StoredBinding { binding, object }, place) in self.held(user, scope) {
-                let slot = self.slots.get(binding.role as usize).and_then(Option::as_ref);
-                let role = slot.and_then(|slot| slot.role.as_ref());
+                let role = self.slots.get(binding.role).and_then(|slot| slot.role.as_ref());
                 if role.is_some_and(|role| role.is_large) && !large.insert(binding.role) {
                     continue;
                 }
@@ -170,14 +170,11 @@ impl Policy {
                     None => found.push((number, place)),
                 }
             }
-            let path = |number: u32| {
-                self.bindings.get(number as usize)?.as_ref().map(|stored| &*stored.binding.path)
-            };
+            let path = |number: u32| self.bindings.get(number).map(|stored| &*stored.binding.path);
             found[start..].sort_unstable_by(|one, other| path(one.0).cmp(&path(other.0)));
             places.extend(found.iter().enumerate().skip(start).map(|(at, (number, _))| (*number, at)));
         }
-        let binding = |number: u32| self.bindings.get(number as usize)?.as_ref();
-        found.into_iter().filter_map(move |(number, place)| Some((binding(number)?, place)))
+        found.into_iter().filter_map(move |(number, place)| Some((self.bindings.get(number)?, place)))
     }
 
     /// The grants that [`Policy::visit`] passes, as an array for decisions.
@@ -198,31 +195,31 @@ impl Policy {
     #[cfg(test)]
     pub(super) fn role(&self, key: &RoleKey) -> Option<&Arc<Role>> {
         let number = *self.numbers.get(key)?;
-        self.slots.get(number as usize)?.as_ref()?.role.as_ref()
+        self.slots.get(number)?.role.as_ref()
     }
 
     /// All roles, by namespace and name.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&RoleKey, &Arc<Role>)> {
-        let slots = self.slots.iter().flatten();
-        slots.filter_map(|slot| Some((&slot.key, slot.role.as_ref()?)))
+        self.slots.iter().filter_map(|slot| Some((&slot.key, slot.role.as_ref()?)))
     }
 
-    /// Numbers of roles in use, and all that were ever given.
+    /// Numbers of roles in use, and those up to the highest in use.
     #[cfg(test)]
     pub(super) fn extent(&self) -> (usize, usize) {
-        (self.numbers.len(), self.slots.len())
+        (self.numbers.len(), self.slots.extent())
     }
 
     /// Bytes of memory behind this value, but for the objects that it shares with the state and the bounded cache.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let binding = size_of::<Binding>() + size_of::<Option<StoredBinding>>() + size_of::<[usize; 2]>();
+        let binding = size_of::<Binding>() + size_of::<[usize; 2]>();
         let role = size_of::<Role>() + size_of::<[usize; 2]>();
         self.numbers.allocation_size()
-            + self.slots.len() * size_of::<Option<Slot>>()
+            + self.slots.bytes()
             + self.roles().map(|(_, of)| role + of.rules.bytes()).sum::<usize>()
             + self.holders.bytes()
-            + self.bindings.len() * binding
+            + self.bindings.bytes()
+            + self.bindings.iter().count() * binding
             + self.by_path.allocation_size()
             + self.namespaces.allocation_size()
     }
@@ -234,7 +231,7 @@ impl Policy {
             return;
         }
         let number = self.number(key);
-        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
+        if let Some(slot) = self.slots.get_mut(number) {
             slot.role = role;
         }
         self.release_if_unused(number);
@@ -245,18 +242,20 @@ impl Policy {
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        let slot = Slot { key: key.clone(), role: None, bindings: 0 };
-        let number = place_in(&mut self.slots, &mut self.free_slots, slot);
+        let number = self.slots.insert(Slot { key: key.clone(), role: None, bindings: 0 });
         self.numbers.insert(key, number);
         number
     }
 
     fn release_if_unused(&mut self, number: u32) {
-        let slot = self.slots.get(number as usize).and_then(Option::as_ref);
-        let Some(slot) = slot.filter(|slot| slot.role.is_none() && slot.bindings == 0) else { return };
-        self.numbers.remove(&slot.key);
-        self.slots[number as usize] = None;
-        self.free_slots.push(number);
+        let is_unused = |slot: &&Slot| slot.role.is_none() && slot.bindings == 0;
+        if self.slots.get(number).filter(is_unused).is_none() {
+            return;
+        }
+        if let Some(slot) = self.slots.remove(number) {
+            self.numbers.remove(&slot.key);
+            shrink(&mut self.numbers);
+        }
     }
 
     fn set_binding(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
@@ -271,12 +270,11 @@ impl Policy {
             return;
         }
         let role = self.number(key.clone());
-        if let Some(Some(slot)) = self.slots.get_mut(role as usize) {
+        if let Some(slot) = self.slots.get_mut(role) {
             slot.bindings = slot.bindings.saturating_add(1);
         }
         let binding = Arc::new(Binding { path: path.clone(), role, key });
-        let stored = StoredBinding { binding, object: object.clone() };
-        let number = place_in(&mut self.bindings, &mut self.free_bindings, stored);
+        let number = self.bindings.insert(StoredBinding { binding, object: object.clone() });
         for (digest, place) in digests {
             self.holders.add(digest, number, place);
         }
@@ -286,22 +284,21 @@ impl Policy {
 
     fn remove_binding(&mut self, path: &str) {
         let Some(number) = self.by_path.remove(path) else { return };
-        let taken = self.bindings.get_mut(number as usize).and_then(Option::take);
-        let Some(StoredBinding { binding, object }) = taken else { return };
-        self.free_bindings.push(number);
+        shrink(&mut self.by_path);
+        let Some(StoredBinding { binding, object }) = self.bindings.remove(number) else { return };
         let scope = parts(path).0;
         let subjects = read_binding(path, &object).map(|(_, subjects)| subjects);
         for digest in subjects.iter().flatten().filter_map(|(_, subject)| subject.digest(scope)) {
             self.holders.remove(digest, number);
         }
-        self.holders.shrink();
         if let Some(count) = self.namespaces.get_mut(scope) {
             *count -= 1;
             if *count == 0 {
                 self.namespaces.remove(scope);
+                shrink(&mut self.namespaces);
             }
         }
-        if let Some(Some(slot)) = self.slots.get_mut(binding.role as usize) {
+        if let Some(slot) = self.slots.get_mut(binding.role) {
             slot.bindings = slot.bindings.saturating_sub(1);
         }
         self.release_if_unused(binding.role);
@@ -316,22 +313,10 @@ impl Policy {
     }
 }
 
-/// Puts `value` into a free slot, or a new one; its number.
-fn place_in<T>(slots: &mut Vec<Option<T>>, free: &mut Vec<u32>, value: T) -> u32 {
-    if let Some(number) = free.pop() {
-        slots[number as usize] = Some(value);
-        return number;
-    }
-    slots.push(Some(value));
-    // A cluster's objects are far fewer than 2^32: each takes more than a byte of memory.
-    u32::try_from(slots.len() - 1).unwrap_or(u32::MAX)
-}
-
 impl Derived for Policy {
     fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
-        static SOURCES: LazyLock<[Arc<str>; 4]> =
-            LazyLock::new(|| [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS].map(Into::into));
-        SOURCES.iter()
+        static SHARED: LazyLock<[Arc<str>; 4]> = LazyLock::new(|| SOURCES.map(Into::into));
+        SHARED.iter()
     }
 
     fn change(&mut self, source: &Arc<str>, change: &Change) {
@@ -340,7 +325,7 @@ impl Derived for Policy {
 
     fn rebuild(&mut self, state: &State) {
         *self = Policy::default();
-        for source in [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS] {
+        for source in SOURCES {
             for (path, object) in state.collection(source).range_from("") {
                 self.set(source, path, Some(object));
             }

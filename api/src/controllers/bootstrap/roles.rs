@@ -6,7 +6,7 @@
 //! had its roles with their rights, and reports itself ready.
 
 use orch_proto::Brand;
-use orch_raft::{State, Store};
+use orch_raft::{ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -76,7 +76,7 @@ async fn reconcile_all<S: Store>(
 
 async fn reconcile_one<S: Store>(client: &Client<S>, state: &State, wanted: Wanted) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(&wanted.storage) else { return Ok(()) };
-    let namespace = wanted.path.split_once('/').map_or("", |(namespace, _)| namespace);
+    let namespace = ObjectPath::of(&wanted.path).namespace();
     let place = Place { resource: &resource, path: &wanted.path };
     let collection = state.collection(&wanted.storage);
     let stored = match collection.get(&wanted.path) {

@@ -120,6 +120,7 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
 }
 
 fn now<S: Store>(client: &Client<S>) -> i64 {
+    // date: deadlines follow from times in the requests.
     i64::try_from(client.now_ms() / 1000).unwrap_or(i64::MAX)
 }
 

@@ -29,10 +29,9 @@ use orch_schema::value::Value;
 pub(super) use self::approving::run as approve;
 pub(super) use self::cleaning::run as clean;
 pub(super) use self::signing::run as sign;
-use super::FAILED;
-use super::client::{Client, Place, is_overtaken};
+use super::client::{Client, Place};
 use super::queue::Queue;
-use super::rounds::{Queued, Round, Rounds};
+use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
 
@@ -42,14 +41,8 @@ const REQUESTS: &str = "certificatesigningrequests.certificates";
 /// Requests that are worked on at once: signing takes a thread for a millisecond with the slowest keys.
 const REQUESTS_AT_ONCE: usize = 8;
 
-/// Whether a request is done with, as far as a loop is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// Nothing is left to do until the request changes.
-    Settled,
-    /// The request waits for something that is no change of its own: rights, an authority.
-    Waiting,
-}
+/// Of a request whose handling fails.
+const FAULT: &str = "a certificate request cannot be handled yet";
 
 /// The requests that are open for a loop.
 struct Open {
@@ -108,34 +101,13 @@ where
     let mut rounds = Rounds::new(client, [REQUESTS.into()], open, REQUESTS_AT_ONCE).await?;
     loop {
         let Round { due, applied } =
-            rounds.next(|open, path, result| end(client, &mut open.queue, path, result)).await;
+            rounds.next(|open, path, result| end(client, &mut open.queue, (path, path), result, FAULT)).await;
         for path in due {
             let stored = Stored::of(&applied.state, &path).filter(|stored| is_open(brand, &stored.object));
             match stored.map(|stored| act(stored, applied.clone())) {
                 Some(pass) => rounds.start(path, pass),
                 None => rounds.done(&path),
             }
-        }
-    }
-}
-
-/// Takes in the result of a pass over the request at `path`.
-fn end<S: Store>(
-    client: &Client<S>,
-    queue: &mut Queue<Arc<str>>,
-    path: &Arc<str>,
-    result: Result<Progress, ApiError>,
-) {
-    match result {
-        Ok(Progress::Settled) => queue.done(path),
-        Ok(Progress::Waiting) => queue.failed(path),
-        // Its change makes it due again.
-        Err(error) if is_overtaken(&error) => queue.done(path),
-        Err(error) => {
-            if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, request = %path, left_out, "a certificate request cannot be handled yet");
-            }
-            queue.failed(path);
         }
     }
 }

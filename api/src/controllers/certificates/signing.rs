@@ -63,6 +63,7 @@ async fn pass<S: Store>(
     // An unknown usage of an older object: nothing can be signed for it, ever.
     let Ok(usages) = KeyUsages::named(stored.usages()) else { return Ok(Progress::Settled) };
     let asked = stored.spec().int("expirationSeconds");
+    // date: the certificate begins and ends by the time of day.
     let certificate = issue(signer, builtin, request, usages, asked, client.now_ms());
     let certificate = certificate.map_err(|error| ApiError::Internal(error.to_string()))?;
     let status = json!({"certificate": STANDARD.encode(certificate)});

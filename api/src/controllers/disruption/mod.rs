@@ -4,6 +4,9 @@
 //! an evicted pod that did not go counts again. What a status says is decided in `orch_rules::disruption`, from one
 //! state: an eviction, which writes pod and budget in one transaction, is in it wholly or not at all.
 //!
+//! Budgets are counted one at a time; the writes of the others go on, as many as have room, and one that takes long holds up
+//! no other budget.
+//!
 //! Invariant: a status is written only over the version of the budget that it was computed from. An eviction in between
 //! makes the write fail, and the budget is counted again.
 
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, State, Store};
+use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::disruption::{
     Count, Observed, failed_status, observed_status, recheck_time, scale_is_needed,
@@ -24,13 +27,14 @@ use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
 use orch_schema::json;
 use orch_schema::value::Value;
+use tokio::sync::Semaphore;
 
-use super::FAILED;
-use super::client::{Client, Place, for_each, is_overtaken, let_others_run};
+use super::client::{Client, Place, let_others_run};
 use super::meaning::means_same;
-use super::turns::changed_within;
+use super::queue::Queue;
+use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::error::ApiError;
-use crate::follow::{Derived, Follower};
+use crate::follow::Derived;
 use crate::registry::Registry;
 use crate::selector::{SelectorRoom, StoredLabels};
 
@@ -39,7 +43,7 @@ const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// Storage resource of pods.
 const PODS: &str = "pods";
 
-/// Wait after a change: those that come together are taken in together. A drained node waits for the next disruption.
+/// From a change to the count: changes that come together cost one. A drained node waits for the next disruption.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Writes under way at a time: enough to share a sync to disk, few beside the clients' writes.
@@ -47,7 +51,7 @@ const CONCURRENT_WRITES_MAX: usize = 32;
 
 /// Bytes of the budgets whose status is written at the same time, unless one is larger: a write of 64 KiB occupies the
 /// loop's thread for half a millisecond, and no client's request runs there meanwhile.
-const CONCURRENT_BYTES_MAX: usize = 256 << 10;
+const CONCURRENT_BYTES_MAX: u32 = 256 << 10;
 
 /// Steps before other tasks run, a few milliseconds: a pod of the namespace that is matched against a budget's selector is
 /// one for each [`STEP_BYTES`] of the budget, and one that is read, too, is [`READ_STEPS`].
@@ -60,7 +64,14 @@ const STEP_BYTES: usize = 1024;
 const READ_STEPS: usize = 32;
 
 /// Between two counts of a budget whose selector is not held: its pods change meanwhile without a count.
-const NOT_HELD_RECHECK_S: i64 = 10;
+const NOT_HELD_RECHECK: Duration = Duration::from_secs(10);
+
+/// Longest wait until an evicted pod that did not go counts again. The rules ask for two minutes from the eviction, by the time
+/// of day; more is what a clock that was set back makes of it.
+const RECHECK_MAX: Duration = Duration::from_secs(121);
+
+/// Of a budget that cannot be written.
+const FAULT: &str = "the status of a disruption budget cannot be written yet";
 
 /// Which pods a budget selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,10 +143,10 @@ impl Budget {
 #[derive(Debug)]
 struct Budgets {
     sources: Vec<Arc<str>>,
-    by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Budget>>,
+    by_namespace: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<Budget>>>,
     room: SelectorRoom,
     /// Paths of budgets that have to be counted.
-    due: BTreeSet<Arc<str>>,
+    queue: Queue<Arc<str>>,
     /// The statuses that the loop has written and not yet seen: a change that is its own write needs no further count.
     written: BTreeMap<Arc<str>, Value>,
 }
@@ -152,7 +163,7 @@ impl Budgets {
             sources: sources.into_iter().collect(),
             by_namespace: BTreeMap::new(),
             room: SelectorRoom::default(),
-            due: BTreeSet::new(),
+            queue: Queue::default(),
             written: BTreeMap::new(),
         }
     }
@@ -160,7 +171,6 @@ impl Budgets {
     fn set(&mut self, path: &Arc<str>, object: Option<&SharedObject>) {
         let namespace = namespace_of(path);
         let Some(mut budget) = object.and_then(Budget::of) else {
-            self.due.remove(path);
             self.written.remove(path);
             if let Some(budgets) = self.by_namespace.get_mut(namespace) {
                 let bytes = budgets.remove(path).map_or(0, |old| old.selection.held_bytes());
@@ -178,52 +188,39 @@ impl Budgets {
         if !self.room.take(namespace, bytes) {
             budget.selection = Selection::NotHeld(bytes);
         }
-        budgets.insert(path.clone(), budget);
+        budgets.insert(path.clone(), Arc::new(budget));
         if !is_own {
-            self.due.insert(path.clone());
+            self.queue.add(path, WAIT);
         }
     }
 
-    /// Holds those selectors of the budgets at `paths` that were not held and have room now.
-    fn hold_again(&mut self, state: &State, paths: &BTreeSet<Arc<str>>) {
-        for path in paths {
-            let selection = self.find(path).map(|budget| &budget.selection);
-            if let Some(Selection::NotHeld(bytes)) = selection
-                && self.room.fits(namespace_of(path), *bytes)
-            {
-                self.set(path, state.collection(BUDGETS).get(path));
-            }
+    /// The budget at `path`. Its selector is held from now on where that has room and was not held.
+    fn take(&mut self, state: &State, path: &Arc<str>) -> Option<Arc<Budget>> {
+        if let Selection::NotHeld(bytes) = self.find(path)?.selection
+            && self.room.fits(namespace_of(path), bytes)
+        {
+            self.set(path, state.collection(BUDGETS).get(path));
         }
+        self.find(path).cloned()
     }
 
-    fn find(&self, path: &str) -> Option<&Budget> {
+    fn find(&self, path: &str) -> Option<&Arc<Budget>> {
         self.by_namespace.get(namespace_of(path))?.get(path)
+    }
+
+    /// Takes in the status that was written for the budget at `path`, unless the budget has it already.
+    fn note_written(&mut self, path: &Arc<str>, status: Value) {
+        if self.find(path).is_some_and(|budget| !budget.has_status(&status)) {
+            self.written.insert(path.clone(), status);
+        }
     }
 
     /// Marks the budgets of the namespace of `path` that `concerns` is true of.
     fn mark(&mut self, path: &str, concerns: impl Fn(&Budget) -> bool) {
         let Some(budgets) = self.by_namespace.get(namespace_of(path)) else { return };
-        let concerned = budgets.iter().filter(|(_, budget)| concerns(budget));
-        self.due.extend(concerned.map(|(path, _)| path.clone()));
-    }
-
-    /// The paths `due` in parts whose budgets may be written at the same time.
-    fn turns(&self, due: BTreeSet<Arc<str>>) -> Vec<Vec<Arc<str>>> {
-        let (mut turns, mut bytes) = (Vec::new(), 0);
-        for path in due {
-            let of_this = self.find(&path).map_or(0, |budget| budget.bytes);
-            bytes += of_this;
-            match turns.last_mut() {
-                Some(turn) if bytes <= CONCURRENT_BYTES_MAX && Vec::len(turn) < CONCURRENT_WRITES_MAX => {
-                    turn.push(path);
-                }
-                _ => {
-                    turns.push(vec![path]);
-                    bytes = of_this;
-                }
-            }
+        for (path, _) in budgets.iter().filter(|(_, budget)| concerns(budget)) {
+            self.queue.add(path, WAIT);
         }
-        turns
     }
 }
 
@@ -247,7 +244,6 @@ impl Derived for Budgets {
     fn rebuild(&mut self, state: &State) {
         self.by_namespace.clear();
         self.room.clear();
-        self.due.clear();
         self.written.clear();
         for (path, object) in state.collection(BUDGETS).range_from("") {
             self.set(path, Some(object));
@@ -255,85 +251,104 @@ impl Derived for Budgets {
     }
 }
 
+impl Queued for Budgets {
+    type Key = Arc<str>;
+
+    fn queue(&mut self) -> &mut Queue<Arc<str>> {
+        &mut self.queue
+    }
+}
+
+/// Room for counts and writes that go on beside one another.
+struct Room {
+    /// Room for a single count at a time.
+    counting: Semaphore,
+    /// Bytes of the budgets that are written.
+    writing: Semaphore,
+}
+
+impl Room {
+    fn new() -> Arc<Room> {
+        let bytes = usize::try_from(CONCURRENT_BYTES_MAX).unwrap_or(usize::MAX);
+        Arc::new(Room { counting: Semaphore::new(1), writing: Semaphore::new(bytes) })
+    }
+}
+
 /// Keeps the status of budgets up to date. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let (store, budgets) = (client.store(), Budgets::new(client.registry()));
-    let mut changed: Vec<_> = budgets.sources.iter().map(|source| store.subscribe(source)).collect();
-    let mut applied = client.newest().await?;
-    let mut follower = Follower::new(budgets, &applied);
-    // Seconds at which a budget has to be counted again without a change.
-    let mut rechecks: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    let (budgets, room) = (Budgets::new(client.registry()), Room::new());
+    let mut rounds = Rounds::new(client, budgets.sources.clone(), budgets, CONCURRENT_WRITES_MAX).await?;
     loop {
-        let now = seconds(client.now_ms());
-        let mut due = std::mem::take(&mut follower.value_mut().due);
-        due.extend(rechecks.iter().filter(|(_, time)| **time <= now).map(|(path, _)| path.clone()));
-        let is_idle = due.is_empty();
-        follower.value_mut().hold_again(&applied.state, &due);
-        for turn in follower.value().turns(due) {
-            let written = count(client, &applied.state, follower.value(), turn, &mut rechecks).await?;
-            follower.value_mut().written.extend(written);
+        let ended = |budgets: &mut Budgets, path: &Arc<str>, counted: Result<Counted, ApiError>| {
+            let progress = counted.map(|Counted { written, again }| {
+                if let Some(status) = written {
+                    budgets.note_written(path, status);
+                }
+                again.map_or(Progress::Settled, Progress::After)
+            });
+            end(client, &mut budgets.queue, (path, path), progress, FAULT);
+        };
+        let Round { due, .. } = rounds.next(ended).await;
+        if due.is_empty() {
+            continue;
         }
-        if is_idle {
-            let wait = rechecks.values().min().map(|time| time.saturating_sub(now).max(1).unsigned_abs());
-            changed_within(store, &mut changed, wait.map(Duration::from_secs)).await;
+        let applied = client.newest().await?;
+        for path in due {
+            match rounds.advance(&applied).take(&applied.state, &path) {
+                Some(budget) => {
+                    let state = applied.state.clone();
+                    rounds.start(path.clone(), count(client, room.clone(), state, path, budget));
+                }
+                None => rounds.done(&path),
+            }
         }
-        store.sleep(WAIT).await;
-        applied = client.newest().await?;
-        follower.advance(&applied);
     }
 }
 
-/// Counts the budgets at the paths `turn`, and writes each status that is not right. Notes in `rechecks` the seconds since
-/// 1970 at which a budget has to be counted again even if nothing changes. Other tasks run between two budgets. Returns the
-/// statuses that were written.
+/// Outcome of counting for one budget.
+#[derive(Debug)]
+struct Counted {
+    /// The status, where it was not right.
+    written: Option<Value>,
+    /// Time until the budget has to be counted again even if nothing changes.
+    again: Option<Duration>,
+}
+
+/// Counts for the budget at `path` in `state`, and writes the status where that is not right.
 async fn count<S: Store>(
     client: &Client<S>,
-    state: &State,
-    budgets: &Budgets,
-    turn: Vec<Arc<str>>,
-    rechecks: &mut BTreeMap<Arc<str>, i64>,
-) -> Result<Vec<(Arc<str>, Value)>, ApiError> {
-    let (mut wrong, mut written) = (Vec::new(), Vec::new());
-    for path in turn {
-        let_others_run(client.store()).await;
-        let Some(budget) = budgets.find(&path) else {
-            rechecks.remove(&path);
-            continue;
-        };
-        let stored = match budget.selection {
-            Selection::NotHeld(_) => state.collection(BUDGETS).get(&path).and_then(Budget::of),
-            Selection::By(_) | Selection::Nothing => None,
-        };
-        let status = status_of(client, state, &path, stored.as_ref().unwrap_or(budget)).await;
-        let when_not_held = stored.is_some().then(|| seconds(client.now_ms()) + NOT_HELD_RECHECK_S);
-        match recheck_time(&status).into_iter().chain(when_not_held).min() {
-            Some(time) => rechecks.insert(path.clone(), time),
-            None => rechecks.remove(&path),
-        };
-        if !means_same(budget.counted.at("status"), &status) {
-            written.push((path.clone(), status.clone()));
-            wrong.push((path, status_patch(&budget.counted, status)));
-        }
+    room: Arc<Room>,
+    state: Arc<State>,
+    path: Arc<str>,
+    budget: Arc<Budget>,
+) -> Result<Counted, ApiError> {
+    // An error means that a semaphore was closed, which none ever is.
+    let turn = room.counting.acquire().await;
+    let_others_run(client.store()).await;
+    let stored = match budget.selection {
+        Selection::NotHeld(_) => state.collection(BUDGETS).get(&path).and_then(Budget::of),
+        Selection::By(_) | Selection::Nothing => None,
+    };
+    let status = status_of(client, &state, &path, stored.as_ref().unwrap_or(&budget)).await;
+    drop(turn);
+    let when_not_held = stored.is_some().then_some(NOT_HELD_RECHECK);
+    // date: the status says when a pod was evicted. The wait is bounded, whatever the time of day.
+    let again = recheck_wait(&status, seconds(client.now_ms())).into_iter().chain(when_not_held).min();
+    if means_same(budget.counted.at("status"), &status) {
+        return Ok(Counted { written: None, again });
     }
-    let write = |(path, patch): (Arc<str>, Value)| async move { write_status(client, &path, &patch).await };
-    for_each(wrong, CONCURRENT_WRITES_MAX, write).await.into_iter().collect::<Result<(), ApiError>>()?;
-    Ok(written)
+    let bytes = u32::try_from(budget.bytes).unwrap_or(u32::MAX).min(CONCURRENT_BYTES_MAX);
+    let _room = room.writing.acquire_many(bytes).await;
+    let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(Counted { written: None, again }) };
+    let patch = status_patch(&budget.counted, status.clone());
+    client.patch(Place { resource: &resource, path: &path }, Action::Status, &patch).await?;
+    Ok(Counted { written: Some(status), again })
 }
 
-async fn write_status<S: Store>(client: &Client<S>, path: &str, patch: &Value) -> Result<(), ApiError> {
-    let Some(resource) = client.stored_resource(BUDGETS) else { return Ok(()) };
-    match client.patch(Place { resource: &resource, path }, Action::Status, patch).await {
-        // The change that overtook the write is taken in with the next turn.
-        Err(error) if is_overtaken(&error) => Ok(()),
-        // A budget that its own rules or an admission plugin keep from being written holds up no other.
-        Err(error @ (ApiError::Invalid { .. } | ApiError::Forbidden { .. })) => {
-            if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, path, left_out, "the status of a disruption budget cannot be written");
-            }
-            Ok(())
-        }
-        written => written,
-    }
+/// Time from `now_s` until a pod that was evicted and did not go counts again; `None`: there is none.
+fn recheck_wait(status: &Value, now_s: i64) -> Option<Duration> {
+    let left_s = u64::try_from(recheck_time(status)?.saturating_sub(now_s)).unwrap_or_default();
+    Some(Duration::from_secs(left_s.max(1)).min(RECHECK_MAX))
 }
 
 /// The status of `budget` in `state`.
@@ -378,7 +393,7 @@ fn status_patch(budget: &Value, mut status: Value) -> Value {
 }
 
 fn namespace_of(path: &str) -> &str {
-    path.split_once('/').map_or("", |(namespace, _)| namespace)
+    ObjectPath::of(path).namespace()
 }
 
 fn seconds(millis: u64) -> i64 {

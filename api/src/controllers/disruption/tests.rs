@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::controllers::testing::Fixture;
+use crate::follow::Follower;
 
 const REPLICA_SETS: &str = "replicasets.apps";
 const DEPLOYMENTS: &str = "deployments.apps";
@@ -154,15 +155,15 @@ async fn a_selector_of_thousands_of_requirements_is_parsed_once_and_other_tasks_
         "one condition for each label"
     );
     assert!(kept.values().all(|budget| budget.counted.to_string().len() < 1000));
-    let turns = budgets.turns(budgets.due.clone());
-    assert_eq!(
-        turns.iter().map(Vec::len).collect::<Vec<_>>(),
-        [1, 1, 1],
-        "large ones are written one by one"
+    assert!(
+        kept.values().all(|budget| u32::try_from(budget.bytes).unwrap() > CONCURRENT_BYTES_MAX / 2),
+        "written one by one"
     );
-    let (client, state, mut rechecks) = (fixture.client(), fixture.state(), BTreeMap::new());
-    let turn = budgets.due.iter().cloned().collect();
-    let mut counting = Box::pin(count(&client, &state, budgets, turn, &mut rechecks));
+    let (client, room) = (fixture.client(), Room::new());
+    let counts = kept
+        .iter()
+        .map(|(path, budget)| count(&client, room.clone(), fixture.state(), path.clone(), budget.clone()));
+    let mut counting = Box::pin(futures::future::join_all(counts));
     let mut pauses = 0;
     while futures::poll!(&mut counting).is_pending() {
         pauses += 1;
@@ -183,19 +184,44 @@ async fn a_budget_whose_selector_is_not_held_is_counted_now_and_then() {
     let mut follower = Follower::new(empty, &fixture.applied());
     let is_held = |budgets: &Budgets| matches!(budgets.find("n/b").unwrap().selection, Selection::By(_));
     assert!(!is_held(follower.value()));
-    let (client, mut rechecks) = (fixture.client(), BTreeMap::new());
-    let turn = || vec![Arc::from("n/b")];
-    count(&client, &fixture.state(), follower.value(), turn(), &mut rechecks).await.unwrap();
+    let (client, path) = (fixture.client(), Arc::from("n/b"));
+    let budget = follower.value_mut().take(&fixture.state(), &path).unwrap();
+    let counted = count(&client, Room::new(), fixture.state(), path.clone(), budget).await.unwrap();
     assert_eq!(numbers(&fixture, "b"), [1, 1, 1, 0]);
-    let due = seconds(fixture.now_ms()) + NOT_HELD_RECHECK_S;
-    assert!(rechecks["n/b"] <= due, "its pods are looked at again without a change of it");
+    assert_eq!(counted.again, Some(NOT_HELD_RECHECK), "its pods are looked at again without a change of it");
     let budgets = follower.advance(&fixture.applied());
-    let path = BTreeSet::from([Arc::from("n/b")]);
-    budgets.hold_again(&fixture.state(), &path);
+    budgets.take(&fixture.state(), &path).unwrap();
     assert!(!is_held(budgets), "there is no room yet");
     budgets.room = SelectorRoom::default();
-    budgets.hold_again(&fixture.state(), &path);
+    budgets.take(&fixture.state(), &path).unwrap();
     assert!(is_held(budgets));
     fixture.delete(BUDGETS, "n/b", json!({})).await;
     assert_eq!(follower.advance(&fixture.applied()).room.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_never_ends_holds_up_no_other_budget() {
+    let fixture = Fixture::hanging();
+    for namespace in ["stuck", "n"] {
+        fixture.namespace(namespace).await;
+        fixture.create(BUDGETS, namespace, budget("b", json!({"minAvailable": 1}))).await;
+    }
+    let steps = async {
+        settled().await;
+        assert_eq!(numbers(&fixture, "b"), [0, 1, 0, 0]);
+        fixture.create(PODS, "n", pod("p")).await;
+        settled().await;
+        assert_eq!(numbers(&fixture, "b"), [1, 1, 0, 0]);
+    };
+    fixture.beside(run(&fixture.client()), steps).await;
+}
+
+#[test]
+fn the_wait_for_an_evicted_pod_is_bounded_whatever_the_time_of_day() {
+    let status = json!({"disruptedPods": {"p": "2026-01-02T03:04:05Z"}});
+    let at = recheck_time(&status).unwrap();
+    for (now, wait) in [(at - 7, 7), (at, 1), (at + 1_000_000, 1), (at - 1_000_000, 121), (i64::MIN, 121)] {
+        assert_eq!(recheck_wait(&status, now), Some(Duration::from_secs(wait)), "{now}");
+    }
+    assert_eq!(recheck_wait(&json!({}), at), None);
 }

@@ -12,10 +12,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashMap;
 
 use super::graph::ObjectRef;
-use crate::follow::Digest;
-
-/// Free places of the table, in entries, that are kept when it shrinks.
-const SPARE_MAX: usize = 1024;
+use crate::follow::{Digest, shrink};
 
 /// Objects of a list, which takes less than a set: a set's smallest part has room for eleven.
 const FEW_MAX: usize = 32;
@@ -100,7 +97,7 @@ impl Edges {
         match self.0.get_mut(&digest) {
             Some(Dependents::One(known)) if known == dependent => {
                 self.0.remove(&digest);
-                self.shrink();
+                shrink(&mut self.0);
             }
             Some(Dependents::Few(objects)) => {
                 if let Ok(at) = objects.binary_search(dependent) {
@@ -120,13 +117,6 @@ impl Edges {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// Gives back the room of owners that have gone.
-    fn shrink(&mut self) {
-        if self.0.capacity() / 4 > self.0.len() + SPARE_MAX {
-            self.0.shrink_to_fit();
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Index, State};
+use orch_raft::{Change, Index, ObjectPath, State};
 
 use super::edges::Edges;
 use crate::controllers::queue::Queue;
@@ -39,7 +39,7 @@ impl ObjectRef {
 
     /// The namespace; empty for cluster scope.
     pub(super) fn namespace(&self) -> &str {
-        self.path.split_once('/').map_or("", |(namespace, _)| namespace)
+        ObjectPath::of(&self.path).namespace()
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, State, Store};
+use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -118,8 +118,7 @@ fn namespace_of<'a>(
     path: &str,
     terminating: &'a BTreeMap<Arc<str>, usize>,
 ) -> Option<(&'a Arc<str>, &'a usize)> {
-    let (namespace, _) = path.split_once('/')?;
-    terminating.get_key_value(namespace)
+    terminating.get_key_value(ObjectPath::of(path).namespace())
 }
 
 /// The wait for the next pass over a namespace in which `left` objects are left.

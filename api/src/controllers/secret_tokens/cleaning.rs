@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{State, Store};
+use orch_raft::{ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -54,6 +54,7 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
 
 async fn pass<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
     let (state, brand) = (client.most_recent().await?, client.registry().brand);
+    // date: the labels say days.
     let today = i64::try_from(client.now_ms() / 1000 / DAY_S).unwrap_or(i64::MAX);
     let Some(resource) = client.stored_resource(SECRETS) else { return Ok(()) };
     // As in the reference: tracking began at the end of its first day, at the latest.
@@ -153,7 +154,7 @@ fn lists(state: &State, owner: &Owner, path: &str) -> bool {
     let collection = state.collection(ACCOUNTS);
     let Some(account) = collection.get(&owner.path).filter(|account| owner.is(account)) else { return false };
     let account: Value = serde_json::from_slice(&account.json).unwrap_or_default();
-    let name = path.split_once('/').map_or("", |(_, name)| name);
+    let name = ObjectPath::of(path).name();
     // once: for each secret that may be removed.
     account.items("secrets").iter().any(|listed| listed.text("name") == name)
 }
@@ -165,7 +166,7 @@ struct Mounted(BTreeMap<Arc<str>, BTreeSet<String>>);
 impl Mounted {
     /// Whether a pod refers to the secret at `path`.
     async fn has<S: Store>(&mut self, client: &Client<S>, state: &State, path: &str) -> bool {
-        let (namespace, name) = path.split_once('/').unwrap_or_default();
+        let (namespace, name) = ObjectPath::of(path).parts();
         if !self.0.contains_key(namespace) {
             let mut names = BTreeSet::new();
             for (at, (_, pod)) in state.collection("pods").within(namespace, "").enumerate() {

@@ -17,7 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures::future::{Either, select};
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, State, Store};
+use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -26,10 +26,9 @@ use tokio::sync::watch;
 
 use super::{ACCOUNTS, Owner, SECRETS, keeps_token};
 use crate::authn::service_account::{ObjectRef, SecretClaims, ServiceAccounts};
-use crate::controllers::FAILED;
 use crate::controllers::client::{Client, Place, Propagation, is_overtaken};
 use crate::controllers::queue::Queue;
-use crate::controllers::rounds::{Queued, Round, Rounds};
+use crate::controllers::rounds::{self, Progress, Queued, Round, Rounds};
 use crate::controllers::turns::SETTLE;
 use crate::error::ApiError;
 use crate::follow::Derived;
@@ -37,6 +36,9 @@ use crate::registry::Resource;
 
 /// Secrets and accounts that are written at a time: signing takes a thread for a millisecond with the slowest keys.
 const AT_ONCE: usize = 8;
+
+/// Of a secret or account that cannot be written.
+const FAULT: &str = "a secret of a service account cannot be looked after yet";
 
 /// An object to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,21 +188,12 @@ async fn fill<S: Store>(
 
 /// Takes in the result of the work on one object.
 fn end<S: Store>(client: &Client<S>, queue: &mut Queue<Work>, work: &Work, result: Result<(), ApiError>) {
-    let Err(error) = result else { return queue.done(work) };
-    let path = match work {
-        Work::Secret(path) | Work::Listing(_, path) => path,
-    };
-    match error {
+    let (Work::Secret(path) | Work::Listing(_, path)) = work;
+    match (work, result) {
         // An account that changed meanwhile may still list the secret. A secret's change makes it due by itself.
-        error if is_overtaken(&error) => match work {
-            Work::Secret(_) => queue.done(work),
-            Work::Listing(..) => queue.put_back(work, SETTLE),
-        },
-        error => {
-            if let Some(left_out) = FAILED.pass_at(client.moment()) {
-                tracing::warn!(%error, %path, left_out, "a secret of a service account cannot be looked after yet");
-            }
-            queue.failed(work);
+        (Work::Listing(..), Err(error)) if is_overtaken(&error) => queue.put_back(work, SETTLE),
+        (_, result) => {
+            rounds::end(client, queue, (work, path), result.map(|()| Progress::Settled), FAULT);
         }
     }
 }
@@ -264,7 +257,7 @@ impl<S: Store> Filler<'_, S> {
             orch_rules::validate::tree::set(&mut missing, key, value);
             is_whole = false;
         };
-        let (namespace, name) = path.split_once('/').unwrap_or_default();
+        let (namespace, name) = ObjectPath::of(path).parts();
         if !self.root_ca.is_empty() && data.text("ca.crt") != self.root_ca {
             add("ca.crt", self.root_ca.clone());
         }
@@ -272,7 +265,7 @@ impl<S: Store> Filler<'_, S> {
             add("namespace", BASE64_STANDARD.encode(namespace));
         }
         if data.is_empty_at("token") && self.accounts.keys().signer().is_some() {
-            let account_name = owner.path.split_once('/').map_or("", |(_, name)| name);
+            let account_name = ObjectPath::of(&owner.path).name();
             let claims = SecretClaims {
                 namespace: namespace.to_owned(),
                 secret: name.to_owned(),
@@ -294,7 +287,7 @@ impl<S: Store> Filler<'_, S> {
         if state.collection(SECRETS).get(path).is_some() {
             return Ok(());
         }
-        let name = path.split_once('/').map_or("", |(_, name)| name);
+        let name = ObjectPath::of(path).name();
         let object: Value = serde_json::from_slice(&account.json).unwrap_or_default();
         let listed = object.items("secrets");
         let left: Vec<Value> = listed.iter().filter(|one| one.text("name") != name).cloned().collect();

@@ -12,6 +12,7 @@ mod tracking;
 use std::sync::Arc;
 
 use orch_proto::Brand;
+use orch_raft::ObjectPath;
 use orch_raft::object::SharedObject;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
@@ -35,7 +36,7 @@ struct Owner {
 impl Owner {
     /// The owner of the token in `secret`, of which the decoded form is `object`.
     fn of(brand: &Brand, path: &str, object: &Value) -> Option<Owner> {
-        let (namespace, _) = path.split_once('/')?;
+        let namespace = ObjectPath::of(path).namespace();
         let annotations = object.at("metadata").at("annotations");
         let name = annotations.text(&brand.label("service-account.name"));
         let uid = annotations.text(&brand.label("service-account.uid")).to_owned();

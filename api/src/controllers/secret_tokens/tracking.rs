@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -20,8 +21,8 @@ use crate::error::ApiError;
 /// Concurrent writes: recording is less urgent than what clients write.
 const CONCURRENT_WRITES_MAX: usize = 4;
 
-/// Milliseconds until a secret whose label could not be written is tried again, if it is used then.
-const REFUSED_PACE_MS: u64 = 60_000;
+/// Time until a secret whose label could not be written is tried again, if it is used then.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Limits warnings: any number of secrets may refuse to be written.
 static UNRECORDED: WarningLimit<Moment> = WarningLimit::new();
@@ -32,12 +33,12 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
         return std::future::pending().await;
     };
     // When a secret that could not be written is tried again.
-    let mut refused: BTreeMap<SecretKey, u64> = BTreeMap::new();
+    let mut refused: BTreeMap<SecretKey, Duration> = BTreeMap::new();
     loop {
         let noted = accounts.last_uses().take().await;
-        let now_ms = client.now_ms();
+        let now = client.store().elapsed();
         // set: looked up by key.
-        refused.retain(|_, again| *again > now_ms);
+        refused.retain(|_, again| *again > now);
         // set: looked up by key.
         let due = noted.into_iter().filter(|(key, _)| !refused.contains_key(key));
         let records = for_each(due, CONCURRENT_WRITES_MAX, |(key, last_use)| async move {
@@ -51,7 +52,7 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
             {
                 tracing::warn!(%error, %namespace, %name, left_out, "the last use of a token is not recorded");
             }
-            refused.insert((namespace, name), now_ms.saturating_add(REFUSED_PACE_MS));
+            refused.insert((namespace, name), now.saturating_add(REFUSED_PAUSE));
         }
         client.store().sleep(GATHER).await;
     }

@@ -24,38 +24,26 @@ use super::body::Upload;
 use super::deadline::{REQUEST_MAX, run_until_deadline};
 use super::held::Payer;
 use super::respond::{self, Lasting};
-use super::{Api, Parts};
-use crate::authn::User;
+use super::{Admitted, Api};
 use crate::authz::{Attributes, ResourceAttributes};
 use crate::connect::Connector;
 use crate::connect::headers::asks_for_upgrade;
-use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Subject};
 use crate::follow::Applied;
-use crate::request::{Target, Verb};
+use crate::request::Verb;
 
 /// Bytes that a passed-on request holds in buffers, half of them in each direction: what its user is charged for.
 const STREAM_BYTES: usize = 64 << 10;
-
-/// A request that is authorized and is to be passed on.
-#[derive(Clone, Copy)]
-pub(super) struct Passing<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) user: &'a User,
-    pub(super) target: &'a Target,
-    pub(super) endpoint: Endpoint<'a>,
-    pub(super) attributes: Attributes<'a>,
-}
 
 impl<S: Store> Api<S> {
     /// Passes a request on and returns what the client gets. `verb`: `None` for methods without one.
     pub(super) async fn pass_on(
         &self,
-        passing: Passing<'_>,
+        passing: Admitted<'_>,
         upload: &mut Upload,
         verb: Option<Verb>,
     ) -> Result<Response<Body>, ApiError> {
-        let Passing { parts, user, target, endpoint, .. } = passing;
+        let Admitted { parts, user, target, endpoint, .. } = passing;
         endpoint.check_method(target, &parts.method, verb)?;
         if endpoint.action == Action::Log {
             parts.representation_of(endpoint)?;
@@ -90,8 +78,8 @@ impl<S: Store> Api<S> {
     }
 
     /// The backend of a request, by the options in its query and the newest objects.
-    async fn way(&self, passing: Passing<'_>, connector: &Connector) -> Result<Way, ApiError> {
-        let Passing { parts, target, endpoint, .. } = passing;
+    async fn way(&self, passing: Admitted<'_>, connector: &Connector) -> Result<Way, ApiError> {
+        let Admitted { parts, target, endpoint, .. } = passing;
         let options = Options::parse(endpoint.action, &target.name, &parts.query)?;
         if options.are_of_a_stream() {
             self.require_create(passing).await?;
@@ -103,7 +91,7 @@ impl<S: Store> Api<S> {
 
     /// Checks that the user may create the stream that it asks for by another method: a WebSocket begins with a GET, and
     /// whoever may only read must not run commands.
-    async fn require_create(&self, passing: Passing<'_>) -> Result<(), ApiError> {
+    async fn require_create(&self, passing: Admitted<'_>) -> Result<(), ApiError> {
         let create = Verb::Create.as_str();
         let Attributes::Resource(asked) = passing.attributes else { return Ok(()) };
         if asked.verb == create {

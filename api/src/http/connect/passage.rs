@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::super::body::Upload;
 use super::super::respond::{self, Lasting};
-use super::Passing;
+use super::Admitted;
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::{
     BackendError, ConnectError, Connector, Destination, Location, Mount, REFUSAL_BYTES_MAX,
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 
 /// A request on its way.
 pub(super) struct Passage<'a> {
-    pub(super) passing: Passing<'a>,
+    pub(super) passing: Admitted<'a>,
     pub(super) connector: &'a Connector,
     /// The headers of the client's request without those of identity.
     pub(super) headers: HeaderMap,
@@ -171,7 +171,7 @@ impl Passage<'_> {
 
     /// Where this server serves the backend.
     fn mount(&self, location: &Location) -> Mount {
-        let Passing { parts, target, .. } = self.passing;
+        let Admitted { parts, target, .. } = self.passing;
         let path = percent_encoding::percent_decode_str(&parts.path).decode_utf8_lossy();
         let prefix = path.strip_suffix(target.subpath.as_str()).unwrap_or(&path).to_owned();
         Mount { prefix, backend: location.authority(), host: self.host() }

@@ -112,7 +112,7 @@ impl Informer {
     async fn begin(&mut self, session: &Session) {
         let dice = session.dice();
         let storage = if dice.percent(25) { MIRRORS } else { THINGS };
-        let filter = pick_filter(session);
+        let filter = pick_filter(session, storage);
         let bare = dice.percent(25);
         if !bare && dice.percent(30) {
             return self.begin_streaming(session, storage, filter).await;

@@ -40,7 +40,7 @@ impl Driver for Lister {
                 session.think(THINK_MS_MAX).await;
                 let dice = session.dice();
                 let storage = if dice.percent(30) { MIRRORS } else { THINGS };
-                let filter = pick_filter(&session);
+                let filter = pick_filter(&session, storage);
                 let known = session.world().acknowledged().0;
                 let back = dice.number(0..BACK_MAX);
                 let (options, not_before) = match dice.number(0..10) {
@@ -65,11 +65,15 @@ impl Driver for Lister {
 }
 
 /// A random filter for a list or a watch.
-pub(super) fn pick_filter(session: &Session) -> Filter {
-    match session.dice().number(0..4) {
+pub(super) fn pick_filter(session: &Session, storage: &str) -> Filter {
+    match session.dice().number(0..7) {
         0 => Filter::All,
         1 => Filter::Marked,
-        2 => Filter::Namespace(Arc::from(things::NAMESPACE)),
+        // Only mirrors have a selectable field.
+        2 if storage == MIRRORS => Filter::Numbered,
+        2 | 3 => Filter::Labelled,
+        4 => Filter::Namespace(Arc::from(things::NAMESPACE)),
+        5 => Filter::Name(Arc::from("a")),
         _ => Filter::Path(Arc::from("things/a")),
     }
 }
@@ -79,6 +83,11 @@ pub(super) fn collection(verb: Verb, storage: &'static str, filter: &Filter, opt
     let (namespace, selector) = match filter {
         Filter::All => (String::new(), String::new()),
         Filter::Marked => (String::new(), "labelSelector=mark&".to_owned()),
+        Filter::Labelled => (String::new(), "labelSelector=mark%3Dyes&".to_owned()),
+        Filter::Numbered => {
+            (String::new(), format!("fieldSelector={}%3D{}&", things::MARKED_FIELD, things::MARKED_VALUE))
+        }
+        Filter::Name(name) => (String::new(), format!("fieldSelector=metadata.name={name}&")),
         Filter::Namespace(namespace) => (namespace.to_string(), String::new()),
         Filter::Path(path) => {
             let (namespace, name) = path.split_once('/').unwrap_or(("", path));

@@ -1,119 +1,149 @@
-//! Wakes watchers after entries were applied, in a task of its own.
+//! Tells watchers that entries were applied, in a task of its own.
 //!
-//! Owns the subscriptions of every resource and the changes still to be announced to them. Applying only marks: one slot
-//! for each resource holds its newest revision, so that changes applied while watchers are woken are announced once.
-//! One task of the member wakes them, in the order of resources and of subscriptions.
+//! Owns the subscriptions of every resource and the marks of what is still to be walked for them. Applying only marks: the
+//! resources that changed since the last walk, so that changes applied during one are walked together. One task of the
+//! member walks them, in the order of resources.
 //!
-//! Invariant: a mark is set after its state is published, so a woken watcher finds the revision it was woken for.
-//! Invariant: a mark that is set is announced; a signal that comes while the task is at work is kept for it.
+//! Invariant: a mark is set after its state is published, so that the walk finds the changes that it was set for.
+//! Invariant: a mark that is set is walked; a signal that comes while the task is at work is kept for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::interest::{Hub, Interest, Subscription};
 use crate::key::Revision;
-use crate::notify::{Announcer, Subscription};
+use crate::state::State;
 
-/// The subscriptions to one member's state, and the marks to announce to them.
+/// The subscriptions to one member's state, and the marks to walk for them.
 #[derive(Default)]
 pub(crate) struct Announcements {
-    subscribers: Mutex<BTreeMap<Arc<str>, Announcer>>,
+    hubs: Mutex<BTreeMap<Arc<str>, Hub>>,
     marks: Mutex<Marks>,
     marked: Notify,
 }
 
-/// Changes that are not announced yet.
+/// Changes that are not walked yet.
 #[derive(Default)]
 struct Marks {
-    /// The newest change of each resource. Bounded by the resources there are.
-    changed: BTreeMap<Arc<str>, Revision>,
-    /// The revision of a state that replaced the one before: every resource may have changed up to it.
-    all: Option<Revision>,
+    /// Resources with changes. Bounded by the resources there are.
+    changed: BTreeSet<Arc<str>>,
+    /// The state was replaced: every resource may have changed.
+    all: bool,
 }
 
 impl Announcements {
-    /// A subscription to changes of `resource`.
-    pub(super) fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.subscribers.lock().entry(resource.clone()).or_default().subscribe()
+    /// A subscription to changes of `resource` that concern `interest`. `applied`: the revision of a published state.
+    pub(super) fn subscribe(
+        &self,
+        resource: &Arc<str>,
+        interest: Interest,
+        applied: Revision,
+    ) -> Subscription {
+        let hub = self.hubs.lock().entry(resource.clone()).or_default().clone();
+        hub.subscribe(interest, applied)
     }
 
-    /// Queues the changes of a batch for announcement: the newest revision of each resource.
-    pub(super) fn mark(&self, changed: BTreeMap<Arc<str>, Revision>) {
+    /// Queues the resources that a batch changed.
+    pub(super) fn mark(&self, mut changed: BTreeSet<Arc<str>>) {
         if changed.is_empty() {
             return;
         }
-        let mut marks = self.marks.lock();
-        if marks.changed.is_empty() {
-            marks.changed = changed;
-        } else {
-            marks.changed.extend(changed);
-        }
-        drop(marks);
+        self.marks.lock().changed.append(&mut changed);
         self.marked.notify_one();
     }
 
-    /// Queues an announcement to all resources: the state was replaced by one at `revision`.
-    pub(super) fn mark_all(&self, revision: Revision) {
-        self.marks.lock().all = Some(revision);
+    /// Queues all resources: the state was replaced.
+    pub(super) fn mark_all(&self) {
+        self.marks.lock().all = true;
         self.marked.notify_one();
     }
 
     /// Wakes all watchers though no entry was applied: the state that they were shown is withdrawn.
     pub(crate) fn wake_all(&self) {
-        self.subscribers.lock().values().for_each(Announcer::wake_all);
+        self.hubs.lock().values().for_each(Hub::wake_all);
     }
 
     /// Ends every subscription.
     pub(super) fn close(&self) {
-        self.subscribers.lock().values().for_each(Announcer::close);
+        self.hubs.lock().values().for_each(Hub::close);
     }
 
-    /// Announces marks to watchers; runs until the member ends.
-    pub(crate) async fn announce(&self) {
+    /// Walks what is marked, in the newest `state`; runs until the member ends.
+    pub(crate) async fn announce(&self, state: impl Fn() -> Arc<State>) {
         loop {
             self.marked.notified().await;
-            self.announce_marked();
+            self.walk_marked(&state);
         }
     }
 
-    fn announce_marked(&self) {
+    fn walk_marked(&self, state: impl Fn() -> Arc<State>) {
         let marks = std::mem::take(&mut *self.marks.lock());
-        // Clones the announcers, so that a new subscriber does not wait at the lock until all others are woken.
-        let announcers: Vec<(Announcer, Revision)> = {
-            let subscribers = self.subscribers.lock();
-            match marks.all {
-                Some(all) => {
-                    let newest = |resource| marks.changed.get(resource).copied().unwrap_or(all).max(all);
-                    subscribers.iter().map(|(resource, one)| (one.clone(), newest(resource))).collect()
-                }
-                None => {
-                    let one = |(resource, revision): (&Arc<str>, &Revision)| {
-                        Some((subscribers.get(resource)?.clone(), *revision))
-                    };
-                    marks.changed.iter().filter_map(one).collect()
-                }
-            }
+        // Clones the hubs, so that a new subscriber does not wait at the lock until all others are woken.
+        let hubs: Vec<(Arc<str>, Hub)> = {
+            let hubs = self.hubs.lock();
+            let is_marked = |resource: &Arc<str>| marks.all || marks.changed.contains(resource);
+            hubs.iter()
+                .filter(|(resource, _)| is_marked(resource))
+                .map(|(a, b)| (a.clone(), b.clone()))
+                .collect()
         };
-        for (announcer, revision) in announcers {
-            announcer.announce(revision);
+        let state = state();
+        for (resource, hub) in hubs {
+            hub.walk(&state.collection(&resource), state.applied());
+            if marks.all {
+                // Even those who saw the same revision of the state before it.
+                hub.wake_all();
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use futures::FutureExt;
 
     use super::*;
+    use crate::key::Key;
+    use crate::object::Index;
+    use crate::transaction::{Operation, Put, Transaction};
 
     fn resource(name: &str) -> Arc<str> {
         Arc::from(name)
     }
 
-    fn changes(of: &[(&str, u64)]) -> BTreeMap<Arc<str>, Revision> {
-        of.iter().map(|(name, revision)| (resource(name), Revision(*revision))).collect()
+    /// A state that grows, and the announcements of its changes.
+    #[derive(Default)]
+    struct Fixture {
+        announcements: Announcements,
+        state: Mutex<State>,
+    }
+
+    impl Fixture {
+        fn subscribe(&self, name: &str) -> Subscription {
+            let applied = self.state.lock().applied();
+            self.announcements.subscribe(&resource(name), Interest::Everything, applied)
+        }
+
+        fn change(&self, changes: &[(&str, u64)]) {
+            for (name, revision) in changes {
+                let key = Key::new(&resource(name), "", "a").unwrap();
+                let json = Bytes::from_static(b"{\"v\":\"\"}");
+                let put = Put { key, json, revision_at: 6, index: Index::default() };
+                let operations = vec![Operation::Put(put)];
+                self.state
+                    .lock()
+                    .apply(Revision(*revision), &Transaction { operations, ..Transaction::default() });
+            }
+            self.announcements.mark(changes.iter().map(|(name, _)| resource(name)).collect());
+        }
+
+        async fn announce(&self) {
+            self.announcements.announce(|| Arc::new(self.state.lock().clone())).await;
+        }
     }
 
     fn told(subscription: &mut Subscription) -> Option<Revision> {
@@ -121,28 +151,30 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_one_resource_are_announced_once_with_the_newest() {
-        let announcements = Announcements::default();
-        let (mut pods, mut nodes) =
-            (announcements.subscribe(&resource("pods")), announcements.subscribe(&resource("nodes")));
-        announcements.mark(changes(&[("pods", 3), ("nodes", 4)]));
-        announcements.mark(changes(&[("pods", 5), ("secrets", 6)]));
-        assert_eq!(told(&mut pods), None, "applying announces nothing by itself");
-        let mut task = Box::pin(announcements.announce());
+    fn marks_of_one_resource_are_walked_once_to_the_newest() {
+        let fixture = Fixture::default();
+        let (mut pods, mut nodes) = (fixture.subscribe("pods"), fixture.subscribe("nodes"));
+        fixture.change(&[("pods", 3), ("nodes", 4)]);
+        fixture.change(&[("pods", 5), ("secrets", 6)]);
+        assert_eq!(told(&mut pods), None, "applying walks nothing by itself");
+        let mut task = Box::pin(fixture.announce());
         assert!((&mut task).now_or_never().is_none());
-        assert_eq!((told(&mut pods), told(&mut nodes)), (Some(Revision(5)), Some(Revision(4))));
+        assert_eq!((told(&mut pods), told(&mut nodes)), (Some(Revision(6)), Some(Revision(6))));
         assert_eq!(told(&mut pods), None);
-        assert!(announcements.marks.lock().changed.is_empty(), "a mark without subscribers is not kept");
+        assert!(
+            fixture.announcements.marks.lock().changed.is_empty(),
+            "a mark without subscribers is not kept"
+        );
     }
 
     #[test]
     fn a_mark_set_while_the_task_was_busy_is_not_lost() {
-        let announcements = Announcements::default();
-        let mut pods = announcements.subscribe(&resource("pods"));
-        let mut task = Box::pin(announcements.announce());
+        let fixture = Fixture::default();
+        let mut pods = fixture.subscribe("pods");
+        let mut task = Box::pin(fixture.announce());
         for revision in 1..4 {
             // The first mark is set before the task has first waited, the others after.
-            announcements.mark(changes(&[("pods", revision)]));
+            fixture.change(&[("pods", revision)]);
             assert!((&mut task).now_or_never().is_none());
             assert_eq!(told(&mut pods), Some(Revision(revision)));
         }
@@ -150,14 +182,13 @@ mod tests {
 
     #[test]
     fn a_replaced_state_is_announced_to_every_resource() {
-        let announcements = Announcements::default();
-        let mut pods = announcements.subscribe(&resource("pods"));
-        let mut nodes = announcements.subscribe(&resource("nodes"));
-        announcements.mark(changes(&[("pods", 12)]));
-        announcements.mark_all(Revision(10));
-        assert!(Box::pin(announcements.announce()).now_or_never().is_none());
-        assert_eq!((told(&mut pods), told(&mut nodes)), (Some(Revision(12)), Some(Revision(10))));
-        announcements.close();
+        let fixture = Fixture::default();
+        let (mut pods, mut nodes) = (fixture.subscribe("pods"), fixture.subscribe("nodes"));
+        fixture.change(&[("pods", 12)]);
+        fixture.announcements.mark_all();
+        assert!(Box::pin(fixture.announce()).now_or_never().is_none());
+        assert_eq!((told(&mut pods), told(&mut nodes)), (Some(Revision(12)), Some(Revision(12))));
+        fixture.announcements.close();
         assert_eq!(pods.changed().now_or_never(), Some(None));
     }
 }

@@ -25,7 +25,7 @@ mod store;
 mod tests;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -44,6 +44,7 @@ use self::store::{commit, load_state};
 use self::writer::{Lock, Writer};
 use crate::disk::{Disk, DiskError, Install};
 use crate::encoding::{DecodeError, decode_transaction};
+use crate::interest::{Interest, Subscription};
 use crate::key::Revision;
 use crate::member::codec::Mark;
 use crate::member::consensus::{Entry, StoredMembership, term_of};
@@ -51,7 +52,7 @@ use crate::member::fatal::Fatal;
 use crate::member::log::{LogError, Settle};
 use crate::member::options::HistoryOptions;
 use crate::member::proposals::Proposals;
-use crate::notify::{Gate, Subscription};
+use crate::notify::Gate;
 use crate::state::{HistoryBounds, State};
 use crate::transaction::{Operation, Outcome, Transaction};
 
@@ -80,7 +81,7 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
 #[derive(Default)]
 struct Batch {
     outcomes: Vec<(u64, Outcome)>,
-    changed: BTreeMap<Arc<str>, Revision>,
+    changed: BTreeSet<Arc<str>>,
 }
 
 impl<D: Disk> Applied<D> {
@@ -147,9 +148,9 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         &self.gate
     }
 
-    /// A subscription that is woken after each batch that changed `resource`.
-    pub(crate) fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.announcements.subscribe(resource)
+    /// A subscription that is woken after each batch with changes of `resource` that concern `interest`.
+    pub(crate) fn subscribe(&self, resource: &Arc<str>, interest: Interest) -> Subscription {
+        self.announcements.subscribe(resource, interest, self.revision())
     }
 
     /// Ends every subscription.
@@ -219,7 +220,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         });
         tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
-        self.announcements.mark_all(applied);
+        self.announcements.mark_all();
         self.gate.advance(applied);
         Ok(())
     }
@@ -279,7 +280,7 @@ impl Writer {
                 let (id, transaction) = decode_transaction(command.0.clone())?;
                 let outcome = self.state.apply(revision, &transaction);
                 if let Outcome::Applied { .. } = outcome {
-                    batch.note_changes(revision, &transaction);
+                    batch.note_changes(&transaction);
                 }
                 if proposals.are_ours(id) {
                     batch.outcomes.push((id.sequence, outcome));
@@ -292,15 +293,14 @@ impl Writer {
 }
 
 impl Batch {
-    fn note_changes(&mut self, revision: Revision, transaction: &Transaction) {
+    fn note_changes(&mut self, transaction: &Transaction) {
         for operation in &transaction.operations {
             let key = match operation {
                 Operation::Put(put) => &put.key,
                 Operation::Delete(key) => key,
             };
-            match self.changed.get_mut(key.resource()) {
-                Some(newest) => *newest = revision,
-                None => drop(self.changed.insert(key.resource().clone(), revision)),
+            if !self.changed.contains(key.resource()) {
+                self.changed.insert(key.resource().clone());
             }
         }
     }

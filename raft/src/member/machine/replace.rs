@@ -75,8 +75,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         let generation = self.fatal.disk(commit(install, &mark).await).map_err(disk_error)?;
         // The disk has the new state and memory the old one: any failure from here on ends the member.
         let replaced = self.end_replace(&mut new, generation, read).await;
-        let applied = self.fatal.disk(replaced).map_err(disk_error)?;
-        self.announcements.mark_all(applied);
+        self.fatal.disk(replaced).map_err(disk_error)?;
+        self.announcements.mark_all();
         Ok(())
     }
 
@@ -106,42 +106,40 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         }
     }
 
-    /// Replaces the writer by `new`, whose stored state is committed as `generation`. Returns the applied revision.
+    /// Replaces the writer by `new`, whose stored state is committed as `generation`.
     async fn end_replace(
         &self,
         new: &mut Writer,
         generation: Generation,
         read: ReadLog<'_>,
-    ) -> Result<Revision, ReplaceError> {
+    ) -> Result<(), ReplaceError> {
         loop {
-            let replaced =
-                if self.is_near(new) { self.try_end_replace(new, generation, read)? } else { None };
-            if let Some(applied) = replaced {
-                return Ok(applied);
+            if self.is_near(new) && self.try_end_replace(new, generation, read)? {
+                return Ok(());
             }
             self.apply_part(new, read)?;
             tokio::task::yield_now().await;
         }
     }
 
-    /// Replaces the writer by `new`; `None` when `new` lacks more entries than may be applied under the lock.
+    /// Replaces the writer by `new`; `false` when `new` lacks more entries than may be applied under the lock.
     fn try_end_replace(
         &self,
         new: &mut Writer,
         generation: Generation,
         read: ReadLog<'_>,
-    ) -> Result<Option<Revision>, ReplaceError> {
+    ) -> Result<bool, ReplaceError> {
         self.writer.with(|writer| {
             let applied = writer.state.applied();
             if !self.apply_rest(new, applied, read)? {
-                return Ok(None);
+                return Ok(false);
             }
             writer.continue_as(new, generation);
             self.past.clear(generation);
             self.published.store(Arc::new(writer.state.clone()));
             // After the new state is published: collections rebuilt from the old one are not kept.
             self.pages.clear(generation);
-            Ok(Some(applied))
+            Ok(true)
         })
     }
 

@@ -88,7 +88,7 @@ pub struct MetricsFlags {
 /// Flags of log lines.
 #[derive(Clone, Debug, Args)]
 pub struct LogFlags {
-    /// Form of log lines; `text` is the only one
+    /// Form of log lines: `text` or `json`
     #[arg(long, value_name = "FORMAT", default_value = "text", allow_hyphen_values = true, help_heading = LOGS)]
     pub logging_format: String,
     /// Longest time that a line waits before it is written; warnings and errors never wait

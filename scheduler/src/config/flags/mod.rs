@@ -1,10 +1,10 @@
 //! The command line: every flag with its type, default and help, and the texts of errors.
 //!
-//! Owns names, groups and syntax of the flags. What values mean together is checked where they take effect:
+//! Owns names, groups and syntax of the flags. Combinations of values are checked where they take effect:
 //! [`crate::config::settle`] for values, the parts that open files for paths. A flag whose presence matters is an
 //! `Option`, because a configuration file is overridden by leader election flags that were given and by no default.
 //!
-//! Some names carry the brand (`--orch-api-qps`); they stand here with [`PREFIX`] in its place.
+//! Names with the brand in them (`--orch-api-qps`) stand here with [`PREFIX`] in its place.
 
 mod access;
 mod election;
@@ -16,7 +16,7 @@ mod value;
 pub use access::{AuthenticationFlags, AuthorizationFlags};
 pub use election::{DeprecatedFlags, ElectionFlags};
 pub use general::{ConfigurationFlags, FeatureFlags, LogFlags, MetricsFlags, VersionRequest};
-pub use parse::{CommandLine, FlagError, command, parse};
+pub use parse::{CommandLine, FlagError, command, log_format, parse};
 pub use serving::ServingFlags;
 pub(super) use value::feature_gates;
 pub use value::{FeatureGate, List, Pairs, SniPair, VmodulePattern};

@@ -12,6 +12,7 @@ use orch_proto::Brand;
 
 use super::{Flags, branded};
 use crate::config::notation::quote;
+use crate::logging::Format;
 
 /// First part of the help.
 const ABOUT: &str = "The scheduler assigns pods to nodes: it finds the nodes on which a pod can run, ranks them by their \
@@ -71,6 +72,27 @@ pub fn command(brand: &'static Brand) -> Command {
             None => arg,
         }
     })
+}
+
+/// The form of log lines that `arguments` ask for, though they may not be parsed as a whole: a refusal has that form, too.
+pub fn log_format(arguments: &[OsString]) -> Format {
+    let words: Vec<String> = arguments.iter().map(|text| normalized(&text.to_string_lossy())).collect();
+    let name = last_value(&words, "--logging-format");
+    name.and_then(Format::named).unwrap_or(Format::Text)
+}
+
+/// The value of the last `flag` among `arguments`, the program's name first.
+fn last_value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
+    let words: Vec<&String> = arguments.iter().skip(1).take_while(|argument| *argument != "--").collect();
+    let mut last = None;
+    for (at, argument) in words.iter().enumerate() {
+        match argument.strip_prefix(flag) {
+            Some("") => last = words.get(at + 1).map(|value| value.as_str()).or(last),
+            Some(rest) => last = rest.strip_prefix('=').or(last),
+            None => {}
+        }
+    }
+    last
 }
 
 /// Parses `arguments`, the program's name first.
@@ -135,15 +157,7 @@ fn normalized(argument: &str) -> String {
 
 /// The brand that `arguments` choose: it decides the names of other flags, and so is looked for first.
 fn brand_of(arguments: &[String]) -> Result<&'static Brand, FlagError> {
-    let flags: Vec<&String> = arguments.iter().skip(1).take_while(|argument| *argument != "--").collect();
-    let mut name = "orch";
-    for (at, argument) in flags.iter().enumerate() {
-        match argument.strip_prefix("--brand") {
-            Some("") => name = flags.get(at + 1).map_or(name, |value| value.as_str()),
-            Some(rest) => name = rest.strip_prefix('=').unwrap_or(name),
-            None => {}
-        }
-    }
+    let name = last_value(arguments, "--brand").unwrap_or("orch");
     Brand::named(name).ok_or_else(|| {
         FlagError::Usage(format!(
             "invalid argument {} for \"--brand\" flag: must be orch or kubernetes",

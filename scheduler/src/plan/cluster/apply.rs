@@ -1,4 +1,4 @@
-//! What events do to the snapshot.
+//! The changes that events make to the snapshot.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What the pods of a node take of it.
+//! The resources that the pods of a node take of it.
 //!
 //! Owns exact sums. A pod may ask for as much as 64 bits hold, and two of them for more: a sum that saturated, or wrapped,
-//! would say something else once they are gone. What is read is cut to 64 bits, which is more than any node has.
+//! would say something else once they are gone. Readers get sums that are cut to 64 bits, which is more than any node has.
 
 use crate::objects::intern::Symbol;
 use crate::objects::pod::Pod;

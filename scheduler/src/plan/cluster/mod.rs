@@ -218,9 +218,10 @@ impl Cluster {
         }
     }
 
-    /// Devices that were assumed for a pod were written into the claim with this uid, which has `version` since.
-    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
-        self.devices.settle_claim(pod, claim, uid, version);
+    /// Devices that were assumed for a pod were written into the claim with this uid, which has `version` since. Returns whether
+    /// they are free now, and no event will say so.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) -> bool {
+        self.devices.settle_claim(pod, claim, uid, version)
     }
 
     /// Whether a pod is assumed: it counts on a node, but no event showed it there.

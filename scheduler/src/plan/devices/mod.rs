@@ -341,15 +341,24 @@ impl Devices {
     }
 
     /// The result that was assumed for `claim` with this uid on behalf of `pod` was written: the claim has it since `version`, or lost
-    /// it again after that. It is held until the claim is told at that version.
-    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) {
+    /// it again after that. It is held until the claim is told at that version. Returns whether that ends the hold now, of devices
+    /// that the claim does not tell: no event will say that they are free.
+    pub fn settle_claim(&mut self, pod: &str, claim: &ClaimName, uid: &str, version: &str) -> bool {
         let told = self.claim(&claim.namespace, &claim.name).filter(|told| told.uid() == uid);
         let told = told.map(|told| version_of(&told.api));
-        let Some(assumed) = self.assumed.get_mut(uid).filter(|assumed| *assumed.pod == *pod) else { return };
+        let assumed = self.assumed.get_mut(uid).filter(|assumed| *assumed.pod == *pod);
+        let Some(assumed) = assumed else { return false };
         // Without a number there is nothing to wait for.
         match version.parse() {
-            Ok(version) if told.is_some_and(|told| told < version) => assumed.written = Some(version),
-            _ => self.end(uid),
+            Ok(version) if told.is_some_and(|told| told < version) => {
+                assumed.written = Some(version);
+                false
+            }
+            _ => {
+                let is_freed = !assumed.is_told;
+                self.end(uid);
+                is_freed
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The claims of a pod, and what the plugin `DynamicResources` says of it: before it is planned, on each node, and when
+//! The claims of a pod, and the verdicts of the plugin `DynamicResources` on it: before it is planned, on each node, and when
 //! no node fits.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What a planner keeps between plans changes no answer.
+//! Results that a planner keeps between plans change no answer.
 //!
 //! On random clusters, where pods of several priorities crowd nodes, preempt each other, and wait for their victims, a
 //! planner that lives through all changes answers as one that knows nothing yet, and as one that looks at each node for

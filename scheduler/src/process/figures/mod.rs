@@ -1,4 +1,4 @@
-//! What the executor and the queue tell, as metrics.
+//! Metrics of the executor and of the queue.
 //!
 //! Owns the names and labels of these series. Counting costs a look-up in the recorder for each figure, but for those of
 //! single plans ([`plans`]), whose series are kept at hand; levels are written once a second.

@@ -1,4 +1,4 @@
-//! What runs at which extension point, how much it counts, and how far it looks.
+//! The plugins of each extension point, with their weights and the number of nodes that are scored.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Changes of the cluster that may help a rejected pod.
 //!
-//! Owns what of a change is kept: a small value that can be held while a pod is being planned. One constructor for each
+//! Owns the part of a change that is kept: a small value that can be held while a pod is being planned. One constructor for each
 //! kind takes the old and the new object; `None` means that the change helps no plugin, so that the executor can drop it
 //! at once. An old object that is not known (`None` after a list) counts as an addition, which helps most. Never decides
 //! about a pod: that is [`super::hints`].

@@ -1,4 +1,4 @@
-//! What is taken from the API's structs.
+//! Facts are taken from the API's structs.
 
 use super::*;
 use crate::api::core::v1::{

@@ -15,6 +15,8 @@ use crate::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVo
 use crate::client::{Backoff, Object, PatchType, Reason};
 use crate::plan::decision::{BindVolume, ClaimName};
 use crate::selector::{Labels, NodeSelector};
+#[cfg(test)]
+use crate::simulation::plant::{self, Plant};
 
 use super::{Binder, Job, Why, refused};
 
@@ -66,6 +68,10 @@ pub(super) fn claim_state(
 
 /// Whether pods on the node can use the volume.
 fn is_usable_on(volume: &PersistentVolume, node: &str, labels: &Labels) -> bool {
+    #[cfg(test)]
+    if plant::is(Plant::TrustsAnyVolume) {
+        return true;
+    }
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
     required.is_none_or(|required| NodeSelector::new(required).matches(node, labels))
@@ -78,6 +84,10 @@ impl Binder {
         }
         for claim in &job.volumes.provision {
             self.select_node(claim, &job.node).await?;
+        }
+        #[cfg(test)]
+        if plant::is(Plant::BindsBeforeVolumes) {
+            return Ok(());
         }
         let wait = tokio::time::timeout(job.volume_timeout, self.await_claims(job)).await;
         wait.unwrap_or_else(|_| {

@@ -1,7 +1,7 @@
-//! The end of jobs.
+//! The end of jobs: bindings and evictions that the rim carries out.
 //!
-//! Owns the consequences of an outcome, which the watch may tell before or after the job: a pod that the watch has confirmed, or
-//! has told to be gone, is not pending any more, and the outcome of its job changes nothing.
+//! Owns the consequences of an outcome. The watch may show the same change before the job ends or after it: a pod that it has
+//! shown with its node, or has shown to be gone, is not pending any more, and the outcome of its job changes nothing.
 
 use std::sync::Arc;
 
@@ -71,7 +71,10 @@ impl<P: Planning> Executor<P> {
     /// Assumptions about claims end with the job, and no earlier, even where the pod is gone: a write under way may still give its
     /// devices to a claim.
     fn end_claims(&mut self, uid: &Uid, job: &Job, outcome: &BindOutcome, now: Now) {
-        self.planning.settle_claims(&uid.0, &job.written);
+        // Where the claim was given back before the job ended, pods that its event woke found it held by the job.
+        for claim in self.planning.settle_claims(&uid.0, &job.written) {
+            self.wake(Some(ClusterEvent::devices_given_back(&claim.namespace, &claim.name)), now);
+        }
         let is_gone = !self.pending.contains_key(uid) && !self.assigned.contains_key(uid);
         if *outcome == BindOutcome::Bound && !is_gone {
             return;

@@ -1,6 +1,6 @@
 //! Reports about a pod to users: its condition, its nomination, and events.
 //!
-//! Invariant: no report is written twice: the last one is remembered until the watch tells it.
+//! Invariant: no report is written twice: the last one is remembered until the watch shows it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One step: the next pod of the queue is planned, and its plan carried out.
+//! A step of the executor: it plans the next pod of the queue, and begins to carry out the plan.
 //!
 //! Owns the effects of each decision. A pod that is to be bound is assumed before the next one is planned, so that its
 //! room is taken at once, however slow the API is.

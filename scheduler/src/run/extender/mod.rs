@@ -8,6 +8,8 @@
 
 mod error;
 mod silence;
+#[cfg(any(test, feature = "simulation"))]
+mod simulated;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -123,7 +125,15 @@ impl Extender {
     /// # Errors
     /// Where its address or its certificates cannot be used.
     pub fn new(config: ExtenderConfig, brand: &'static Brand) -> Result<Self, ConfigError> {
-        let server = JsonServer::new(&connection(&config)?)?;
+        Self::connected(connection(&config)?, config, brand)
+    }
+
+    fn connected(
+        connection: Config,
+        config: ExtenderConfig,
+        brand: &'static Brand,
+    ) -> Result<Self, ConfigError> {
+        let server = JsonServer::new(&connection)?;
         Ok(Self { config, server, codec: Codec::new(brand, ContentType::Json), silence: Silence::default() })
     }
 
@@ -143,6 +153,10 @@ impl Extender {
         deadline: Instant,
         asking: impl Future<Output = Result<T, ExtenderError>>,
     ) -> Result<T, ExtenderError> {
+        #[cfg(any(test, feature = "simulation"))]
+        if self.server.is_simulated() {
+            return self.at_once(asking);
+        }
         let asking = async {
             let answer = timeout_at(deadline, asking).await;
             answer.unwrap_or_else(|_| Err(ExtenderError::Late { url: self.config.url_prefix.clone() }))

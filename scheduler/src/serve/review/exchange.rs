@@ -1,4 +1,4 @@
-//! One question to a server that reviews, and its answer.
+//! A question to a server that reviews, and its answer.
 //!
 //! Owns how long an answer may take, and which failures are asked again: a review has no effect, so that it may be sent
 //! as often as its time allows.

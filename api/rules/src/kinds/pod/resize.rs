@@ -98,7 +98,7 @@ pub(super) fn validate_update(
         }
         errors.extend(validate_nothing_else(before, after, list, &path));
     }
-    if errors.is_empty() && !is_unchanged(before, &with_amounts_of(after, before)) {
+    if errors.is_empty() && !is_unchanged(before, &spec_with_amounts_of(after, before)) {
         errors.push(FieldError::forbidden(path, "only cpu and memory resources are mutable"));
     }
     errors
@@ -146,8 +146,21 @@ fn validate_none_removed(before: &Value, after: &Value, subject: &str, path: &Pa
     errors
 }
 
+/// Whether a pod asks for something as a whole, as of its spec before or after. Where it does not, its empty `resources` may
+/// neither come nor go, as with the rest of the spec.
+fn has_pod_level(before: &Value, after: &Value) -> bool {
+    let asks = |resources: &Value| {
+        // few: two lists.
+        ["requests", "limits"].into_iter().any(|list| !is_empty(resources.at(list)))
+    };
+    asks(before.at("resources")) || asks(after.at("resources"))
+}
+
 /// Rules for what a pod asks for as a whole.
 fn validate_pod_level(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    if !has_pod_level(before, after) {
+        return FieldErrors::new();
+    }
     let resources = path.child("resources");
     let (before, after) = (before.at("resources"), after.at("resources"));
     if !before.is_null() && after.is_null() {
@@ -196,14 +209,23 @@ fn validate_nothing_else(before: &Value, after: &Value, list: &str, path: &Path)
     errors
 }
 
-/// `after` with the cpu and memory of `before`: of a container, or of a pod's spec and all of its containers.
-fn with_amounts_of(after: &Value, before: &Value) -> Value {
-    let mut restored = after.clone();
+/// The spec `after` with the cpu and memory of `before`, as a whole and in all of its containers.
+fn spec_with_amounts_of(after: &Value, before: &Value) -> Value {
+    let mut restored = match has_pod_level(before, after) {
+        true => with_amounts_of(after, before),
+        false => after.clone(),
+    };
     for list in LISTS {
         for (container, before) in items_mut(&mut restored, list).iter_mut().zip(before.items(list)) {
             *container = with_amounts_of(container, before);
         }
     }
+    restored
+}
+
+/// `after` with the cpu and memory of `before`: of a container, or of a pod as a whole.
+fn with_amounts_of(after: &Value, before: &Value) -> Value {
+    let mut restored = after.clone();
     if restored.has("resources") || before.has("resources") {
         let resources = child_mut(&mut restored, "resources");
         // Claims are no amounts: a container that has some cannot be resized, as in the reference.
@@ -289,6 +311,27 @@ mod tests {
             },
             &[other],
         );
+    }
+
+    #[test]
+    fn empty_resources_of_a_pod_as_a_whole_neither_come_nor_go() {
+        let other = "spec: Forbidden: only cpu and memory resources are mutable";
+        check(|pod| pod["spec"]["resources"] = json!({}), &[other]);
+        // A pod that gets its first amounts as a whole is resized.
+        let old = json!({"containers": []});
+        let with = |resources: Value| json!({"containers": [], "resources": resources});
+        let path = Path::new("spec");
+        let told = |before: &Value, after: &Value| -> Vec<String> {
+            validate_pod_level(before, after, &path).iter().map(ToString::to_string).collect()
+        };
+        let one = with(json!({"requests": {"cpu": "1"}}));
+        assert!(told(&old, &one).is_empty() && is_unchanged(&old, &spec_with_amounts_of(&one, &old)));
+        assert_eq!(told(&one, &old), ["spec.resources: Forbidden: pod-level resources cannot be removed"]);
+        let empty = with(json!({}));
+        for (before, after) in [(&old, &empty), (&empty, &old)] {
+            assert!(told(before, after).is_empty());
+            assert!(!is_unchanged(before, &spec_with_amounts_of(after, before)));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use orch_schema::value::Value;
 
 use crate::Action;
 use crate::kinds::workload::{
-    amount, container_images, container_names, default_template, format_labels, number_or_percent,
+    amount, container_images, container_names, default_template, format_labels, number_or_percent, parse_int,
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_same_selector,
     validate_template, warn_about_spec, within_hundred_percent,
 };
@@ -22,6 +22,11 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 pub struct DaemonSet;
 
 impl Strategy for DaemonSet {
+    fn unreadable(&self, object: &Value) -> Option<String> {
+        let annotations = object.at("metadata").at("annotations");
+        annotations.at(TEMPLATE_GENERATION).as_str().and_then(|text| parse_int(text).err())
+    }
+
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         let spec = child_mut(new, "spec");
         let strategy = child_mut(spec, "updateStrategy");
@@ -195,6 +200,24 @@ mod tests {
             json!(DaemonSet.table_row(&old, CONTEXT.now)),
             json!(["n", 0, 0, 0, 0, 0, "<none>", "<unknown>", "c", "i", "a=b"])
         );
+    }
+
+    #[test]
+    fn a_generation_of_the_template_that_is_no_number_cannot_be_decoded() {
+        let noted = |text: &str| json!({"metadata": {"annotations": {TEMPLATE_GENERATION: text}}});
+        for (text, told) in [
+            ("7", None),
+            ("-7", None),
+            ("", Some("strconv.ParseInt: parsing \"\": invalid syntax")),
+            ("x", Some("strconv.ParseInt: parsing \"x\": invalid syntax")),
+            (
+                "9223372036854775808",
+                Some("strconv.ParseInt: parsing \"9223372036854775808\": value out of range"),
+            ),
+        ] {
+            assert_eq!(DaemonSet.unreadable(&noted(text)).as_deref(), told, "{text}");
+        }
+        assert_eq!(DaemonSet.unreadable(&json!({})), None);
     }
 
     #[test]

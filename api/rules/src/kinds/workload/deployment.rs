@@ -1,24 +1,34 @@
 //! apps/v1 Deployment.
 
+use orch_schema::excerpt::part;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
 use crate::kinds::workload::{
-    amount, container_images, container_names, default_template, number_or_percent, validate_at_most,
-    validate_collisions, validate_counts, validate_same_selector, validate_selected_template,
-    validate_selector, warn_about_workload, within_hundred_percent,
+    amount, container_images, container_names, default_template, number_or_percent, parse_int,
+    validate_at_most, validate_collisions, validate_counts, validate_same_selector,
+    validate_selected_template, validate_selector, warn_about_workload, within_hundred_percent,
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
+/// The annotation with the revision to go back to, which is no field any more.
+const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
 /// The rules of deployments.
 #[derive(Debug)]
 pub struct Deployment;
 
 impl Strategy for Deployment {
+    fn unreadable(&self, object: &Value) -> Option<String> {
+        let revision = object.at("metadata").at("annotations").text(ROLLBACK_TO);
+        let fault = (!revision.is_empty()).then(|| parse_int(revision).err()).flatten()?;
+        Some(format!("failed to parse annotation[{ROLLBACK_TO}]={} as int64: {fault}", part(revision)))
+    }
+
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         let spec = child_mut(new, "spec");
         set_default(spec, "replicas", 1);

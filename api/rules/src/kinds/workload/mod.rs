@@ -18,6 +18,9 @@ pub use replication_controller::ReplicationController;
 pub(crate) use replication_controller::format_labels;
 pub use stateful_set::StatefulSet;
 
+use std::num::{IntErrorKind, ParseIntError};
+
+use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -189,6 +192,15 @@ pub(crate) fn within_hundred_percent(value: &Value, path: &Path) -> Option<Field
 fn amount(value: &Value) -> i64 {
     let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse().ok());
     share.or_else(|| value.as_i64()).unwrap_or(0)
+}
+
+/// The number that `text` stands for, or the reference's text of its fault.
+fn parse_int(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|error: ParseIntError| {
+        let is_too_large = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+        let fault = if is_too_large { "value out of range" } else { "invalid syntax" };
+        format!("strconv.ParseInt: parsing {}: {fault}", quoted(text))
+    })
 }
 
 /// The names of the template's containers, comma separated.

@@ -1,4 +1,4 @@
-//! What claims want, and which devices their selectors select.
+//! The requests of claims, and the devices that their selectors select.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -114,7 +114,7 @@ fn assumed_devices_are_held_until_the_claim_is_told_as_it_was_written() {
     {
         cluster.devices.assume(&"uid-pod".into(), &allocation.results);
         if is_late {
-            cluster.devices.settle_claim("uid-pod", &x, "uid-x", written);
+            assert!(!cluster.devices.settle_claim("uid-pod", &x, "uid-x", written), "it is held on");
         }
         // The watch tells of an attempt before, which gave the claim the same device.
         cluster.add(told(second, Some(result)));
@@ -131,7 +131,7 @@ fn assumed_devices_are_held_until_the_claim_is_told_as_it_was_written() {
         assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"]);
     }
     cluster.devices.assume(&"uid-pod".into(), &allocation.results);
-    cluster.devices.settle_claim("uid-pod", &x, "uid-x", "11");
+    assert!(cluster.devices.settle_claim("uid-pod", &x, "uid-x", "11"), "the claim was given back since");
     assert_eq!(cluster.allocate(&["y"], "a").unwrap()["y"], ["r=d0"], "it was told already");
 }
 

@@ -1,4 +1,4 @@
-//! What is written of an allocation beside the devices: nodes, configurations, conditions.
+//! Parts of an allocation beside the devices: nodes, configurations, conditions.
 
 use super::*;
 use crate::api::resource::v1::DeviceAllocationConfiguration;

@@ -4,6 +4,7 @@ use super::super::super::binding::{BindOutcome, PodRef, Why, Written};
 use super::super::super::input::Effect;
 use super::{Bench, on_node, pod};
 use crate::plan::decision::{Allocation, ClaimName, ClaimWrite, UnusableClaim};
+use crate::plan::profile::Plugin;
 
 fn name() -> ClaimName {
     ClaimName { namespace: "default".to_owned(), name: "c".to_owned() }
@@ -59,4 +60,21 @@ fn the_devices_of_a_pod_that_is_gone_are_given_back_when_its_job_ends() {
     bench.finish(job, BindOutcome::NotBound(Why::Gone));
     assert_eq!(bench.executor.planning().settled_claims, ["claim-uid"]);
     assert_eq!(bench.executor.planning().freed_claims, ["claim-uid"]);
+}
+
+#[test]
+fn a_pod_that_found_a_claim_held_by_a_job_is_woken_by_the_end_of_the_job() {
+    for (freed, place) in [(Vec::new(), "unschedulable"), (vec![name()], "backoff")] {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.executor.planning.claims = vec![write()];
+        bench.upsert(&pod("p"));
+        bench.step();
+        let job = bench.job();
+        bench.executor.planning.refusing = Some(Plugin::DynamicResources);
+        bench.upsert(&pod("q"));
+        bench.step();
+        bench.executor.planning.freed_by_settling = freed;
+        bench.finish(job, BindOutcome::NotBound(Why::Gone));
+        assert_eq!(bench.place("q"), Some(place));
+    }
 }

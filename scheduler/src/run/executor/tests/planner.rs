@@ -46,6 +46,10 @@ pub(super) struct Slots {
     /// UIDs of claims that were given back for pods which are elsewhere.
     pub(super) freed_claims: Vec<String>,
     pub(super) settled_claims: Vec<String>,
+    /// Claims that were given back before their job ended.
+    pub(super) freed_by_settling: Vec<ClaimName>,
+    /// The plugin that refuses nodes without room; `NodeResourcesFit` where it is not said.
+    pub(super) refusing: Option<Plugin>,
     /// What only grows.
     pub(super) worn: usize,
     /// Planning fails while this is set.
@@ -207,7 +211,7 @@ impl Planning for Slots {
         }
         let mut plugins = PluginSet::EMPTY;
         if !self.has_extenders {
-            plugins.insert(Plugin::NodeResourcesFit);
+            plugins.insert(self.refusing.unwrap_or(Plugin::NodeResourcesFit));
         }
         let preemption = if self.preempts { self.victims(pod) } else { None };
         Decision::Unschedulable(Refusal {
@@ -240,8 +244,9 @@ impl Planning for Slots {
         assert!(self.assumed.remove(uid).is_some(), "{uid} is not assumed");
     }
 
-    fn settle_claims(&mut self, _uid: &str, written: &[Written]) {
+    fn settle_claims(&mut self, _uid: &str, written: &[Written]) -> Vec<ClaimName> {
         self.settled_claims.extend(written.iter().map(|written| written.uid.clone()));
+        std::mem::take(&mut self.freed_by_settling)
     }
 
     fn forget_claims(&mut self, _uid: &str, claims: &[ClaimWrite]) {

@@ -1,0 +1,150 @@
+//! The work `watch-storm`: many watches at once, and all of them again after their connections were cut.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::change::{Bounds, round};
+use super::link::Link;
+use super::options::{Storm, connections};
+use super::pace::beside;
+use super::report::{Report, Unit};
+use super::stage::{self, Stage};
+use super::watch::{Watch, follow, version_now};
+
+/// Pods that change while all connections are cut, each of another watch's node.
+const CHANGED_MAX: u32 = 100;
+/// The writer's pod, on a node that no watch selects.
+const UNWATCHED: &str = "unwatched";
+/// Streams last longer than the work.
+const STREAM_SECONDS: u32 = 4 * 3600;
+/// Time for events to arrive.
+const ARRIVAL_MAX: Duration = Duration::from_secs(30);
+
+/// Runs the work.
+pub(super) fn run(options: &Storm) -> Result<Report> {
+    let count = connections(options.watches, options.connections)?;
+    stage::run(&options.common, count, async |stage: &Stage| {
+        let links = (0..count as usize).map(|place| Link::new(&stage.targets, place, &stage.crowd)).collect();
+        let work = Work { options, stage, links, report: Report::new("watch-storm") };
+        Box::pin(work.measure()).await
+    })
+}
+
+struct Work<'a> {
+    options: &'a Storm,
+    stage: &'a Stage,
+    links: Vec<Arc<Link>>,
+    report: Report,
+}
+
+impl Work<'_> {
+    async fn measure(mut self) -> Result<Report> {
+        self.report.count("watches", self.options.watches.into());
+        self.report.count("connections", self.links.len() as u64);
+        self.stage.make_pod(UNWATCHED, UNWATCHED).await?;
+        let changed = self.options.watches.min(CHANGED_MAX);
+        for number in 0..changed {
+            self.stage.make_pod(&format!("missed-{number}"), &node(number)).await?;
+        }
+        let version = version_now(&self.stage.admin, "/api/v1/pods").await?;
+        let calm = self.options.calm;
+        let alone = async || {
+            sleep(calm).await;
+            anyhow::Ok(())
+        };
+        let before = self.phase("nothing else", alone).await?;
+        self.report.add("memory before", Unit::Kilobytes, before as f64);
+
+        let mut tasks = JoinSet::new();
+        let (stage, options, links) = (self.stage, self.options, self.links.clone());
+        self.phase("all watches opened", async || {
+            for number in 0..options.watches {
+                let watch = watch(number, &links, version);
+                tasks.spawn(follow(watch, stage.crowd.clone(), |_| {}));
+            }
+            all_stand(stage, options).await
+        })
+        .await?;
+
+        let missed = self.cut(changed).await?;
+        let events = stage.crowd.events.load(Ordering::Acquire);
+        self.phase("all watches resumed", async || {
+            stage.crowd.open_gate();
+            all_stand(stage, options).await
+        })
+        .await?;
+        // Each of those changes concerns one watch.
+        let wanted = events + missed;
+        stage.wait("events", &stage.crowd.events, |count| count >= wanted, ARRIVAL_MAX).await?;
+        self.report.latencies("pause of a watch", &stage.crowd.pauses());
+        self.report.crowd(&stage.crowd);
+        tasks.shutdown().await;
+        Ok(self.report)
+    }
+
+    /// Cuts all connections and makes changes before any is opened again; their number.
+    async fn cut(&mut self, changed: u32) -> Result<u64> {
+        let crowd = &self.stage.crowd;
+        let ended = crowd.ended.load(Ordering::Acquire);
+        ensure!(
+            ended == 0,
+            "{ended} watches ended before their connections were cut: {:?}",
+            crowd.failures()
+        );
+        crowd.close_gate();
+        for link in &self.links {
+            link.cut().await;
+        }
+        self.stage
+            .wait("watches stand", &crowd.standing, |count| count == 0, self.options.common.patience)
+            .await?;
+        let bounds = Bounds { writers: changed, changes: changed, time: self.options.common.patience };
+        let missed = round(self.stage, "missed", bounds).await?;
+        self.report.failures(&missed.tally.errors);
+        Ok(missed.tally.operations)
+    }
+
+    /// Carries out `phase` beside the writer, and reports its time and its cost. Returns the most memory in it, in kilobytes.
+    async fn phase(&mut self, title: &str, phase: impl AsyncFnOnce() -> Result<()>) -> Result<u64> {
+        eprintln!("{title} ...");
+        self.stage.meter.take_peak_kb();
+        let (before, began) = (self.stage.meter.read(), Instant::now());
+        let work = async {
+            phase().await?;
+            anyhow::Ok(began.elapsed())
+        };
+        let (took, writer) = beside(self.stage, UNWATCHED, self.options.writes, work).await?;
+        let after = self.stage.meter.read();
+        let peak_kb = self.stage.meter.take_peak_kb();
+        self.report.time(format!("time, {title}"), took);
+        self.report.time(format!("CPU of the servers, {title}"), before.cpu_until(&after));
+        self.report.add(format!("most memory, {title}"), Unit::Kilobytes, peak_kb as f64);
+        self.report.latencies(&format!("a change of the writer, {title}"), &writer);
+        self.report.failures(&writer.errors);
+        Ok(peak_kb)
+    }
+}
+
+fn watch(number: u32, links: &[Arc<Link>], version: u64) -> Watch {
+    Watch {
+        link: links[number as usize % links.len()].clone(),
+        collection: "/api/v1/pods".to_owned(),
+        selector: format!("&fieldSelector=spec.nodeName%3D{}", node(number)),
+        version: Some(version),
+        seconds: STREAM_SECONDS,
+    }
+}
+
+async fn all_stand(stage: &Stage, options: &Storm) -> Result<()> {
+    let wanted = u64::from(options.watches);
+    stage.wait("watches stand", &stage.crowd.standing, |count| count == wanted, options.common.patience).await
+}
+
+fn node(number: u32) -> String {
+    format!("bench-{number}")
+}

@@ -1,0 +1,42 @@
+//! Bugs of the hub that a simulation plants on its thread, to show that its watches find them. A release has none of this.
+
+use std::cell::Cell;
+
+/// A planted bug of the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HubBug {
+    /// A change is looked up by what the object is, and not by what it was.
+    ForgetsOldVersion,
+    /// A subscriber that begins at an older revision is told that nothing before the walk concerns it.
+    BeginsAtTheWalk,
+    /// A subscriber is told that it is at the newest revision while changes that concern it are still to be read.
+    PassesPending,
+    /// What comes while a subscriber does not wait is not kept for it.
+    LosesWakes,
+}
+
+/// All bugs.
+pub const HUB_BUGS: [HubBug; 4] =
+    [HubBug::ForgetsOldVersion, HubBug::BeginsAtTheWalk, HubBug::PassesPending, HubBug::LosesWakes];
+
+thread_local! {
+    static PLANTED: Cell<Option<HubBug>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with the bug in every hub that this thread uses.
+pub fn with_hub_bug<T>(bug: HubBug, work: impl FnOnce() -> T) -> T {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+    let _reset = Reset;
+    PLANTED.set(Some(bug));
+    work()
+}
+
+/// Whether this thread has the bug.
+pub(super) fn has(bug: HubBug) -> bool {
+    PLANTED.get() == Some(bug)
+}
