@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use orch_raft::{Change, Object, Revision, State};
 
-use crate::follow::Derived;
+use crate::follow::{Derived, shrink};
 
 /// Labels of an object that are filed one by one; an object with more is proposed for every label. So the index of the worst
 /// object takes about twice the bytes that are stored of it.
@@ -210,6 +210,11 @@ impl Terms {
     }
 
     fn lose(&mut self, entry: Entry, change: &Change) {
+        #[cfg(any(test, feature = "simulation"))]
+        if super::planted::has(super::IndexBug::ForgetsLostTerms) {
+            self.entries.remove(&entry);
+            return;
+        }
         // There already, unless the value is being derived.
         self.entries.insert(entry.clone());
         self.lost.insert(entry.clone(), change.revision);
@@ -219,11 +224,9 @@ impl Terms {
     /// Forgets the losses that are too old at `now_ms`, or too many.
     fn forget(&mut self, now_ms: u64) {
         let kept_max = LOST_MAX.max(self.entries.len() / 4);
-        while let Some(loss) = self.losses.front() {
-            let is_due = self.losses.len() > kept_max || loss.time_ms.saturating_add(KEPT_MS) < now_ms;
-            if !is_due {
-                return;
-            }
+        let is_full = |count: usize| count > kept_max;
+        let is_due = |loss: &Loss, count| is_full(count) || loss.time_ms.saturating_add(KEPT_MS) < now_ms;
+        while self.losses.front().is_some_and(|loss| is_due(loss, self.losses.len())) {
             let Some(Loss { revision, entry, .. }) = self.losses.pop_front() else { return };
             self.floor = self.floor.max(revision);
             // The object may have got the term back, and lost it again later.
@@ -231,6 +234,8 @@ impl Terms {
                 self.lost.remove(&entry);
                 self.entries.remove(&entry);
             }
+            shrink(&mut self.lost);
+            shrink(&mut self.losses);
         }
     }
 }
@@ -252,7 +257,14 @@ impl Derived for Terms {
             let kept = old.iter().filter(|term| is_in(&new, term)).map(|term| (*term, path.clone()));
             let known = kept.take(1).find_map(|kept| self.entries.get(&kept));
             let path = known.map_or(path, |(_, path)| path).clone();
-            for term in new.iter().filter(|term| !is_in(&old, term)) {
+            #[cfg(any(test, feature = "simulation"))]
+            let filed = match super::planted::has(super::IndexBug::FilesNewObjectsOnly) && change.old.is_some() {
+                true => &[],
+                false => new.as_slice(),
+            };
+            #[cfg(not(any(test, feature = "simulation")))]
+            let filed = new.as_slice();
+            for term in filed.iter().filter(|term| !is_in(&old, term)) {
                 self.gain((*term, path.clone()));
             }
             for term in old.iter().filter(|term| !is_in(&new, term)) {
@@ -272,8 +284,12 @@ impl Derived for Terms {
         // Made of sorted entries the set takes half the memory.
         self.entries = entries.into_iter().collect();
         self.floor = collection.floor();
+        #[cfg(any(test, feature = "simulation"))]
+        if super::planted::has(super::IndexBug::ReachesTooFar) {
+            self.floor = Revision(0);
+        }
         let source = self.source.clone();
-        let changes = collection.changes_after(self.floor).into_iter().flatten();
+        let changes = collection.changes_after(collection.floor()).into_iter().flatten();
         changes.for_each(|change| self.change(&source, change));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
-use orch_raft::{Fields, Index as Indexed, Key, Labels, Operation, Put, Transaction};
+use orch_raft::{Fields, Index as Indexed, Key, Labels, Object, Operation, Put, Transaction};
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use proptest::prelude::*;
 
@@ -38,7 +38,13 @@ impl Pods {
     fn new() -> Pods {
         let (resource, store) = (pods(), MemoryStore::default());
         let first = (store.state().applied(), store.state().collection(&resource.storage));
-        Pods { resource, store, indexes: Indexes::of_all(), seen: vec![first], now_ms: 0 }
+        Pods {
+            resource,
+            store,
+            indexes: Indexes::of_all(Builder::BlockingThread),
+            seen: vec![first],
+            now_ms: 0,
+        }
     }
 
     async fn write(&mut self, path: &str, pod: Option<&Pod>) {
@@ -72,6 +78,14 @@ impl Pods {
         Selector { labels: LabelSelector::parse(labels).unwrap(), fields }
     }
 
+    /// Whether an object under `path` ever had one of the `equalities`, or too many labels to be filed by.
+    fn ever_had(&self, path: &str, equalities: &[Selector]) -> bool {
+        let is_crowded = |object: &Object| object.index.labels.len() > terms::LABELS_MAX;
+        let had = |object: &Object| equalities.iter().any(|equality| equality.matches(path, object));
+        let mut versions = self.seen.iter().filter_map(|(_, collection)| collection.get(path));
+        versions.any(|object| is_crowded(object) || had(object))
+    }
+
     /// The lookup for a list of the collection `back` writes ago.
     async fn lookup(
         &self,
@@ -86,18 +100,22 @@ impl Pods {
     }
 }
 
-/// Labels, fields, and whether an index answers.
-const SELECTORS: [(&str, &str, bool); 10] = [
-    ("", "spec.nodeName=n1", true),
-    ("app=a", "", true),
-    ("app in (a),tier=x", "", true),
-    ("app=a,tier!=x", "spec.nodeName=n1,status.phase=Running", true),
-    ("app in (a,b)", "spec.nodeName!=n1", false),
-    ("app=a", "spec.nodeName=", true),
-    ("app=a,app=b", "", false),
-    ("", "spec.nodeName=n1,spec.nodeName=n2", true),
-    ("app=", "status.phase=Running", true),
-    ("", "spec.restartPolicy=Always", false),
+/// Labels, fields, and the equalities of which an index is asked one. A list without any is a scan.
+const SELECTORS: [(&str, &str, &[(&str, &str)]); 10] = [
+    ("", "spec.nodeName=n1", &[("", "spec.nodeName=n1")]),
+    ("app=a", "", &[("app=a", "")]),
+    ("app in (a),tier=x", "", &[("app=a", ""), ("tier=x", "")]),
+    (
+        "app=a,tier!=x",
+        "spec.nodeName=n1,status.phase=Running",
+        &[("app=a", ""), ("", "spec.nodeName=n1"), ("", "status.phase=Running")],
+    ),
+    ("app in (a,b)", "spec.nodeName!=n1", &[]),
+    ("app=a", "spec.nodeName=", &[("app=a", "")]),
+    ("app=a,app=b", "", &[]),
+    ("", "spec.nodeName=n1,spec.nodeName=n2", &[("", "spec.nodeName=n1"), ("", "spec.nodeName=n2")]),
+    ("app=", "status.phase=Running", &[("app=", ""), ("", "status.phase=Running")]),
+    ("", "spec.restartPolicy=Always", &[]),
 ];
 
 const NAMESPACES: [&str; 4] = ["a", "a-b", "ab", "b"];
@@ -115,6 +133,8 @@ enum Step {
         namespace: &'static str,
         back: usize,
         after: String,
+        /// Objects of a page.
+        limit: usize,
     },
 }
 
@@ -146,9 +166,15 @@ fn step() -> impl Strategy<Value = Step> {
         prop::sample::select(vec!["", "", "a", "a-b", "ab", "b", "c"]),
         prop_oneof![Just(0_usize), 0..8_usize, 0..80_usize],
         prop_oneof![Just(String::new()), path()],
+        prop_oneof![1..4_usize, Just(usize::MAX)],
     );
-    let list =
-        list.prop_map(|(selector, namespace, back, after)| Step::List { selector, namespace, back, after });
+    let list = list.prop_map(|(selector, namespace, back, after, limit)| Step::List {
+        selector,
+        namespace,
+        back,
+        after,
+        limit,
+    });
     prop_oneof![
         12 => (path(), pod()).prop_map(|(path, pod)| Step::Put(path, pod)),
         3 => path().prop_map(Step::Delete),
@@ -157,6 +183,37 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Revoke),
         8 => list,
     ]
+}
+
+impl Pods {
+    /// Lists in pages, each with a lookup of its own, and compares with a scan.
+    async fn check_list(&self, of: usize, namespace: &str, (back, mut after): (usize, String), limit: usize) {
+        let (labels, fields, equalities) = SELECTORS[of];
+        let told = format!("{labels} {fields} in {namespace:?}, {back} writes ago, behind {after:?}");
+        let equalities = equalities.iter().map(|(labels, fields)| self.selector(labels, fields));
+        let (selector, equalities) = (self.selector(labels, fields), equalities.collect::<Vec<_>>());
+        let (_, collection) = &self.seen[self.seen.len().saturating_sub(back + 1)];
+        let within = collection.within(namespace, &after);
+        let scanned = within.filter(|(path, object)| selector.matches(path, object));
+        let scanned: Vec<String> = scanned.map(|(path, _)| path.to_string()).collect();
+        let mut listed = Vec::new();
+        loop {
+            let lookup = self.lookup(back, namespace, &selector).await.1;
+            assert!(lookup.is_none() || !equalities.is_empty(), "{told}: through an index");
+            assert!(lookup.is_some() || equalities.is_empty() || back > 0, "{told}: a scan");
+            let visited =
+                Matching::new(collection, lookup.as_ref(), namespace, &after).inspect(|(path, _)| {
+                    // So few objects are never scanned behind a lookup: only what is filed there is looked at.
+                    assert!(lookup.is_none() || self.ever_had(path, &equalities), "{told} looks at {path}");
+                });
+            let selected = visited.filter(|(path, object)| selector.matches(path, object));
+            let page: Vec<String> = selected.map(|(path, _)| path.to_string()).take(limit).collect();
+            let Some(last) = page.last() else { break };
+            after = last.clone();
+            listed.extend(page);
+        }
+        assert_eq!(listed, scanned, "{told}");
+    }
 }
 
 async fn run(steps: Vec<Step>) {
@@ -168,19 +225,8 @@ async fn run(steps: Vec<Step>) {
             Step::Pass(ms) => pods.now_ms += ms,
             Step::ForgetHistory => pods.store.forget_history(),
             Step::Revoke => pods.store.revoke(),
-            Step::List { selector, namespace, back, after } => {
-                let (labels, fields, is_indexed) = SELECTORS[selector];
-                let selector = pods.selector(labels, fields);
-                let (collection, lookup) = pods.lookup(back, namespace, &selector).await;
-                assert!(is_indexed || lookup.is_none(), "{labels} {fields}");
-                assert!(!is_indexed || lookup.is_some() || back > 0, "{labels} {fields}");
-                let selected = |found: &(&Arc<str>, _)| selector.matches(found.0, found.1);
-                let paths = |found: (&Arc<str>, _)| found.0.to_string();
-                let scanned: Vec<String> =
-                    collection.within(namespace, &after).filter(selected).map(paths).collect();
-                let proposed = Matching::new(&collection, lookup.as_ref(), namespace, &after);
-                let listed: Vec<String> = proposed.filter(selected).map(paths).collect();
-                assert_eq!(listed, scanned, "{labels} {fields} in {namespace:?}, {back} writes ago");
+            Step::List { selector, namespace, back, after, limit } => {
+                pods.check_list(selector, namespace, (back, after), limit).await;
             }
         }
     }
@@ -209,7 +255,7 @@ async fn filled() -> Pods {
 
 #[tokio::test]
 async fn a_list_by_an_equality_looks_at_what_is_filed_there() {
-    let mut pods = filled().await;
+    let pods = filled().await;
     for (labels, fields, namespace, looked_at) in [
         ("", "spec.nodeName=n7", "", 60),
         ("", "spec.nodeName=n7", "b", 60),
@@ -229,28 +275,44 @@ async fn a_list_by_an_equality_looks_at_what_is_filed_there() {
         let found = Matching::new(&collection, Some(&lookup.unwrap()), namespace, "").count();
         assert_eq!(found, looked_at, "{labels} {fields} in {namespace:?}");
     }
-    // Each page of a list goes on where the last one ended, whatever is written meanwhile.
+}
+
+#[tokio::test]
+async fn a_page_of_an_older_revision_finds_what_has_lost_the_term_since() {
+    let mut pods = filled().await;
     let selector = pods.selector("", "spec.nodeName=n7");
     let (collection, lookup) = pods.lookup(0, "", &selector).await;
-    let lookup = lookup.unwrap();
-    let ways = || Matching::new(&collection, Some(&lookup), "", "");
-    let paths: Vec<Arc<str>> = ways().map(|(path, _)| path.clone()).collect();
+    let before = lookup.unwrap();
+    let paths: Vec<Arc<str>> =
+        Matching::new(&collection, Some(&before), "", "").map(|(path, _)| path.clone()).collect();
     for path in &paths {
         pods.write(path, Some(&Pod { node: "n8".into(), ..Pod::default() })).await;
     }
-    assert_eq!(
-        pods.lookup(0, "", &selector).await.1.map(|new| Matching::new(
-            &pods.seen.last().unwrap().1,
-            Some(&new),
-            "",
-            ""
-        )
-        .filter(|found| selector.matches(found.0, found.1))
-        .count()),
-        Some(0)
-    );
-    let rest = Matching::new(&collection, Some(&lookup), "", &paths[30]).map(|(path, _)| path.clone());
-    assert_eq!(rest.collect::<Vec<_>>(), paths[31..], "lost meanwhile, and still found at the revision");
+    let (newest, now) = pods.lookup(0, "", &selector).await;
+    let selected =
+        |(path, object): &(&Arc<str>, &orch_raft::object::SharedObject)| selector.matches(path, object);
+    assert_eq!(Matching::new(&newest, now.as_ref(), "", "").filter(selected).count(), 0);
+    // With the lookup of the first page, and with one of its own.
+    let again = pods.lookup(paths.len(), "", &selector).await.1.unwrap();
+    for lookup in [&before, &again] {
+        let rest = Matching::new(&collection, Some(lookup), "", &paths[30]).map(|(path, _)| path.clone());
+        assert_eq!(rest.collect::<Vec<_>>(), paths[31..]);
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_no_list_asks_for_is_given_back() {
+    let pods = filled().await;
+    let selector = pods.selector("", "spec.nodeName=n7");
+    assert!(pods.lookup(0, "", &selector).await.1.is_some());
+    let index = pods.indexes.index(&pods.resource);
+    let is_held = || index.terms.peek(|_| ()).is_some();
+    pods.indexes.look_for_unused();
+    assert!(is_held(), "a list has asked since the last look");
+    pods.indexes.look_for_unused();
+    assert!(!is_held() && !index.is_wanted.load(Ordering::Relaxed));
+    // What was given out goes on as a scan, and the next list has it made again.
+    assert!(pods.lookup(0, "", &selector).await.1.is_some() && is_held());
 }
 
 #[tokio::test]

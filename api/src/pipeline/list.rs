@@ -3,6 +3,7 @@
 //! Owns the list matrix of spec 9 and the use of continue tokens. Objects are shared, never copied: a list costs one
 //! reference count per object.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
@@ -12,7 +13,7 @@ use orch_schema::budget::count_step;
 
 use super::{Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
-use crate::index::{Lookup, Matching};
+use crate::index::{Lookup, Matching, Reach, Way};
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
 
@@ -26,6 +27,17 @@ pub struct ListAnswer {
     pub remaining: Option<u64>,
     /// The page.
     pub objects: Vec<SharedObject>,
+    /// What finding them took.
+    pub effort: Effort,
+}
+
+/// What a list took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// How the objects were found.
+    pub way: Way,
+    /// Objects that were looked at: matched against the selectors, or counted.
+    pub visited: usize,
 }
 
 /// The state that a list reads.
@@ -153,7 +165,7 @@ impl<S: Store> Pipeline<S> {
             Snapshot::Newest(collection, revision) => (collection, revision),
             Snapshot::At(revision) => (self.collection_at(request, revision).await?, revision),
         };
-        let reach = Reach::of(request, selector);
+        let reach = Reach::of(request.resource, request.target, selector);
         let lookup = match &reach {
             Reach::One(_) => None,
             Reach::Namespace(namespace) => {
@@ -161,10 +173,12 @@ impl<S: Store> Pipeline<S> {
                 self.indexes.lookup(&self.store, request.resource, read, namespace, selector).await
             }
         };
-        let (objects, rest) = select(&collection, &reach, lookup.as_ref(), start, limit, selector);
+        let selected = Selected::of(&collection, &reach, lookup.as_ref());
+        let Page { objects, rest, effort } = selected.page(start, limit, selector);
         let next = rest.as_ref().map(|rest| Start { after: &rest.last, sent: rest.sent });
         let continue_token = next.map(|next| self.seal(request, Some(revision), next));
-        Ok(ListAnswer { revision, continue_token, remaining: rest.and_then(|rest| rest.remaining), objects })
+        let remaining = rest.and_then(|rest| rest.remaining);
+        Ok(ListAnswer { revision, continue_token, remaining, objects, effort })
     }
 
     async fn collection_at(
@@ -178,67 +192,69 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The part of a collection that a list looks at.
-enum Reach<'a> {
-    /// The object under a path.
-    One(String),
-    /// The objects of a namespace; of all if it is empty.
-    Namespace(&'a str),
+/// What a list is selected from.
+struct Selected<'a> {
+    collection: &'a Collection,
+    reach: &'a Reach<'a>,
+    lookup: Option<&'a Lookup>,
 }
 
-impl<'a> Reach<'a> {
-    fn of(request: Request<'a>, selector: &'a Selector) -> Self {
-        let asked = request.target.namespace.as_str();
-        if !request.resource.namespaced {
-            return selector.only_name().map_or(Reach::Namespace(""), |name| Reach::One(name.to_owned()));
+/// A page, and its end if it is not the last.
+struct Page {
+    objects: Vec<SharedObject>,
+    rest: Option<Rest>,
+    effort: Effort,
+}
+
+impl<'a> Selected<'a> {
+    fn of(collection: &'a Collection, reach: &'a Reach<'a>, lookup: Option<&'a Lookup>) -> Self {
+        Selected { collection, reach, lookup }
+    }
+
+    /// The selected objects from `start` on, at most `limit`.
+    fn page(&self, start: Start<'_>, limit: Option<usize>, selector: &Selector) -> Page {
+        match self.reach {
+            Reach::One(path) => {
+                let behind = self.collection.get(path).filter(|_| **path > *start.after);
+                let found = behind.filter(|object| selector.matches(path, object)).cloned();
+                let effort = Effort { way: Way::Path, visited: behind.into_iter().count() };
+                Page { objects: found.into_iter().collect(), rest: None, effort }
+            }
+            Reach::Namespace(namespace) => self.page_of(namespace, start, limit, selector),
         }
-        let required = selector.only_namespace().filter(|_| asked.is_empty());
-        let namespace = required.unwrap_or(asked);
-        match selector.only_name().filter(|_| !namespace.is_empty()) {
-            Some(name) => Reach::One(format!("{namespace}/{name}")),
-            None => Reach::Namespace(namespace),
+    }
+
+    fn page_of(&self, namespace: &str, start: Start<'_>, limit: Option<usize>, selector: &Selector) -> Page {
+        let (everything, visited) = (selector.is_everything(), Cell::new(0));
+        let mut matching = Matching::new(self.collection, self.lookup, namespace, start.after)
+            .take_while(|_| count_step())
+            .inspect(|_| visited.set(visited.get() + 1))
+            .filter(|(path, object)| everything || selector.matches(path, object));
+        let limit_or_all = limit.unwrap_or(usize::MAX);
+        let expected = if everything { limit_or_all.min(self.collection.count(namespace)) } else { 0 };
+        let (mut objects, mut last) = (Vec::with_capacity(expected), None);
+        for (path, object) in matching.by_ref().take(limit_or_all) {
+            last = Some(path);
+            objects.push(object.clone());
         }
+        let more = limit.and_then(|_| last.cloned().zip(matching.next()));
+        let rest = more.map(|(last, _)| {
+            let shown = number(objects.len());
+            // A page that does not know how many were shown before it counts those behind it, once for all further pages.
+            let all = everything.then(|| number(self.collection.count(namespace)));
+            let sent = match (all, start.sent) {
+                (None, _) => None,
+                (Some(_), Some(sent)) => Some(sent + shown),
+                (Some(all), None) => Some(all.saturating_sub(1 + number(matching.by_ref().count()))),
+            };
+            let remaining = all.zip(sent).map(|(all, sent)| all.saturating_sub(sent));
+            Rest { last, sent, remaining }
+        });
+        let way = if self.lookup.is_some() { Way::Index } else { Way::Scan };
+        Page { objects, rest, effort: Effort { way, visited: visited.get() } }
     }
 }
 
-/// The objects of `reach` from `start` on, at most `limit`, and the end of the page if it is not the last.
-fn select(
-    collection: &Collection,
-    reach: &Reach<'_>,
-    lookup: Option<&Lookup>,
-    start: Start<'_>,
-    limit: Option<usize>,
-    selector: &Selector,
-) -> (Vec<SharedObject>, Option<Rest>) {
-    let (everything, after) = (selector.is_everything(), start.after);
-    let namespace = match reach {
-        Reach::Namespace(namespace) => *namespace,
-        Reach::One(path) => {
-            let found =
-                collection.get(path).filter(|object| **path > *after && selector.matches(path, object));
-            return (found.cloned().into_iter().collect(), None);
-        }
-    };
-    let mut matching = Matching::new(collection, lookup, namespace, after)
-        .take_while(|_| count_step())
-        .filter(|(path, object)| everything || selector.matches(path, object));
-    let Some(limit) = limit else {
-        return (matching.map(|(_, object)| object.clone()).collect(), None);
-    };
-    let mut objects = Vec::with_capacity(limit.min(collection.len()));
-    let mut last = None;
-    for (path, object) in matching.by_ref().take(limit) {
-        last = Some(path.clone());
-        objects.push(object.clone());
-    }
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let rest = last.zip(matching.next()).map(|(last, _)| {
-        let sent = start.sent.filter(|_| everything).map(|sent| sent + number(objects.len()));
-        let remaining = match sent {
-            Some(sent) => Some(number(collection.count(namespace)).saturating_sub(sent)),
-            None => everything.then(|| 1 + number(matching.count())),
-        };
-        Rest { last, sent, remaining }
-    });
-    (objects, rest)
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }

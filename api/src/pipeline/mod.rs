@@ -71,7 +71,7 @@ use crate::watch::BATCH_DELAY;
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
-pub use list::ListAnswer;
+pub use list::{Effort, ListAnswer};
 pub(crate) use modify::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;

@@ -22,6 +22,7 @@ use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, Collection, Revision, Store};
 
 use crate::error::ApiError;
+use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
 use event::{Event, Scope};
@@ -76,7 +77,13 @@ pub struct Watch<S> {
 /// The phase of a watch.
 enum Phase {
     /// Sending the objects of the state at the start, in order of paths.
-    Initial { collection: Arc<Collection>, after: Option<Arc<str>> },
+    Initial {
+        collection: Arc<Collection>,
+        /// The way to those that the selectors may select, where an index knows one.
+        lookup: Option<Arc<Lookup>>,
+        /// The last path that was looked at; empty before the first.
+        after: Arc<str>,
+    },
     /// Sending the events of changes.
     Following,
     /// No more frames.
@@ -294,23 +301,21 @@ impl<S: Store> Watch<S> {
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
     /// it.
     fn write_initial(&mut self) -> Result<(), ApiError> {
-        let Phase::Initial { collection, after } = &mut self.phase else { return Ok(()) };
-        let (collection, sent) = (collection.clone(), after.take());
+        let Phase::Initial { collection, lookup, after } = &mut self.phase else { return Ok(()) };
+        let (collection, lookup) = (collection.clone(), lookup.clone());
         let now = self.pipeline.ambient.now();
-        let mut passed = None;
-        for (at, (path, object)) in self.scope.candidates(&collection, sent.as_deref()).enumerate() {
+        let candidates = self.scope.candidates(&collection, lookup.as_deref(), after);
+        for (at, (path, object)) in candidates.enumerate() {
             if at >= MATCHED_PER_LOOK_MAX {
                 self.is_behind = true;
-                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
                 return Ok(());
             }
-            passed = Some(path.clone());
+            *after = path.clone();
             if !self.scope.selector.matches(path, object) {
                 continue;
             }
             self.output.event(&Event::added(object), now)?;
             if self.output.is_full() {
-                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
                 return Ok(());
             }
         }

@@ -42,6 +42,7 @@ use tower::ServiceExt;
 use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use crate::follow::Builder;
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
@@ -96,7 +97,7 @@ fn api<S: Store>(
     let gate = Gate::builtin(&ORCH, authenticator);
     let mut pipeline = Pipeline::new(store, registry, key, ambient, features, gate);
     // Collections of few objects have none by themselves.
-    pipeline.indexes = Indexes::of_all();
+    pipeline.indexes = Indexes::of_all(Builder::BlockingThread);
     Api::new(Arc::new(pipeline), stopping)
 }
 

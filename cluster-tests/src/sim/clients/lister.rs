@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use orch_api::error::ApiError;
+use orch_api::index::Way;
 use orch_api::pipeline::{Answer, ListAnswer};
 use orch_api::request::Verb;
 use orch_raft::Revision;
@@ -109,7 +110,7 @@ pub(super) async fn list(
     let paging = if limit > 0 { format!("&limit={limit}") } else { String::new() };
     let mut items: Vec<(Arc<str>, Version)> = Vec::new();
     let mut token: Option<String> = None;
-    let mut revision = None;
+    let (mut revision, mut way) = (None, Way::Scan);
     loop {
         let options = match &token {
             Some(token) => format!("continue={token}{paging}"),
@@ -123,6 +124,9 @@ pub(super) async fn list(
             return None;
         };
         items.extend(read);
+        if page.effort.way == Way::Index {
+            way = Way::Index;
+        }
         let first = *revision.get_or_insert(page.revision);
         if page.revision != first {
             let (one, other) = (first, page.revision);
@@ -138,7 +142,7 @@ pub(super) async fn list(
     session.world().acknowledge(revision);
     let (count, client) = (items.len(), session.client());
     session.world().trace().event(format_args!("c{client} list {storage} {filter:?} at {revision}: {count}"));
-    Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items })
+    Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items, way })
 }
 
 /// Requests one page, from one member after another. `None`: its continue token has expired, or no member answers.
