@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Fields, Index as Indexed, Key, Labels, Object, Operation, Put, Transaction};
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
+use super::terms::has_many_labels;
 use super::*;
 use crate::registry::Registry;
 
@@ -31,20 +32,16 @@ struct Pod {
     node: String,
     phase: &'static str,
     is_unnamed: bool,
+    /// Bytes beside the rest: how many labels are filed is told by the size.
+    filling: usize,
     labels: Vec<(String, String)>,
 }
 
 impl Pods {
-    fn new() -> Pods {
+    fn new(builder: Builder) -> Pods {
         let (resource, store) = (pods(), MemoryStore::default());
         let first = (store.state().applied(), store.state().collection(&resource.storage));
-        Pods {
-            resource,
-            store,
-            indexes: Indexes::of_all(Builder::BlockingThread),
-            seen: vec![first],
-            now_ms: 0,
-        }
+        Pods { resource, store, indexes: Indexes::of_all(builder), seen: vec![first], now_ms: 0 }
     }
 
     async fn write(&mut self, path: &str, pod: Option<&Pod>) {
@@ -59,10 +56,11 @@ impl Pods {
                         values.iter().find(|(name, _)| *name == field.name).map_or("", |(_, value)| *value);
                     (if pod.is_unnamed { "" } else { field.name.as_str() }, value)
                 });
+                let json = format!(r#"{{"v":"","filling":"{}"}}"#, "x".repeat(pod.filling));
                 let labels: std::collections::BTreeMap<_, _> = pod.labels.iter().cloned().collect();
                 let (fields, labels) = (Fields::new(fields), Labels::new(&labels));
                 let index = Indexed { labels, fields, ..Indexed::default() };
-                Operation::Put(Put { key, json: Bytes::from_static(b"{\"v\":\"\"}"), revision_at: 6, index })
+                Operation::Put(Put { key, json: json.into(), revision_at: 6, index })
             }
         };
         let transaction =
@@ -80,10 +78,9 @@ impl Pods {
 
     /// Whether an object under `path` ever had one of the `equalities`, or too many labels to be filed by.
     fn ever_had(&self, path: &str, equalities: &[Selector]) -> bool {
-        let is_crowded = |object: &Object| object.index.labels.len() > terms::LABELS_MAX;
         let had = |object: &Object| equalities.iter().any(|equality| equality.matches(path, object));
         let mut versions = self.seen.iter().filter_map(|(_, collection)| collection.get(path));
-        versions.any(|object| is_crowded(object) || had(object))
+        versions.any(|object| has_many_labels(object) || had(object))
     }
 
     /// The lookup for a list of the collection `back` writes ago.
@@ -150,12 +147,12 @@ fn pod() -> impl Strategy<Value = Pod> {
     );
     let node = prop::sample::select(vec!["", "n1", "n2"]);
     let phase = prop::sample::select(vec!["", "Running", "Failed"]);
-    (node, phase, any::<bool>(), few, prop::bool::weighted(0.1)).prop_map(
-        |(node, phase, is_unnamed, few, is_crowded)| {
-            let crowd = (0..if is_crowded { terms::LABELS_MAX } else { 0 })
-                .map(|at| (format!("l{at}"), String::new()));
+    let filling = prop::sample::select(vec![0, 400]);
+    (node, phase, any::<bool>(), few, prop::bool::weighted(0.1), filling).prop_map(
+        |(node, phase, is_unnamed, few, is_crowded, filling)| {
+            let crowd = (0..if is_crowded { 9 } else { 0 }).map(|at| (format!("l{at}"), String::new()));
             let few = few.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            Pod { node: node.to_owned(), phase, is_unnamed, labels: few.chain(crowd).collect() }
+            Pod { node: node.to_owned(), phase, is_unnamed, filling, labels: few.chain(crowd).collect() }
         },
     )
 }
@@ -216,8 +213,8 @@ impl Pods {
     }
 }
 
-async fn run(steps: Vec<Step>) {
-    let mut pods = Pods::new();
+async fn run(builder: Builder, steps: Vec<Step>) {
+    let mut pods = Pods::new(builder);
     for step in steps {
         match step {
             Step::Put(path, pod) => pods.write(&path, Some(&pod)).await,
@@ -232,22 +229,45 @@ async fn run(steps: Vec<Step>) {
     }
 }
 
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 0..150)
+}
+
+fn play(builder: Builder, steps: Vec<Step>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(run(builder, steps));
+}
+
 proptest! {
     #[test]
-    fn a_list_through_an_index_is_that_of_a_scan(steps in prop::collection::vec(step(), 0..150)) {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(run(steps));
+    fn a_list_through_an_index_is_that_of_a_scan(steps in steps()) {
+        play(Builder::BlockingThread, steps);
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in INDEX_BUGS {
+        let mut runner =
+            TestRunner::new(Config { max_shrink_iters: 0, failure_persistence: None, ..Config::default() });
+        let played = |steps| {
+            play(Builder::Caller, steps);
+            Ok(())
+        };
+        let found = with_index_bug(bug, || runner.run(&steps(), played));
+        assert!(found.is_err(), "{bug:?} is not found");
     }
 }
 
 /// Six thousand pods on a hundred nodes, with a crowd of labels on one in thousand.
 async fn filled() -> Pods {
-    let mut pods = Pods::new();
+    let mut pods = Pods::new(Builder::BlockingThread);
     for at in 0..6_000 {
-        let crowd =
-            (0..if at % 1_000 == 7 { terms::LABELS_MAX } else { 0 }).map(|at| (format!("l{at}"), "".into()));
+        let crowd = (0..if at % 1_000 == 7 { 9 } else { 0 }).map(|at| (format!("l{at}"), "".into()));
         let own = [("app".into(), format!("a{}", at / 20)), ("all".into(), "".into())];
         let labels = own.into_iter().chain(crowd).collect();
-        let pod = Pod { node: format!("n{}", at % 100), phase: "Running", labels, ..Pod::default() };
+        let pod =
+            Pod { node: format!("n{}", at % 100), phase: "Running", labels, filling: 400, ..Pod::default() };
         pods.write(&format!("{}/p{at:04}", NAMESPACES[at % 4]), Some(&pod)).await;
     }
     pods
@@ -325,7 +345,7 @@ async fn an_index_is_made_for_many_lists_of_many_objects() {
         scans += 1;
     }
     assert_eq!(scans, SCANS_BEFORE);
-    let few = Pods::new();
+    let few = Pods::new(Builder::BlockingThread);
     let few = Pods { indexes: Indexes { scans_before: 0, ..Indexes::default() }, ..few };
     assert!(few.lookup(0, "", &selector).await.1.is_none());
 }
