@@ -258,3 +258,45 @@ impl<'a> Selected<'a> {
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::memory::MemoryStore;
+    use orch_raft::{Index, Key, Operation, Put, Transaction};
+
+    use super::*;
+
+    async fn thousand() -> Arc<Collection> {
+        let store = MemoryStore::default();
+        let put = |at: usize| {
+            let key =
+                Key::new(&"configmaps".into(), if at < 1_000 { "n" } else { "o" }, &format!("m{at:04}"));
+            let (key, json) = (key.unwrap(), bytes::Bytes::from_static(br#"{"v":""}"#));
+            Operation::Put(Put { key, json, revision_at: 6, index: Index::default() })
+        };
+        let operations = (0..1_010).map(put).collect();
+        store.propose(Transaction { operations, ..Transaction::default() }).await.unwrap();
+        store.state().collection("configmaps")
+    }
+
+    #[tokio::test]
+    async fn a_page_looks_at_its_objects_and_at_one_more_and_knows_how_many_remain() {
+        let (collection, reach) = (thousand().await, Reach::Namespace("n"));
+        let page = |after: &str, sent, limit| {
+            let start = Start { after, sent };
+            Selected::of(&collection, &reach, None).page(start, Some(limit), &Selector::default())
+        };
+        let counts = |page: &Page| {
+            let rest = page.rest.as_ref().unwrap();
+            (page.effort.visited, rest.sent, rest.remaining)
+        };
+        assert_eq!(counts(&page("", Some(0), 1)), (2, Some(1), Some(999)));
+        assert_eq!(counts(&page("n/m0000", Some(1), 500)), (501, Some(501), Some(499)));
+        // Behind an expired token it is not known how many were shown: the first page counts, the next ones do not.
+        let first = page("n/m0499", None, 10);
+        assert_eq!(counts(&first), (500, Some(510), Some(490)));
+        let Rest { last, sent, .. } = first.rest.unwrap();
+        assert_eq!(counts(&page(&last, sent, 10)), (11, Some(520), Some(480)));
+        assert!(page("n/m0998", Some(999), 1).rest.is_none());
+    }
+}

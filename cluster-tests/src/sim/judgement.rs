@@ -109,13 +109,13 @@ impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Verified { watches, lists, indexed, answers } = self;
         let of = |tally: &Tally| format!("{} of {}", tally.told, tally.told + tally.untold);
-        let indexed = format_args!("{} of them through an index", indexed.told);
         write!(
             f,
-            "{} watches, {} lists ({indexed}), {} answers verified",
+            "{} watches, {} lists ({} of them through an index), {} answers verified",
             of(watches),
             of(lists),
-            of(answers)
+            indexed.told,
+            of(answers),
         )
     }
 }
