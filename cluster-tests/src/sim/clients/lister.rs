@@ -24,6 +24,9 @@ const THINK_MS_MAX: u64 = 150;
 /// Revisions that a list may go back: sometimes beyond the history.
 const BACK_MAX: u64 = 80;
 
+/// Lists of which one is by the value of a label: every run goes through the indexes of the state.
+const BY_LABEL_EVERY: u64 = 4;
+
 /// Attempts at one page on one member after another.
 const PAGE_ATTEMPTS_MAX: u32 = 6;
 
@@ -37,11 +40,15 @@ impl Driver for Lister {
 
     fn drive(self: Box<Self>, session: Session) -> BoxFuture<'static, ()> {
         async move {
-            while session.world().is_busy() {
+            for turn in 0_u64.. {
+                if !session.world().is_busy() {
+                    return;
+                }
                 session.think(THINK_MS_MAX).await;
                 let dice = session.dice();
                 let storage = if dice.percent(30) { MIRRORS } else { THINGS };
-                let filter = pick_filter(&session, storage);
+                let picked = pick_filter(&session, storage);
+                let filter = if turn % BY_LABEL_EVERY == 0 { Filter::Labelled } else { picked };
                 let known = session.world().acknowledged().0;
                 let back = dice.number(0..BACK_MAX);
                 let (options, not_before) = match dice.number(0..10) {
