@@ -48,7 +48,7 @@ impl Driver for Lister {
                 let dice = session.dice();
                 let storage = if dice.percent(30) { MIRRORS } else { THINGS };
                 let picked = pick_filter(&session, storage);
-                let filter = if turn % BY_LABEL_EVERY == 0 { Filter::Labelled } else { picked };
+                let filter = if turn.is_multiple_of(BY_LABEL_EVERY) { Filter::Labelled } else { picked };
                 let known = session.world().acknowledged().0;
                 let back = dice.number(0..BACK_MAX);
                 let (options, not_before) = match dice.number(0..10) {
