@@ -78,9 +78,7 @@ pub struct Watch<S> {
 enum Phase {
     /// Sending the objects of the state at the start, in order of paths.
     Initial {
-        collection: Arc<Collection>,
-        /// The way to those that the selectors may select, where an index knows one.
-        lookup: Option<Arc<Lookup>>,
+        beginning: Arc<Beginning>,
         /// The last path that was looked at; empty before the first.
         after: Arc<str>,
     },
@@ -88,6 +86,13 @@ enum Phase {
     Following,
     /// No more frames.
     Ended,
+}
+
+/// The objects at the start of a watch.
+struct Beginning {
+    collection: Arc<Collection>,
+    /// The way to those that the selectors may select, where an index knows one.
+    lookup: Option<Lookup>,
 }
 
 /// How far a frame got through the changes.
@@ -182,7 +187,7 @@ impl<S: Store> Watch<S> {
             return false;
         }
         match &self.phase {
-            Phase::Initial { collection, .. } => collection.len() >= many,
+            Phase::Initial { beginning, .. } => beginning.collection.len() >= many,
             Phase::Following => {
                 // Changes are no more than revisions, except for transactions of several changes.
                 let changed = self.pipeline.store.state().collection(&self.storage).changed();
@@ -201,7 +206,7 @@ impl<S: Store> Watch<S> {
             return false;
         }
         match &self.phase {
-            Phase::Initial { collection, .. } => collection.object_bytes() >= bytes,
+            Phase::Initial { beginning, .. } => beginning.collection.object_bytes() >= bytes,
             Phase::Following => {
                 let collection = self.pipeline.store.state().collection(&self.storage);
                 collection.object_bytes() / collection.len().max(1) >= bytes
@@ -301,10 +306,11 @@ impl<S: Store> Watch<S> {
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
     /// it.
     fn write_initial(&mut self) -> Result<(), ApiError> {
-        let Phase::Initial { collection, lookup, after } = &mut self.phase else { return Ok(()) };
-        let (collection, lookup) = (collection.clone(), lookup.clone());
+        let Phase::Initial { beginning, after } = &mut self.phase else { return Ok(()) };
+        let beginning = beginning.clone();
+        let Beginning { collection, lookup } = &*beginning;
         let now = self.pipeline.ambient.now();
-        let candidates = self.scope.candidates(&collection, lookup.as_deref(), after);
+        let candidates = self.scope.candidates(collection, lookup.as_ref(), after);
         for (at, (path, object)) in candidates.enumerate() {
             if at >= MATCHED_PER_LOOK_MAX {
                 self.is_behind = true;

@@ -9,7 +9,7 @@ use orch_rules::validate::{ListOptions, validate_list_options};
 
 use super::event::Scope;
 use super::output::Output;
-use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
+use super::{BOOKMARK_EVERY, Beginning, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
 use crate::index::Reach;
 use crate::pipeline::{Pipeline, Request, is_changed_together, revision_parameter};
@@ -79,7 +79,8 @@ impl<S: Store> Watch<S> {
                         indexes.lookup(&pipeline.store, request.resource, read, namespace, selector).await
                     }
                 };
-                (Phase::Initial { collection, lookup: lookup.map(Arc::new), after: "".into() }, position)
+                let beginning = Arc::new(Beginning { collection, lookup });
+                (Phase::Initial { beginning, after: "".into() }, position)
             }
         };
         Ok(Watch {
