@@ -20,6 +20,7 @@ pub mod flow;
 pub mod follow;
 pub mod gate;
 pub mod http;
+pub mod index;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;

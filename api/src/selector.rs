@@ -64,6 +64,11 @@ impl Selector {
     pub fn only_name(&self) -> Option<&str> {
         self.fields.required_name()
     }
+
+    /// The namespace that the field selector requires by equality, if any.
+    pub fn only_namespace(&self) -> Option<&str> {
+        self.fields.required_namespace().filter(|namespace| !namespace.is_empty())
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +85,7 @@ mod tests {
         let field = |name: &str, synonym: Option<&str>| Selectable {
             name: name.to_owned(),
             withheld: false,
+            unindexed: false,
             synonym: synonym.map(str::to_owned),
         };
         let declared = &[field("spec.nodeName", Some("spec.host")), field("status.phase", None)];

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use orch_api::index::{IndexBug, with_index_bug};
 use orch_cluster_tests::sim::plant::Plant;
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
@@ -111,6 +112,30 @@ fn a_watch_that_begins_where_the_index_has_walked_is_found() {
 fn a_watch_that_passes_what_it_has_not_read_is_found() {
     // Where the run is already settling, the event that was passed over counts as one that never came.
     finds_in_hubs(HubBug::PassesPending, &["watch of client", "was not woken"]);
+}
+
+/// Asserts that one of 200 seeds finds `bug` in the indexes of the state.
+#[track_caller]
+fn finds_in_indexes(bug: IndexBug) {
+    let setup = |seed| Setup { length: Duration::from_secs(5), ..Setup::new(seed, 3) };
+    let failures = (0..200).map(|seed| with_index_bug(bug, || run(setup(seed))).failure);
+    let found = failures.flatten().find(|failure| failure.contains("list of "));
+    assert!(found.is_some(), "{bug:?} was not found");
+}
+
+#[test]
+fn an_index_that_forgets_what_an_object_was_is_found() {
+    finds_in_indexes(IndexBug::ForgetsLostTerms);
+}
+
+#[test]
+fn an_index_of_new_objects_alone_is_found() {
+    finds_in_indexes(IndexBug::FilesNewObjectsOnly);
+}
+
+#[test]
+fn an_index_that_claims_to_know_the_past_is_found() {
+    finds_in_indexes(IndexBug::ReachesTooFar);
 }
 
 #[test]

@@ -81,7 +81,8 @@ fn rules(options: options::Rules) -> Rules {
 
 fn selectable(options: &options::Selectable) -> Selectable {
     let synonym = options.synonym.clone();
-    Selectable { name: options.name().into(), withheld: options.withheld(), synonym }
+    let (withheld, unindexed) = (options.withheld(), options.unindexed());
+    Selectable { name: options.name().into(), withheld, unindexed, synonym }
 }
 
 fn subresource(

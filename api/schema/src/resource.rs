@@ -70,6 +70,8 @@ pub struct Selectable {
     pub name: String,
     /// The field is stored, but no request may select by it.
     pub withheld: bool,
+    /// Each of its values is that of a large part of all objects: lists by it are answered by a scan.
+    pub unindexed: bool,
     /// An older name that selectors may use.
     pub synonym: Option<String>,
 }

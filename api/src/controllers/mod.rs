@@ -1,5 +1,5 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Four parts run on every node:
-//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track` and `provision`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Five parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision` and `Indexes::give_back_unused`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -147,6 +147,9 @@ pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stoppin
         }
     });
     let own = select(announcing, Box::pin(track_tokens(pipeline.clone())));
+    let served = pipeline.clone();
+    let giving_back = Box::pin(async move { served.indexes.give_back_unused(&served.store).await });
+    let own = select(own, giving_back);
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }

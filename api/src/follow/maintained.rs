@@ -27,6 +27,16 @@ const STEP_BYTES: usize = 256 << 10;
 /// large object may hold it for twenty times as long.
 const LOCK_WAIT: Duration = Duration::from_millis(2);
 
+/// Where a value is brought up when that is more than a request does by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Builder {
+    /// A thread for blocking work.
+    #[default]
+    BlockingThread,
+    /// The request that asks: for simulations, which have one thread.
+    Caller,
+}
+
 /// A derived value that is built in the background. Clones share it.
 pub struct Maintained<T>(Arc<Shared<T>>);
 
@@ -35,6 +45,7 @@ struct Shared<T> {
     follower: RwLock<Option<Follower<T>>>,
     /// Held by the task that brings the value up on a thread for blocking work.
     building: Arc<Mutex<()>>,
+    builder: Builder,
     empty: Box<dyn Fn() -> T + Send + Sync>,
     sources: Vec<Arc<str>>,
 }
@@ -67,9 +78,15 @@ struct Step {
 impl<T: Derived> Maintained<T> {
     /// A value that is derived from `empty` when it is first asked for.
     pub fn new(empty: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Maintained::built_by(Builder::default(), empty)
+    }
+
+    /// The same, brought up by `builder`.
+    pub fn built_by(builder: Builder, empty: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Maintained(Arc::new(Shared {
             follower: RwLock::new(None),
             building: Arc::default(),
+            builder,
             sources: empty().sources().cloned().collect(),
             empty: Box::new(empty),
         }))
@@ -92,6 +109,13 @@ impl<T: Derived> Maintained<T> {
         Some(read(current.as_ref()?.value()))
     }
 
+    /// Passes the value as it is to `read`, whatever it is up to date with. `None`: it was never read, or the lock is held for
+    /// longer than `LOCK_WAIT`.
+    pub fn peek<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let current = self.0.follower.try_read_for(LOCK_WAIT)?;
+        current.as_ref().map(|follower| read(follower.value()))
+    }
+
     /// Passes the value as of `applied`, or of a later state, to `read`, once it is there.
     pub async fn read<R>(&self, applied: &Applied, mut read: impl FnMut(&T) -> R) -> R {
         loop {
@@ -109,6 +133,9 @@ impl<T: Derived> Maintained<T> {
         if current.is_some_and(|current| current.as_ref().is_some_and(|value| value.is_current(applied))) {
             return;
         }
+        if self.0.builder == Builder::Caller {
+            return self.work(applied);
+        }
         let (own, applied) = (self.clone(), applied.clone());
         // The work goes on where its caller goes away: others wait for it. An error means that the runtime ends.
         let done = tokio::task::spawn_blocking(move || {
@@ -116,6 +143,18 @@ impl<T: Derived> Maintained<T> {
             drop(turn);
         });
         drop(done.await);
+    }
+
+    /// Gives back the memory of the value. The next read derives it anew.
+    pub fn forget(&self) {
+        let value = self.0.follower.write().take();
+        match (self.0.builder, value) {
+            (Builder::BlockingThread, Some(value)) => {
+                // Nothing waits for the end: a large value takes a tenth of a second to free.
+                drop(tokio::task::spawn_blocking(move || drop(value)));
+            }
+            (Builder::Caller, Some(_)) | (_, None) => {}
+        }
     }
 
     fn work(&self, applied: &Applied) {

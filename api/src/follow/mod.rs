@@ -21,7 +21,7 @@ use std::sync::Arc;
 use orch_raft::{Change, Revision, State, Store};
 
 pub(crate) use digest::Digest;
-pub use maintained::Maintained;
+pub use maintained::{Builder, Maintained};
 pub(crate) use shrink::shrink;
 pub(crate) use slots::Slots;
 

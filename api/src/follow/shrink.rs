@@ -6,6 +6,7 @@
 //! Invariant: a table that is shrunk after each removal has at most four places for each entry, and [`SPARE_MAX`] times four.
 //! Invariant: an entry is moved by shrinking less than once for each removal.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashMap;
@@ -41,6 +42,20 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table for HashMap<K, V, S> {
 }
 
 impl<T> Table for Vec<T> {
+    fn entries(&self) -> usize {
+        self.len()
+    }
+
+    fn places(&self) -> usize {
+        self.capacity()
+    }
+
+    fn shrink_to_places(&mut self, places: usize) {
+        self.shrink_to(places);
+    }
+}
+
+impl<T> Table for VecDeque<T> {
     fn entries(&self) -> usize {
         self.len()
     }

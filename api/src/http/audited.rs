@@ -67,6 +67,7 @@ fn copy_of(list: &ListAnswer) -> ListAnswer {
         continue_token: list.continue_token.clone(),
         remaining: list.remaining,
         objects: list.objects.clone(),
+        effort: list.effort,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the list matrix of spec 9 and the use of continue tokens. Objects are shared, never copied: a list costs one
 //! reference count per object.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
@@ -12,6 +13,7 @@ use orch_schema::budget::count_step;
 
 use super::{Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
+use crate::index::{Lookup, Matching, Reach, Way};
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
 
@@ -25,6 +27,17 @@ pub struct ListAnswer {
     pub remaining: Option<u64>,
     /// The page.
     pub objects: Vec<SharedObject>,
+    /// What finding them took.
+    pub effort: Effort,
+}
+
+/// What a list took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// How the objects were found.
+    pub way: Way,
+    /// Objects that were looked at: matched against the selectors, or counted.
+    pub visited: usize,
 }
 
 /// The state that a list reads.
@@ -152,10 +165,20 @@ impl<S: Store> Pipeline<S> {
             Snapshot::Newest(collection, revision) => (collection, revision),
             Snapshot::At(revision) => (self.collection_at(request, revision).await?, revision),
         };
-        let (objects, rest) = select(&collection, &request.target.namespace, start, limit, selector);
+        let reach = Reach::of(request.resource, request.target, selector);
+        let lookup = match &reach {
+            Reach::One(_) => None,
+            Reach::Namespace(namespace) => {
+                let read = (&*collection, revision);
+                self.indexes.lookup(&self.store, request.resource, read, namespace, selector).await
+            }
+        };
+        let selected = Selected::of(&collection, &reach, lookup.as_ref());
+        let Page { objects, rest, effort } = selected.page(start, limit, selector);
         let next = rest.as_ref().map(|rest| Start { after: &rest.last, sent: rest.sent });
         let continue_token = next.map(|next| self.seal(request, Some(revision), next));
-        Ok(ListAnswer { revision, continue_token, remaining: rest.and_then(|rest| rest.remaining), objects })
+        let remaining = rest.and_then(|rest| rest.remaining);
+        Ok(ListAnswer { revision, continue_token, remaining, objects, effort })
     }
 
     async fn collection_at(
@@ -169,41 +192,111 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The objects of one namespace (or all) from `start` on, at most `limit`, and the end of the page if it is not the last.
-fn select(
-    collection: &Collection,
-    namespace: &str,
-    start: Start<'_>,
-    limit: Option<usize>,
-    selector: &Selector,
-) -> (Vec<SharedObject>, Option<Rest>) {
-    let (everything, after) = (selector.is_everything(), start.after);
-    if let (Some(name), false) = (selector.only_name(), namespace.is_empty()) {
-        let path = format!("{namespace}/{name}");
-        let found = collection.get(&path).filter(|object| *path > *after && selector.matches(&path, object));
-        return (found.cloned().into_iter().collect(), None);
+/// What a list is selected from.
+struct Selected<'a> {
+    collection: &'a Collection,
+    reach: &'a Reach<'a>,
+    lookup: Option<&'a Lookup>,
+}
+
+/// A page, and its end if it is not the last.
+struct Page {
+    objects: Vec<SharedObject>,
+    rest: Option<Rest>,
+    effort: Effort,
+}
+
+impl<'a> Selected<'a> {
+    fn of(collection: &'a Collection, reach: &'a Reach<'a>, lookup: Option<&'a Lookup>) -> Self {
+        Selected { collection, reach, lookup }
     }
-    let mut matching = collection
-        .within(namespace, after)
-        .take_while(|_| count_step())
-        .filter(|(path, object)| everything || selector.matches(path, object));
-    let Some(limit) = limit else {
-        return (matching.map(|(_, object)| object.clone()).collect(), None);
-    };
-    let mut objects = Vec::with_capacity(limit.min(collection.len()));
-    let mut last = None;
-    for (path, object) in matching.by_ref().take(limit) {
-        last = Some(path.clone());
-        objects.push(object.clone());
+
+    /// The selected objects from `start` on, at most `limit`.
+    fn page(&self, start: Start<'_>, limit: Option<usize>, selector: &Selector) -> Page {
+        match self.reach {
+            Reach::One(path) => {
+                let behind = self.collection.get(path).filter(|_| **path > *start.after);
+                let found = behind.filter(|object| selector.matches(path, object)).cloned();
+                let effort = Effort { way: Way::Path, visited: behind.into_iter().count() };
+                Page { objects: found.into_iter().collect(), rest: None, effort }
+            }
+            Reach::Namespace(namespace) => self.page_of(namespace, start, limit, selector),
+        }
     }
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let rest = last.zip(matching.next()).map(|(last, _)| {
-        let sent = start.sent.filter(|_| everything).map(|sent| sent + number(objects.len()));
-        let remaining = match sent {
-            Some(sent) => Some(number(collection.count(namespace)).saturating_sub(sent)),
-            None => everything.then(|| 1 + number(matching.count())),
+
+    fn page_of(&self, namespace: &str, start: Start<'_>, limit: Option<usize>, selector: &Selector) -> Page {
+        let (everything, visited) = (selector.is_everything(), Cell::new(0));
+        let mut matching = Matching::new(self.collection, self.lookup, namespace, start.after)
+            .take_while(|_| count_step())
+            .inspect(|_| visited.set(visited.get() + 1))
+            .filter(|(path, object)| everything || selector.matches(path, object));
+        let limit_or_all = limit.unwrap_or(usize::MAX);
+        let expected = if everything { limit_or_all.min(self.collection.count(namespace)) } else { 0 };
+        let (mut objects, mut last) = (Vec::with_capacity(expected), None);
+        for (path, object) in matching.by_ref().take(limit_or_all) {
+            last = Some(path);
+            objects.push(object.clone());
+        }
+        let more = limit.and_then(|_| last.cloned().zip(matching.next()));
+        let rest = more.map(|(last, _)| {
+            let shown = number(objects.len());
+            // A page that does not know how many were shown before it counts those behind it, once for all further pages.
+            let all = everything.then(|| number(self.collection.count(namespace)));
+            let sent = match (all, start.sent) {
+                (None, _) => None,
+                (Some(_), Some(sent)) => Some(sent + shown),
+                (Some(all), None) => Some(all.saturating_sub(1 + number(matching.by_ref().count()))),
+            };
+            let remaining = all.zip(sent).map(|(all, sent)| all.saturating_sub(sent));
+            Rest { last, sent, remaining }
+        });
+        let way = if self.lookup.is_some() { Way::Index } else { Way::Scan };
+        Page { objects, rest, effort: Effort { way, visited: visited.get() } }
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::memory::MemoryStore;
+    use orch_raft::{Index, Key, Operation, Put, Transaction};
+
+    use super::*;
+
+    async fn thousand() -> Arc<Collection> {
+        let store = MemoryStore::default();
+        let put = |at: usize| {
+            let key =
+                Key::new(&"configmaps".into(), if at < 1_000 { "n" } else { "o" }, &format!("m{at:04}"));
+            let (key, json) = (key.unwrap(), bytes::Bytes::from_static(br#"{"v":""}"#));
+            Operation::Put(Put { key, json, revision_at: 6, index: Index::default() })
         };
-        Rest { last, sent, remaining }
-    });
-    (objects, rest)
+        let operations = (0..1_010).map(put).collect();
+        store.propose(Transaction { operations, ..Transaction::default() }).await.unwrap();
+        store.state().collection("configmaps")
+    }
+
+    #[tokio::test]
+    async fn a_page_looks_at_its_objects_and_at_one_more_and_knows_how_many_remain() {
+        let (collection, reach) = (thousand().await, Reach::Namespace("n"));
+        let page = |after: &str, sent, limit| {
+            let start = Start { after, sent };
+            Selected::of(&collection, &reach, None).page(start, Some(limit), &Selector::default())
+        };
+        let counts = |page: &Page| {
+            let rest = page.rest.as_ref().unwrap();
+            (page.effort.visited, rest.sent, rest.remaining)
+        };
+        assert_eq!(counts(&page("", Some(0), 1)), (2, Some(1), Some(999)));
+        assert_eq!(counts(&page("n/m0000", Some(1), 500)), (501, Some(501), Some(499)));
+        // Behind an expired token it is not known how many were shown: the first page counts, the next ones do not.
+        let first = page("n/m0499", None, 10);
+        assert_eq!(counts(&first), (500, Some(510), Some(490)));
+        let Rest { last, sent, .. } = first.rest.unwrap();
+        assert_eq!(counts(&page(&last, sent, 10)), (11, Some(520), Some(480)));
+        assert!(page("n/m0998", Some(999), 1).rest.is_none());
+    }
 }

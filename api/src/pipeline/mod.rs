@@ -61,6 +61,7 @@ use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
 use crate::follow::Maintained;
 use crate::gate::Gate;
+use crate::index::Indexes;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
@@ -70,7 +71,7 @@ use crate::watch::BATCH_DELAY;
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
-pub use list::ListAnswer;
+pub use list::{Effort, ListAnswer};
 pub(crate) use modify::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
@@ -127,6 +128,8 @@ pub struct Pipeline<S> {
     pub ambient: Arc<dyn Ambient>,
     /// Feature gates.
     pub features: Features,
+    /// Indexes of collections, for lists by an equality.
+    pub indexes: Indexes,
     /// Decides on the rights of users.
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
@@ -221,6 +224,7 @@ impl<S: Store> Pipeline<S> {
             token_key,
             ambient,
             features,
+            indexes: Indexes::default(),
             gate,
             turns,
             watch_batch_delay: BATCH_DELAY,

@@ -17,7 +17,7 @@ use orch_schema::value::Value;
 use super::*;
 use crate::ambient::Timestamp;
 use crate::negotiate::JSON;
-use crate::pipeline::{ListAnswer, Written};
+use crate::pipeline::{Effort, ListAnswer, Written};
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 
@@ -88,7 +88,13 @@ fn core_event() -> Value {
 }
 
 fn page(objects: Vec<SharedObject>) -> ListAnswer {
-    ListAnswer { revision: Revision(9), continue_token: None, remaining: None, objects }
+    ListAnswer {
+        revision: Revision(9),
+        continue_token: None,
+        remaining: None,
+        objects,
+        effort: Effort::default(),
+    }
 }
 
 /// The body, after checking its announced length.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Collection, Interest, Revision};
 
+use crate::index::{Lookup, Matching};
 use crate::render::EventType;
 use crate::selector::Selector;
 
@@ -84,17 +85,24 @@ impl Scope {
         fields.required_values().next().map_or(Interest::Everything, field)
     }
 
-    /// The objects behind the path `after` that the selectors still have to match, in order of paths.
+    /// The namespace of all selected objects; empty if they are of several, or of none.
+    pub(super) fn namespace(&self) -> &str {
+        let asked = self.prefix.strip_suffix('/');
+        asked.or_else(|| self.selector.only_namespace()).unwrap_or_default()
+    }
+
+    /// The objects behind the path `after` that the selectors still have to match, in order of paths. `lookup` is a question
+    /// about `collection`.
     pub(super) fn candidates<'a>(
         &'a self,
         collection: &'a Collection,
-        after: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> {
-        let start = after.unwrap_or_else(|| self.path.as_deref().unwrap_or(&self.prefix));
-        collection
-            .range_from(start)
-            .skip_while(move |(path, _)| after == Some(&**path))
-            .take_while(|(path, _)| self.covers(path))
+        lookup: Option<&'a Lookup>,
+        after: &str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + use<'a> {
+        let only = self.path.as_deref().and_then(|path| collection.find(path));
+        let only = only.filter(|(path, _)| *after < ***path);
+        let several = self.path.is_none().then(|| Matching::new(collection, lookup, self.namespace(), after));
+        only.into_iter().chain(several.into_iter().flatten())
     }
 
     fn covers(&self, path: &str) -> bool {
@@ -131,7 +139,12 @@ mod tests {
         [None, Some(("", "")), Some(("x", "")), Some(("x", "n1")), Some(("y", "n1")), Some(("y", "n2"))];
 
     fn scope(namespace: &str, name: &str, labels: &str, fields: &str) -> Scope {
-        let field = |name: &str| Selectable { name: name.to_owned(), withheld: false, synonym: None };
+        let field = |name: &str| Selectable {
+            name: name.to_owned(),
+            withheld: false,
+            unindexed: false,
+            synonym: None,
+        };
         let declared = &[field("spec.nodeName"), field("status.phase")];
         let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };

@@ -22,6 +22,7 @@ use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, Collection, Revision, Store};
 
 use crate::error::ApiError;
+use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
 use event::{Event, Scope};
@@ -69,11 +70,22 @@ pub struct Watch<S> {
 /// The phase of a watch.
 enum Phase {
     /// Sending the objects of the state at the start, in order of paths.
-    Initial { collection: Arc<Collection>, after: Option<Arc<str>> },
+    Initial {
+        beginning: Arc<Beginning>,
+        /// The last path that was looked at; empty before the first.
+        after: Arc<str>,
+    },
     /// Sending the events of changes.
     Following,
     /// No more frames.
     Ended,
+}
+
+/// The objects at the start of a watch.
+struct Beginning {
+    collection: Arc<Collection>,
+    /// The way to those that the selectors may select, where an index knows one.
+    lookup: Option<Lookup>,
 }
 
 /// How far a frame got through the changes.
@@ -155,7 +167,7 @@ impl<S: Store> Watch<S> {
             return false;
         }
         match &self.phase {
-            Phase::Initial { collection, .. } => collection.len() >= many,
+            Phase::Initial { beginning, .. } => beginning.collection.len() >= many,
             Phase::Following => {
                 // Changes are no more than revisions, except for transactions of several changes.
                 let changed = self.pipeline.store.state().collection(&self.storage).changed();
@@ -174,7 +186,7 @@ impl<S: Store> Watch<S> {
             return false;
         }
         match &self.phase {
-            Phase::Initial { collection, .. } => collection.object_bytes() >= bytes,
+            Phase::Initial { beginning, .. } => beginning.collection.object_bytes() >= bytes,
             Phase::Following => {
                 let collection = self.pipeline.store.state().collection(&self.storage);
                 collection.object_bytes() / collection.len().max(1) >= bytes
@@ -236,23 +248,22 @@ impl<S: Store> Watch<S> {
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
     /// it.
     fn write_initial(&mut self) -> Result<(), ApiError> {
-        let Phase::Initial { collection, after } = &mut self.phase else { return Ok(()) };
-        let (collection, sent) = (collection.clone(), after.take());
+        let Phase::Initial { beginning, after } = &mut self.phase else { return Ok(()) };
+        let beginning = beginning.clone();
+        let Beginning { collection, lookup } = &*beginning;
         let now = self.pipeline.ambient.now();
-        let mut passed = None;
-        for (at, (path, object)) in self.scope.candidates(&collection, sent.as_deref()).enumerate() {
+        let candidates = self.scope.candidates(collection, lookup.as_ref(), after);
+        for (at, (path, object)) in candidates.enumerate() {
             if at >= MATCHED_PER_LOOK_MAX {
                 self.is_behind = true;
-                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
                 return Ok(());
             }
-            passed = Some(path.clone());
+            *after = path.clone();
             if !self.scope.selector.matches(path, object) {
                 continue;
             }
             self.output.event(&Event::added(object), now)?;
             if self.output.is_full() {
-                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
                 return Ok(());
             }
         }

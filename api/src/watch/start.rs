@@ -10,8 +10,9 @@ use orch_rules::validate::{ListOptions, validate_list_options};
 use super::event::Scope;
 use super::output::Output;
 use super::timers::Timers;
-use super::{InitialEvents, Phase, Watch};
+use super::{Beginning, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
+use crate::index::Reach;
 use crate::pipeline::{Pipeline, Request, is_changed_together, revision_parameter};
 use crate::render::Renderer;
 
@@ -70,7 +71,17 @@ impl<S: Store> Watch<S> {
             _ => {
                 let state = pipeline.state_for(revision).await?;
                 let collection = state.collection(&request.resource.storage);
-                (Phase::Initial { collection, after: None }, state.applied())
+                let position = state.applied();
+                let lookup = match scope.path {
+                    Some(_) => None,
+                    None => {
+                        let (indexes, read) = (&pipeline.indexes, (&*collection, position));
+                        let (namespace, selector) = (scope.namespace(), &scope.selector);
+                        indexes.lookup(&pipeline.store, request.resource, read, namespace, selector).await
+                    }
+                };
+                let beginning = Arc::new(Beginning { collection, lookup });
+                (Phase::Initial { beginning, after: "".into() }, position)
             }
         };
         let mut timers = Timers::new(&pipeline.store, life, stopping);
@@ -117,10 +128,10 @@ fn resume_at(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Revi
 fn scope(request: Request<'_>, selector: crate::selector::Selector) -> Scope {
     let target = request.target;
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
-    // A field selector for one name, which clients use to watch one object, is as good as the name in the path.
-    let name = if target.name.is_empty() { selector.only_name() } else { Some(target.name.as_str()) };
-    let reachable = !request.resource.namespaced || !prefix.is_empty();
-    let path = name.filter(|_| reachable).map(|name| format!("{prefix}{name}"));
+    let path = match Reach::of(request.resource, target, &selector) {
+        Reach::One(path) => Some(path),
+        Reach::Namespace(_) => None,
+    };
     Scope { prefix, path, selector }
 }
 

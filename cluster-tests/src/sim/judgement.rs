@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use orch_api::index::Way;
+
 use super::linearizability::{check_order, check_registers};
 use super::world::World;
 
@@ -14,6 +16,8 @@ const CALLS_PER_SECOND_MIN: usize = 12;
 const WATCHES_MIN: usize = 3;
 const LISTS_MIN: usize = 4;
 const ANSWERS_MIN: usize = 8;
+/// Minimum of the lists whose items an index proposed.
+const INDEXED_MIN: usize = 1;
 
 /// Calls with an outcome, on the store and through the API.
 pub(super) fn answered(world: &World) -> usize {
@@ -41,7 +45,11 @@ pub(super) fn judge(world: &World) -> Verified {
     let (mut listed, mut replay) = (world.listed(), ledger.replay());
     listed.sort_by_key(|listed| listed.revision);
     for listed in listed {
-        verified.lists.note(listed.check(&mut replay), world);
+        let checked = listed.check(&mut replay);
+        if listed.way == Way::Index {
+            verified.indexed.note(checked.clone(), world);
+        }
+        verified.lists.note(checked, world);
     }
     for answer in world.answers() {
         verified.answers.note(answer.check(ledger), world);
@@ -73,6 +81,8 @@ pub struct Verified {
     pub watches: Tally,
     /// Checked lists, and copies of informers.
     pub lists: Tally,
+    /// Those of the checked lists that went through an index.
+    pub indexed: Tally,
     /// Checked responses of the API.
     pub answers: Tally,
 }
@@ -80,10 +90,11 @@ pub struct Verified {
 impl Verified {
     /// Fails the run if too few cases could be checked.
     fn require(&self, world: &World) {
-        let Verified { watches, lists, answers } = self;
+        let Verified { watches, lists, indexed, answers } = self;
         for (what, tally, least) in [
             ("watches", watches, WATCHES_MIN),
             ("lists", lists, LISTS_MIN),
+            ("lists through an index", indexed, INDEXED_MIN),
             ("answers", answers, ANSWERS_MIN),
         ] {
             let Tally { told, untold } = tally;
@@ -96,9 +107,16 @@ impl Verified {
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verified { watches, lists, answers } = self;
+        let Verified { watches, lists, indexed, answers } = self;
         let of = |tally: &Tally| format!("{} of {}", tally.told, tally.told + tally.untold);
-        write!(f, "{} watches, {} lists, {} answers verified", of(watches), of(lists), of(answers))
+        write!(
+            f,
+            "{} watches, {} lists ({} of them through an index), {} answers verified",
+            of(watches),
+            of(lists),
+            indexed.told,
+            of(answers),
+        )
     }
 }
 

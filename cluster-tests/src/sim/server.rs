@@ -18,8 +18,10 @@ use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
+use orch_api::follow::Builder;
 use orch_api::gate::Gate;
 use orch_api::http::Api;
+use orch_api::index::Indexes;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Answer, Features, Pipeline, Request};
@@ -136,15 +138,17 @@ impl Server {
     /// The API of `cluster` on the store of `node`, in its `start`th process.
     pub fn new(world: &World, node: NodeId, start: u64, store: Handle, cluster: &ClusterIdentity) -> Self {
         let dice = world.dice(&format!("api {} {start}", node.0));
-        let pipeline = Arc::new(Pipeline::new(
+        let mut pipeline = Pipeline::new(
             store,
             registry(),
             TokenKey::new(cluster.token_key),
             Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
             Features::default(),
             gate(),
-        ));
-        Server { pipeline, http: Arc::default() }
+        );
+        // Lists of a few objects go the way of those of many, and nothing is made on another thread.
+        pipeline.indexes = Indexes::of_all(Builder::Caller);
+        Server { pipeline: Arc::new(pipeline), http: Arc::default() }
     }
 
     /// Answers an HTTP request as the listener of a development node would, for a local administrator.

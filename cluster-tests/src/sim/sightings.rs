@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use orch_api::index::Way;
 use orch_raft::Revision;
 
 use super::history::{Tag, Version};
@@ -86,6 +87,8 @@ pub struct Listed {
     pub not_before: Revision,
     /// Its items: paths and versions.
     pub items: Vec<(Arc<str>, Version)>,
+    /// [`Way::Index`]: an index proposed items of a page of it. Of copies and initial events nothing is known.
+    pub way: Way,
 }
 
 /// A watch or list that contradicts the ledger.
@@ -204,7 +207,7 @@ impl Listed {
     /// # Errors
     /// The items are wrong or not in order of paths, or the revision is too old.
     pub fn check(&self, replay: &mut Replay) -> Result<bool, Mistaken> {
-        let Listed { resource, filter, revision, not_before, items } = self;
+        let Listed { resource, filter, revision, not_before, items, way: _ } = self;
         let resource = resource.clone();
         if revision < not_before {
             return Err(Mistaken::Stale { resource, revision: *revision, acknowledged: *not_before });

@@ -91,6 +91,11 @@ impl Collection {
         self.objects.get(path)
     }
 
+    /// The object under `path`, and the path as it is kept.
+    pub fn find(&self, path: &str) -> Option<(&Arc<str>, &SharedObject)> {
+        self.objects.find(path)
+    }
+
     /// Number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
@@ -148,7 +153,7 @@ impl Collection {
         &'a self,
         namespace: &str,
         after: &str,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + 'a {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + use<'a> {
         // '0' is the character after '/'.
         let [first, end] = ['/', '0'].map(|separator| format!("{namespace}{separator}"));
         let from = match (namespace.is_empty(), after.is_empty()) {

@@ -26,6 +26,10 @@ impl Objects {
         self.by_path.get(path)
     }
 
+    pub(super) fn find(&self, path: &str) -> Option<(&Arc<str>, &SharedObject)> {
+        self.by_path.get_key_value(path)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_path.len()
     }

@@ -319,6 +319,7 @@ mod tests {
         let field = |name: &str, synonym: Option<&str>| Selectable {
             name: name.to_owned(),
             withheld: name == "withheld",
+            unindexed: false,
             synonym: synonym.map(str::to_owned),
         };
         let node = field("spec.nodeName", Some("spec.host"));

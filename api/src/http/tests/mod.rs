@@ -42,7 +42,9 @@ use tower::ServiceExt;
 use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use crate::follow::Builder;
 use crate::gate::Gate;
+use crate::index::Indexes;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
@@ -93,8 +95,10 @@ fn api<S: Store>(
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let gate = Gate::builtin(&ORCH, authenticator);
-    let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features, gate));
-    Api::new(pipeline, stopping)
+    let mut pipeline = Pipeline::new(store, registry, key, ambient, features, gate);
+    // Collections of few objects have none by themselves.
+    pipeline.indexes = Indexes::of_all(Builder::BlockingThread);
+    Api::new(Arc::new(pipeline), stopping)
 }
 
 impl Server {

@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use openraft_rt::AsyncRuntime;
 use orch_api::error::ApiError;
+use orch_api::index::Way;
 use orch_api::request::Verb;
 use orch_raft::Revision;
 use orch_raft::transport::NodeId;
@@ -103,6 +104,7 @@ impl Informer {
                 revision: watched.through,
                 not_before: watched.start,
                 items: copy.into_iter().collect(),
+                way: Way::Scan,
             });
         }
         session.world().record_watch(watched);
@@ -159,6 +161,7 @@ impl Informer {
                         revision,
                         not_before,
                         items: items.clone().into_iter().collect(),
+                        way: Way::Scan,
                     };
                     self.copy = Some(items);
                     self.watched = Some(watch(session, &listed, revision));

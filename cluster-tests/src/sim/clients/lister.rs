@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use orch_api::error::ApiError;
+use orch_api::index::Way;
 use orch_api::pipeline::{Answer, ListAnswer};
 use orch_api::request::Verb;
 use orch_raft::Revision;
@@ -23,6 +24,9 @@ const THINK_MS_MAX: u64 = 150;
 /// Revisions that a list may go back: sometimes beyond the history.
 const BACK_MAX: u64 = 80;
 
+/// Lists of which one is by the value of a label: every run goes through the indexes of the state.
+const BY_LABEL_EVERY: u64 = 4;
+
 /// Attempts at one page on one member after another.
 const PAGE_ATTEMPTS_MAX: u32 = 6;
 
@@ -36,11 +40,15 @@ impl Driver for Lister {
 
     fn drive(self: Box<Self>, session: Session) -> BoxFuture<'static, ()> {
         async move {
-            while session.world().is_busy() {
+            for turn in 0_u64.. {
+                if !session.world().is_busy() {
+                    return;
+                }
                 session.think(THINK_MS_MAX).await;
                 let dice = session.dice();
                 let storage = if dice.percent(30) { MIRRORS } else { THINGS };
-                let filter = pick_filter(&session, storage);
+                let picked = pick_filter(&session, storage);
+                let filter = if turn.is_multiple_of(BY_LABEL_EVERY) { Filter::Labelled } else { picked };
                 let known = session.world().acknowledged().0;
                 let back = dice.number(0..BACK_MAX);
                 let (options, not_before) = match dice.number(0..10) {
@@ -109,7 +117,7 @@ pub(super) async fn list(
     let paging = if limit > 0 { format!("&limit={limit}") } else { String::new() };
     let mut items: Vec<(Arc<str>, Version)> = Vec::new();
     let mut token: Option<String> = None;
-    let mut revision = None;
+    let (mut revision, mut way) = (None, Way::Scan);
     loop {
         let options = match &token {
             Some(token) => format!("continue={token}{paging}"),
@@ -123,6 +131,9 @@ pub(super) async fn list(
             return None;
         };
         items.extend(read);
+        if page.effort.way == Way::Index {
+            way = Way::Index;
+        }
         let first = *revision.get_or_insert(page.revision);
         if page.revision != first {
             let (one, other) = (first, page.revision);
@@ -138,7 +149,7 @@ pub(super) async fn list(
     session.world().acknowledge(revision);
     let (count, client) = (items.len(), session.client());
     session.world().trace().event(format_args!("c{client} list {storage} {filter:?} at {revision}: {count}"));
-    Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items })
+    Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items, way })
 }
 
 /// Requests one page, from one member after another. `None`: its continue token has expired, or no member answers.

@@ -101,7 +101,8 @@ fn lists_show_what_was_there() {
         let items: Vec<_> =
             collection.range_from("").map(|(path, object)| (path.clone(), Version::of(object))).collect();
         let (resource, revision) = (Arc::from(THINGS), Revision(revision));
-        let list = Listed { resource, filter: Filter::All, revision, not_before: revision, items };
+        let list =
+            Listed { resource, filter: Filter::All, revision, not_before: revision, items, way: Way::Scan };
         assert_eq!(list.check(&mut ledger().replay()), Ok(true));
         let stale = Listed { not_before: Revision(8), ..list.clone() };
         assert!(matches!(stale.check(&mut ledger().replay()), Err(Mistaken::Stale { .. })));
