@@ -35,6 +35,10 @@ const SEEDS: u64 = 8;
 /// Seeds for a planted bug that is searched for by its name.
 const NAMED_SEEDS: u64 = 200;
 
+/// Seeds behind the first one: every change of the product moves the seeds that find a bug, and a search that goes on
+/// costs a minute where one that fails costs a release.
+const MOVED_SEEDS: u64 = 150;
+
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().expect("SEED and SEEDS are numbers"))
@@ -148,9 +152,9 @@ fn a_seed_replays_its_run_whatever_ran_before() {
 fn planted_bugs_are_found() {
     let name = std::env::var("PLANT").unwrap_or_default();
     let mut missed = Vec::new();
-    for (known, plant, seeds, reason) in PLANTS {
+    for (known, plant, first, reason) in PLANTS {
         let seeds = match name.as_str() {
-            "" => seeds,
+            "" => first..first + MOVED_SEEDS,
             name if name == known => 0..NAMED_SEEDS,
             _ => continue,
         };

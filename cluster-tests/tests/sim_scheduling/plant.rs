@@ -1,9 +1,7 @@
 //! Known bugs, planted below or beside the product to show that the judge finds them.
 //!
-//! Owns the list, the number of seeds within which each must be found, and what it is found as. The product has no flag
+//! Owns the list, the seed at which the search for each begins, and what it is found as. The product has no flag
 //! for them: a planted bug changes the answers that it gets, or another user.
-
-use std::ops::Range;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +14,9 @@ pub(crate) enum Plant {
     IgnoresRoom,
 }
 
-/// All plants: name, bug, seeds, a part of what it fails with.
-pub(crate) const PLANTS: [(&str, Plant, Range<u64>, &str); 3] = [
-    ("trusts-lost", Plant::TrustsLost, 14..26, "has no node in the end"),
-    ("takes-over-early", Plant::TakesOverEarly, 0..6, "lead"),
-    ("ignores-room", Plant::IgnoresRoom, 0..6, "offers"),
+/// All plants: name, bug, a seed shortly before one that found it, a part of what it fails with.
+pub(crate) const PLANTS: [(&str, Plant, u64, &str); 3] = [
+    ("trusts-lost", Plant::TrustsLost, 48, "has no node in the end"),
+    ("takes-over-early", Plant::TakesOverEarly, 0, "lead"),
+    ("ignores-room", Plant::IgnoresRoom, 0, "offers"),
 ];

@@ -13,7 +13,7 @@
 //! stored now. It keeps keys and versions, not objects. The channel is bounded: a receiver that is slow slows the
 //! watch down, and the server ends a watch that falls too far behind, which leads to a new list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,8 +87,8 @@ impl Relist {
 pub struct Reflector<T> {
     client: Client,
     query: ListQuery,
-    // The objects that the receiver knows, by the version that it was told.
-    known: HashMap<ObjectKey, SmolStr>,
+    // The objects that the receiver was told, each with the version; without one, it has forgotten the object since.
+    known: HashMap<ObjectKey, Option<SmolStr>>,
     backoff: Backoff,
     relist: Arc<Relist>,
     object: std::marker::PhantomData<T>,
@@ -168,10 +168,10 @@ impl<T: Listed> Reflector<T> {
         let _ = self.relist.told.notified().now_or_never();
         let wanted = self.relist.wanted.load(Ordering::Acquire);
         if self.relist.is_forgotten.swap(false, Ordering::AcqRel) {
-            // No object has this version. The keys stay: objects that are gone by now are still told to be.
-            self.known.values_mut().for_each(|version| *version = SmolStr::default());
+            // The keys stay: objects that are gone by now are still told to be.
+            self.known.values_mut().for_each(|version| *version = None);
         }
-        let mut gone: HashMap<ObjectKey, SmolStr> = self.known.clone();
+        let mut gone: HashSet<ObjectKey> = self.known.keys().cloned().collect();
         let mut token = String::new();
         loop {
             let page = match self.client.list::<T>(&self.query, PAGE_OBJECTS_MAX, &token).await {
@@ -189,7 +189,7 @@ impl<T: Listed> Reflector<T> {
                 self.upsert(object, receiver).await?;
             }
             if page.continue_token.is_empty() {
-                let mut gone: Vec<ObjectKey> = gone.into_keys().collect();
+                let mut gone: Vec<ObjectKey> = gone.into_iter().collect();
                 // In the order of names, so that the same changes are told in the same order each time.
                 gone.sort_unstable();
                 #[cfg(test)]
@@ -300,7 +300,7 @@ impl<T: Listed> Reflector<T> {
 
     /// Tells an object, unless the receiver has this version of it: lists repeat what watches have told.
     async fn upsert<E>(&mut self, object: T, receiver: &Receiver<T, E>) -> Result<(), Closed> {
-        let version = SmolStr::from(object.resource_version());
+        let version = Some(SmolStr::from(object.resource_version()));
         let before = self.known.insert(object.key(), version.clone());
         if before == Some(version) {
             return Ok(());

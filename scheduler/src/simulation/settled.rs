@@ -9,7 +9,7 @@ use super::extenders::allows;
 use super::network::World;
 use super::users::ELSEWHERE;
 use super::volumes::has_volume;
-use crate::api::core::v1::Pod;
+use crate::api::core::v1::{Pod, PodCondition};
 
 /// Checks the end of a run. All nodes are whole, and nothing has changed for long.
 pub(super) fn check(world: &World) -> Result<(), String> {
@@ -19,7 +19,10 @@ pub(super) fn check(world: &World) -> Result<(), String> {
         }
         let is_gated = pod.spec.as_ref().is_some_and(|spec| !spec.scheduling_gates.is_empty());
         if !is_gated && let Some(node) = place(world, pod) {
-            return Err(format!("pod {name} has no node in the end, and {node} has room"));
+            let told = condition(pod).map(|told| told.message);
+            return Err(format!(
+                "pod {name} has no node in the end, and {node} has room; it was told {told:?}"
+            ));
         }
         explained(name, pod, is_gated)?;
     }
@@ -53,12 +56,16 @@ fn place<'a>(world: &'a World, pod: &Pod) -> Option<&'a str> {
     None
 }
 
+/// What a pod says about having a node.
+fn condition(pod: &Pod) -> Option<PodCondition> {
+    let mut conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.r#type == "PodScheduled").cloned()
+}
+
 /// A pod without a node says why.
 fn explained(name: &str, pod: &Pod, is_gated: bool) -> Result<(), String> {
-    let status = pod.status.clone().unwrap_or_default();
-    let condition = status.conditions.iter().find(|condition| condition.r#type == "PodScheduled");
     let expected = if is_gated { "SchedulingGated" } else { "Unschedulable" };
-    match condition {
+    match condition(pod) {
         Some(told) if told.status == "False" && told.reason == expected && !told.message.is_empty() => Ok(()),
         other => Err(format!("pod {name} has no node in the end, and says only {other:?}")),
     }

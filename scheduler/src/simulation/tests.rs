@@ -101,50 +101,54 @@ fn a_seed_replays_its_run() {
     assert_ne!(run(3, None).trace, run(4, None).trace);
 }
 
-/// The seeds within which each planted bug is found, and a part of what it is found as: the promise that it breaks. Where a
-/// change of the product or of the faults moves them, `PLANT=` names one to search for it. An empty range: no seed is known.
-const PLANTS: [(Plant, Range<u64>, &str); 27] = [
-    (Plant::ForgetsAssume, 0..3, "offers"),
-    (Plant::TakesOverEarly, 13..16, "lead"),
-    (Plant::IgnoresDeletion, 4..7, "has no node in the end, and"),
-    (Plant::UndoesUnknown, 8..11, "offers"),
-    (Plant::TrustsUnknown, 0..3, "told `Successfully assigned"),
-    (Plant::ForgetsEarly, 0..3, "offers"),
-    (Plant::RenewsFromEnd, 9..10, "after its lease ended by its own clock"),
-    (Plant::BindsWithoutLease, 13..15, "after its lease ended by its own clock"),
-    (Plant::EvictsWithoutLease, 15..16, "sends Eviction"),
-    (Plant::LosesWake, 4..8, "has no node in the end, and"),
-    (Plant::SkipsVersion, 0..3, "has no node in the end"),
-    (Plant::ListsWithoutDeletes, 0..0, "has no node in the end, and"),
-    (Plant::KeepsNomination, 3..6, "has no node in the end, and"),
-    (Plant::BindsByName, 3..5, "told `Successfully assigned"),
-    (Plant::ReleasesEarly, 4..8, "arrives, while the lease names"),
-    (Plant::ReleasesUnfinished, 759..760, "arrives, while the lease names"),
-    (Plant::RetriesWithoutLease, 13..16, "after its lease ended by its own clock"),
-    (Plant::TrustsOldView, 652..653, "offers"),
-    (Plant::TellsNothingAgain, 98..99, "has no node in the end, and"),
-    (Plant::PatchesBesideBinding, 60..61, "is on n"),
-    (Plant::ForgetsDevices, 5..6, "belongs to the claims"),
-    (Plant::BindsBeforeVolumes, 8..9, "and the volume of its claim"),
-    (Plant::TrustsAnyVolume, 56..57, "and the volume of its claim"),
-    (Plant::NamesNoClaim, 10..11, "and its claim"),
-    (Plant::TrustsSilentExtenders, 27..28, "and the extender let through"),
-    (Plant::ReservesAnyDevices, 0..0, "its device on"),
-    (Plant::PatchesLate, 0..3, "says that it has none"),
+/// For each planted bug the seed at which its search begins, and a part of what it is found as: the promise that it breaks.
+/// The seed is one that found it when this was written, or one shortly before; none: no seed is known. `PLANT=` searches
+/// from the start.
+const PLANTS: [(Plant, Option<u64>, &str); 27] = [
+    (Plant::ForgetsAssume, Some(0), "offers"),
+    (Plant::TakesOverEarly, Some(13), "lead"),
+    (Plant::IgnoresDeletion, Some(4), "has no node in the end, and"),
+    (Plant::UndoesUnknown, Some(8), "offers"),
+    (Plant::TrustsUnknown, Some(0), "told `Successfully assigned"),
+    (Plant::ForgetsEarly, Some(0), "offers"),
+    (Plant::RenewsFromEnd, Some(9), "after its lease ended by its own clock"),
+    (Plant::BindsWithoutLease, Some(13), "after its lease ended by its own clock"),
+    (Plant::EvictsWithoutLease, Some(15), "sends Eviction"),
+    (Plant::LosesWake, Some(4), "has no node in the end, and"),
+    (Plant::SkipsVersion, Some(0), "has no node in the end"),
+    (Plant::ListsWithoutDeletes, None, "has no node in the end, and"),
+    (Plant::KeepsNomination, Some(3), "has no node in the end, and"),
+    (Plant::BindsByName, Some(3), "told `Successfully assigned"),
+    (Plant::ReleasesEarly, Some(4), "arrives, while the lease names"),
+    (Plant::ReleasesUnfinished, Some(759), "arrives, while the lease names"),
+    (Plant::RetriesWithoutLease, Some(13), "after its lease ended by its own clock"),
+    (Plant::TrustsOldView, Some(652), "offers"),
+    (Plant::TellsNothingAgain, Some(98), "has no node in the end, and"),
+    (Plant::PatchesBesideBinding, Some(60), "is on n"),
+    (Plant::ForgetsDevices, Some(5), "belongs to the claims"),
+    (Plant::BindsBeforeVolumes, Some(8), "and the volume of its claim"),
+    (Plant::TrustsAnyVolume, Some(56), "and the volume of its claim"),
+    (Plant::NamesNoClaim, Some(10), "and its claim"),
+    (Plant::TrustsSilentExtenders, Some(27), "and the extender let through"),
+    (Plant::ReservesAnyDevices, None, "its device on"),
+    (Plant::PatchesLate, Some(0), "says that it has none"),
 ];
 
 /// Seeds for a planted bug that is searched for by its name.
 const NAMED_SEEDS: u64 = 1_000;
 
+/// Seeds behind the first one: every change of the product or of the faults moves the seeds that find a bug, and a search
+/// that goes on costs seconds.
+const MOVED_SEEDS: u64 = 200;
+
 #[test]
 fn planted_bugs_are_found() {
     let name = std::env::var("PLANT").unwrap_or_default();
     let mut missed = Vec::new();
-    for (plant, seeds, reason) in PLANTS {
-        let seeds = match name.as_str() {
-            "" if seeds.is_empty() => continue,
-            "" => seeds,
-            name if format!("{plant:?}") == name => {
+    for (plant, first, reason) in PLANTS {
+        let seeds = match (name.as_str(), first) {
+            ("", Some(first)) => first..first + MOVED_SEEDS,
+            (name, _) if format!("{plant:?}") == name => {
                 asked("FROM").unwrap_or(0)..asked("SEEDS").unwrap_or(NAMED_SEEDS)
             }
             _ => continue,
