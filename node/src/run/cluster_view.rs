@@ -71,7 +71,8 @@ struct AgreementView {
 /// A member.
 #[derive(Serialize)]
 struct MemberView {
-    id: u64,
+    /// Sixteen hexadecimal digits, as in the log: programs that read JSON numbers as floating point would round it.
+    id: String,
     name: String,
     address: String,
     role: &'static str,
@@ -123,7 +124,7 @@ fn agreement(status: &Status) -> AgreementView {
 
 fn member_view(member: MemberStatus, committed: u64) -> MemberView {
     MemberView {
-        id: member.peer.id.0,
+        id: member.peer.id.to_string(),
         name: member.peer.name.to_string(),
         address: member.peer.address.to_string(),
         role: if member.voter { "voter" } else { "learner" },
