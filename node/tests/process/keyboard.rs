@@ -56,7 +56,8 @@ fn three_members_on_one_machine_by_the_words_of_the_document() {
         "{start}\necho == dead\n{end}\necho == from b\norch cluster status {b}\n\
          echo == removed c\norch cluster remove c\n\
          echo == removed b\norch cluster remove b {b}\n\
-         echo == passed over\norch cluster status {b} {a}\n"
+         echo == passed over\norch cluster status {b} {a}\n\
+         echo == changed by the next\norch cluster remove c {b} {a}\n"
     );
     let printed = shell(directory.path(), &script);
     assert!(printed.contains("founded the cluster of a, b, c"), "{printed}");
@@ -81,6 +82,8 @@ fn three_members_on_one_machine_by_the_words_of_the_document() {
     assert_eq!(state_of(text, "a").as_deref(), Some("up"), "{text}");
     let text = part(&printed, "passed over");
     assert!(text.contains("a has applied") && state_of(text, "b").is_none(), "{text}");
+    let text = part(&printed, "changed by the next");
+    assert!(text.starts_with("removed c\n"), "{text}");
 }
 
 #[tokio::test]
