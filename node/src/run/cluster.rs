@@ -39,7 +39,7 @@ use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
-use super::cluster_view::view;
+use super::cluster_view::{added_before, founded_before, unchanged, view};
 use super::store::Handle;
 
 /// Most bytes of a request's body: a name and an address.
@@ -247,6 +247,11 @@ async fn add(State(handle): State<Handle>, request: Request) -> Response {
     }
     let id = node_id(&member.name);
     let peer = Peer { id, name: member.name.as_str().into(), address: member.address.as_str().into() };
+    let status = handle.status();
+    if let Some(reason) = added_before(&status.members, &peer) {
+        let view = async { json(StatusCode::OK, &unchanged(status, reason)) };
+        return unless_removed(handle.survey(), view).await;
+    }
     make(&handle, "a member was added", Some(&member.name), handle.add_learner(&peer)).await
 }
 
@@ -260,7 +265,10 @@ async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Respons
 }
 
 async fn found(State(handle): State<Handle>) -> Response {
-    tracing::info!("founding the cluster");
+    let status = handle.status();
+    if let Some(reason) = founded_before(&status.members) {
+        return json(StatusCode::OK, &unchanged(status, reason));
+    }
     match handle.found().await {
         Ok(()) => {
             // Waits for a leader, to show the operator a running cluster. The founding stands even if the election
