@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::address::parse_reachable_host;
+use super::address::{parse_port, parse_reachable_host};
 use super::node::{BrandName, parse_member_name};
 use crate::certs::Role;
 
@@ -52,7 +52,7 @@ pub struct InitArgs {
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
     /// Port of HTTPS that the administrator's client configuration names
-    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, value_parser = parse_port)]
     pub secure_port: u16,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
@@ -77,7 +77,7 @@ pub struct AddMembersArgs {
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
     /// Port of HTTPS that the client configurations name for them [default: that of the members there]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
     pub secure_port: Option<u16>,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
