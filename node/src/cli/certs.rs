@@ -40,7 +40,7 @@ pub enum CertsCommand {
         controller-manager.*       those of a controller manager of the ecosystem, where one runs beside the cluster\n  \
         members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
         Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
-        keep ca.key and peer-ca.key away from the members.",
+        keep ca.key and peer-ca.key off the members, but for ca.key where members sign certificates on request.",
     after_help = "Examples:\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3,c.example.com"
 )]
