@@ -177,11 +177,12 @@ fn refusal(error: &ApiError) -> Response {
 
 async fn status(State(handle): State<Handle>, request: Request) -> Response {
     let status = async { json(StatusCode::OK, &view(handle.status())) };
-    match request.uri().query() {
-        Some(SURVEY) => unless_removed(handle.survey(), status).await,
+    let is_survey = request.uri().query() == Some(SURVEY);
+    match is_survey {
+        true => unless_removed(handle.survey(), status).await,
         // The answers of the last round count, which are two seconds old: programs that ask again and again, and whoever looks
         // for the leader while a member hangs, do not wait for that one.
-        _ => status.await,
+        false => status.await,
     }
 }
 
