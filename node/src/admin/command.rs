@@ -133,7 +133,7 @@ fn request(command: &ClusterCommand) -> (Method, String, Value) {
 }
 
 /// The reason why a request changed nothing, where it was granted and did not: the cluster is as it was asked for.
-pub(super) fn unchanged(answer: &Value) -> Option<&str> {
+fn unchanged(answer: &Value) -> Option<&str> {
     answer["unchanged"].as_str()
 }
 
