@@ -92,7 +92,11 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
                 writeln!(out, "made {}", path.display())?;
             }
             let dir = arguments.dir.display();
-            writeln!(out, "\nKeep ca.key and peer-ca.key in a safe place; the members do not need them.")?;
+            writeln!(
+                out,
+                "\nKeep ca.key and peer-ca.key in a safe place, off the members, but for ca.key where members sign certificates \
+                 on request."
+            )?;
             writeln!(out, "Show them: orch certs inspect {dir}")?;
         }
         CertsCommand::Add(arguments) => {
@@ -110,16 +114,22 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
             }
         }
         CertsCommand::Renew(arguments) => {
-            for path in certs::renew(&arguments, now)? {
-                writeln!(out, "renewed {}", path.display())?;
-            }
+            write_renewed(&mut out, "renewed", &certs::renew(&arguments, now)?)?;
         }
         CertsCommand::RotateCa(arguments) => {
-            for path in certs::rotate(&arguments, now)? {
-                writeln!(out, "wrote {}", path.display())?;
-            }
+            write_renewed(&mut out, "wrote", &certs::rotate(&arguments, now)?)?;
             writeln!(out, "\n{}", after_step(arguments.step))?;
         }
+    }
+    Ok(())
+}
+
+fn write_renewed(out: &mut impl Write, verb: &str, renewed: &certs::Renewed) -> io::Result<()> {
+    for path in &renewed.written {
+        writeln!(out, "{verb} {}", path.display())?;
+    }
+    for name in &renewed.forgotten {
+        writeln!(out, "took {name} out of the client configurations: members/{name} is gone")?;
     }
     Ok(())
 }

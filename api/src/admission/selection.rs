@@ -7,6 +7,12 @@ use std::collections::BTreeSet;
 
 use super::{Chain, claim_status, role_escalation, service_account};
 
+/// The flag of plugins that are turned on.
+const TURNED_ON: &str = "--enable-admission-plugins";
+
+/// The flag of plugins that are turned off.
+const TURNED_OFF: &str = "--disable-admission-plugins";
+
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
 const ELSEWHERE: [&str; 10] = [
     "ClusterTrustBundleAttest",
@@ -75,24 +81,28 @@ impl PluginSelection {
         let off: BTreeSet<String> = off.iter().filter(|name| !name.is_empty()).cloned().collect();
         for name in on.iter().filter(|name| !name.is_empty()) {
             if off.contains(name) {
-                return Err(format!("the admission plugin {name} is both turned on and turned off"));
+                return Err(format!(
+                    "{TURNED_ON} and {TURNED_OFF}: the plugin {name} is both turned on and turned off"
+                ));
             }
             // few: the plugins of the reference, named in a flag.
             if ELSEWHERE.contains(&name.as_str()) && !own.contains(name.as_str()) {
-                return Err(format!("the admission plugin {name} is no part of this server"));
+                return Err(format!("{TURNED_ON}: the plugin {name} is no part of this server"));
             }
         }
         let known = |name: &&String| own.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
+        let named = on.iter().filter(|name| !name.is_empty()).map(|name| (TURNED_ON, name));
+        let mut named = named.chain(off.iter().map(|name| (TURNED_OFF, name)));
         // few: names in two flags, here and below.
-        match on.iter().filter(|name| !name.is_empty()).chain(&off).find(|name| !known(name)) {
+        match named.find(|(_, name)| !known(name)) {
             None => {
                 // few: names in a flag.
                 let default = OFF.iter().filter(|name| !on.iter().any(|on| on == *name));
                 Ok(PluginSelection(default.map(|name| (*name).to_owned()).chain(off).collect()))
             }
-            Some(name) => {
+            Some((flag, name)) => {
                 let names: Vec<_> = own.into_iter().collect();
-                Err(format!("there is no admission plugin {name:?}; there are {}", names.join(", ")))
+                Err(format!("{flag}: there is no admission plugin {name:?}; there are {}", names.join(", ")))
             }
         }
     }
@@ -133,8 +143,8 @@ mod tests {
     fn names_that_mean_nothing_are_refused() {
         for (on, off, expected) in [
             ("", "Nonesuch", "there is no admission plugin \"Nonesuch\"; there are AlwaysAdmit,"),
-            ("Nonesuch", "", "there is no admission plugin"),
-            ("", "RoleEscalation", "there is no admission plugin"),
+            ("Nonesuch", "", "--enable-admission-plugins: there is no admission plugin"),
+            ("", "RoleEscalation", "--disable-admission-plugins: there is no admission plugin"),
             ("", "ClaimStatus", "there is no admission plugin"),
             ("Priority", "Priority", "both turned on and turned off"),
             ("ImagePolicyWebhook", "", "no part of this server"),

@@ -21,8 +21,8 @@ pub struct Status {
 /// A member of the cluster.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Member {
-    /// Its id, never reused.
-    pub id: u64,
+    /// Its id, never reused: text, and of earlier versions a number.
+    id: Value,
     /// Its name.
     pub name: String,
     /// `HOST:PORT` of its peer port.
@@ -36,10 +36,8 @@ impl Status {
     pub fn leader_name(&self) -> Option<&str> {
         match &self.leader {
             Value::String(name) => Some(name),
-            leader => {
-                let id = leader.as_u64()?;
-                self.members.iter().find(|member| member.id == id).map(|member| member.name.as_str())
-            }
+            Value::Null => None,
+            id => self.members.iter().find(|member| member.id == *id).map(|member| member.name.as_str()),
         }
     }
 }

@@ -125,8 +125,11 @@ fn document<T: DeserializeOwned>(
         .map_err(|reason| ConfigFileError::Form { path: path.to_owned(), reason })
 }
 
-fn form<T, E: std::fmt::Display>(parsed: Result<T, E>, path: &Path) -> Result<T, ConfigFileError> {
-    parsed.map_err(|error| ConfigFileError::Form { path: path.to_owned(), reason: error.to_string() })
+fn form<T>(parsed: Result<T, serde_saphyr::Error>, path: &Path) -> Result<T, ConfigFileError> {
+    parsed.map_err(|error| ConfigFileError::Form {
+        path: path.to_owned(),
+        reason: error.without_snippet().to_string(),
+    })
 }
 
 #[derive(Deserialize)]

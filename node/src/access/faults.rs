@@ -161,7 +161,7 @@ pub(super) fn parse_in<T: DeserializeOwned>(
     kind: &str,
     versions: &[&str],
 ) -> Result<T, String> {
-    let head: Head = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let head: Head = serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
     let is_known = head.api_version.rsplit_once('/').is_some_and(|(group, version)| {
         // few: the versions of a file.
         group.starts_with(stem) && versions.contains(&version)
@@ -169,5 +169,5 @@ pub(super) fn parse_in<T: DeserializeOwned>(
     if head.kind != kind || !is_known {
         return Err(format!("a document of kind {kind} and version {} is expected", versions.join(" or ")));
     }
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())
 }

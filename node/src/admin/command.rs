@@ -63,6 +63,9 @@ async fn carry_out(command: &ClusterCommand, access: &Access, out: &mut impl Wri
         }
         return Ok(());
     }
+    if let Some(reason) = unchanged(&answer) {
+        return Ok(write!(out, "{reason}\n\n{}", table(&answer))?);
+    }
     writeln!(out, "{}\n", result(command, &answer))?;
     out.flush()?;
     match after(command, access, answer).await {
@@ -127,6 +130,11 @@ fn request(command: &ClusterCommand) -> (Method, String, Value) {
             (Method::DELETE, format!("{CLUSTER}/members/{}", member.name), Value::Null)
         }
     }
+}
+
+/// The reason why a request changed nothing, where it was granted and did not: the cluster is as it was asked for.
+fn unchanged(answer: &Value) -> Option<&str> {
+    answer["unchanged"].as_str()
 }
 
 /// A change that a server has carried out, in words.

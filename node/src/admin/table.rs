@@ -11,13 +11,20 @@ const TITLES: [&str; 7] = ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "ADDRES
 
 /// The whole text.
 pub(super) fn table(cluster: &Value) -> String {
-    let leader = cluster["leader"].as_str();
     let members = || cluster["members"].as_array().into_iter().flatten();
+    let voters = Voters::of(members().filter(|member| member["role"] == "voter"));
+    let last = cluster["leader"].as_str();
+    // A member keeps the leader of its term until it hears of another one, which without a majority it does not.
+    let leader = last.filter(|_| voters.have_majority());
     let mut rows = vec![TITLES.map(str::to_owned)];
     rows.extend(members().map(|member| row(member, leader)));
     let mut out = columns(&rows);
     let server = text(&cluster["name"]);
-    let leader = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("leader {leader}"));
+    let leader = match (leader, last) {
+        (Some(leader), _) => format!("leader {leader}"),
+        (None, Some(last)) => format!("no leader (the last was {last})"),
+        (None, None) => "no leader".to_owned(),
+    };
     let _ = writeln!(
         out,
         "\n{leader}, term {}, feature level {}; {server} has applied the log to entry {}",
@@ -25,7 +32,7 @@ pub(super) fn table(cluster: &Value) -> String {
         text(&cluster["feature_level"]),
         cluster["applied"]
     );
-    out.push_str(&voters_line(members().filter(|member| member["role"] == "voter")));
+    out.push_str(&voters.line());
     if cluster["changing"] == true {
         out.push_str("a change of the members is under way\n");
     }
@@ -111,17 +118,36 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// The voters that are down, and whether the others are a majority; empty while all are up or unknown.
-fn voters_line<'a>(voters: impl Iterator<Item = &'a Value>) -> String {
-    let states: Vec<bool> = voters.map(|voter| voter["state"] == "down").collect();
-    let (down, all) = (states.iter().filter(|is_down| **is_down).count(), states.len());
-    if down == 0 {
-        return String::new();
+/// The voters of a cluster, and those of them that are down.
+struct Voters {
+    all: usize,
+    down: usize,
+}
+
+impl Voters {
+    fn of<'a>(voters: impl Iterator<Item = &'a Value>) -> Voters {
+        voters.fold(Voters { all: 0, down: 0 }, |so_far, voter| Voters {
+            all: so_far.all + 1,
+            down: so_far.down + usize::from(voter["state"] == "down"),
+        })
     }
-    let verb = if down == 1 { "is" } else { "are" };
-    match (all - down) * 2 > all {
-        true => format!("{down} of {all} voters {verb} down; the others are a majority, and serve\n"),
-        false => format!("{down} of {all} voters {verb} down: NO MAJORITY, nothing can be written\n"),
+
+    /// Whether those that are up or unknown are a majority. True also where none is down.
+    fn have_majority(&self) -> bool {
+        self.down == 0 || (self.all - self.down) * 2 > self.all
+    }
+
+    /// How many are down, and whether the others are a majority; empty while all are up or unknown.
+    fn line(&self) -> String {
+        let Voters { all, down } = self;
+        if *down == 0 {
+            return String::new();
+        }
+        let verb = if *down == 1 { "is" } else { "are" };
+        match self.have_majority() {
+            true => format!("{down} of {all} voters {verb} down; the others are a majority, and serve\n"),
+            false => format!("{down} of {all} voters {verb} down: NO MAJORITY, nothing can be written\n"),
+        }
     }
 }
 
@@ -184,7 +210,7 @@ fn legend(server: &str) -> String {
     format!(
         "\nSTATE       whether the member answers {server}, the server that was asked\n\
          LAST HEARD  time since a member that answers had an answer from it\n\
-         LAG         committed entries of the log that it had not applied when it was last heard\n\
+         LAG         entries of the log, committed by now, that it had not applied when it was last heard\n\
          FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
     )
 }
@@ -227,7 +253,7 @@ mod tests {
              \n\
              STATE       whether the member answers b, the server that was asked\n\
              LAST HEARD  time since a member that answers had an answer from it\n\
-             LAG         committed entries of the log that it had not applied when it was last heard\n\
+             LAG         entries of the log, committed by now, that it had not applied when it was last heard\n\
              FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
         );
     }
@@ -245,10 +271,25 @@ mod tests {
     }
 
     #[test]
+    fn without_a_majority_there_is_no_leader_and_the_last_one_is_named() {
+        let member = |name: &str, state: &str| json!({"name": name, "role": "voter", "state": state});
+        let shown = |c: &str| {
+            let members = [member("a", "up"), member("b", "down"), member("c", c)];
+            table(&json!({"name": "a", "leader": "c", "term": 3, "applied": 4, "members": members}))
+        };
+        let gone = shown("down");
+        assert!(gone.contains("\nno leader (the last was c), term 3"), "{gone}");
+        assert!(gone.contains("\nc     voter  down"), "{gone}");
+        let there = shown("up");
+        assert!(there.contains("\nleader c, term 3") && there.contains("\nc     leader  up"), "{there}");
+    }
+
+    #[test]
     fn voters_without_a_majority_are_told() {
         let voter = |state: &str| json!({"state": state});
-        let line =
-            |states: &[&str]| voters_line(states.iter().map(|state| voter(state)).collect::<Vec<_>>().iter());
+        let line = |states: &[&str]| {
+            Voters::of(states.iter().map(|state| voter(state)).collect::<Vec<_>>().iter()).line()
+        };
         assert_eq!(line(&["up", "up", "unknown"]), "");
         assert_eq!(
             line(&["up", "down", "down"]),

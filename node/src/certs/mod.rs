@@ -27,7 +27,7 @@ pub use init::{add_members, init, peer_leaf, server_leaf};
 pub use inspect::{Facts, inspect, is_about_to_expire, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub(crate) use pem::MALFORMED_PEM;
-pub use renew::renew;
+pub use renew::{Renewed, renew};
 pub use rotate::{Role, rotate};
 pub use signer::{FileAuthority, FileSigner, SigningFiles};
 

@@ -23,9 +23,18 @@ pub(super) struct Renewal<'a> {
     pub(super) peer: Option<&'a Authority>,
 }
 
-/// Renews the pairs of the members that `arguments` name, or of all members and clients, and returns the files written. With
+/// The work of a renewal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewed {
+    /// The files written.
+    pub written: Vec<PathBuf>,
+    /// Names of the members that were taken out of the client configurations: they have no directory any more.
+    pub forgotten: Vec<String>,
+}
+
+/// Renews the pairs of the members that `arguments` name, or of all members and clients. With
 /// the clients' pairs their configurations get the members that they lack, and lose those whose directory is gone. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
-pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
+pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Renewed, CertsError> {
     let layout = Layout::new(&arguments.dir);
     let cluster = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
     let peer = Authority::load(&layout.peer_authority_certificate(), &layout.peer_authority_key())?;
@@ -33,20 +42,20 @@ pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>,
     if arguments.members.is_empty() {
         return renew_under(&layout, &renewal, now);
     }
-    let mut written = Vec::new();
+    let mut renewed = Renewed::default();
     for name in &arguments.members {
-        written.extend(renew_member(&layout, &renewal, name, now)?);
+        renewed.written.extend(renew_member(&layout, &renewal, name, now)?);
     }
-    Ok(written)
+    Ok(renewed)
 }
 
-/// Renews the pairs of all members and clients, and returns the files written.
+/// Renews the pairs of all members and clients.
 pub(super) fn renew_under(
     layout: &Layout,
     renewal: &Renewal<'_>,
     now: OffsetDateTime,
-) -> Result<Vec<PathBuf>, CertsError> {
-    let mut written = Vec::new();
+) -> Result<Renewed, CertsError> {
+    let (mut written, mut forgotten) = (Vec::new(), Vec::new());
     for name in member_names(&layout.members())? {
         written.extend(renew_member(layout, renewal, &name, now)?);
     }
@@ -63,8 +72,9 @@ pub(super) fn renew_under(
             forget_servers(layout, client, &gone)?;
             name_servers(layout, client, &servers)?;
         }
+        forgotten.extend(gone.into_iter().map(|server| server.name));
     }
-    Ok(written)
+    Ok(Renewed { written, forgotten })
 }
 
 /// The servers of all members in the directory: as the administrator's configuration names them, or by the first host of

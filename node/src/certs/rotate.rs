@@ -24,7 +24,7 @@ use super::file::replace_file;
 use super::key::key_pair;
 use super::layout::{AuthorityFiles, Layout};
 use super::pem::{MALFORMED_PEM, to_pem};
-use super::renew::{Renewal, renew_under};
+use super::renew::{Renewal, Renewed, renew_under};
 use super::signer::matching_certificate;
 use crate::cli::{RotateArgs, RotationStep};
 use crate::kubeconfig::with_authority;
@@ -60,21 +60,23 @@ impl Role {
     }
 }
 
-/// Takes one step of the rotation that `arguments` name, and returns the files written.
+/// Takes one step of the rotation that `arguments` name.
 ///
 /// # Errors
 /// A file cannot be read or written; the step is not the next one.
-pub fn rotate(arguments: &RotateArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
+pub fn rotate(arguments: &RotateArgs, now: OffsetDateTime) -> Result<Renewed, CertsError> {
     let layout = Layout::new(&arguments.dir);
-    let mut written = Vec::new();
+    let mut all = Renewed::default();
     for role in arguments.roles() {
-        written.extend(match arguments.step {
-            RotationStep::Begin => begin(&layout, role, now)?,
+        let Renewed { written, forgotten } = match arguments.step {
+            RotationStep::Begin => Renewed { written: begin(&layout, role, now)?, ..Renewed::default() },
             RotationStep::Issue => issue(&layout, role, now)?,
-            RotationStep::Finish => finish(&layout, role, now)?,
-        });
+            RotationStep::Finish => Renewed { written: finish(&layout, role, now)?, ..Renewed::default() },
+        };
+        all.written.extend(written);
+        all.forgotten.extend(forgotten);
     }
-    Ok(written)
+    Ok(all)
 }
 
 fn begin(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
@@ -98,7 +100,7 @@ fn begin(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf
     Ok(written)
 }
 
-fn issue(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
+fn issue(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Renewed, CertsError> {
     let files = role.files(layout);
     if !files.next_certificate.exists() {
         return Err(out_of_order(&files.next_certificate, "no rotation was begun", "begin"));
@@ -113,7 +115,7 @@ fn issue(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf
         Role::Cluster => Renewal { cluster: Some(&next), peer: None },
         Role::Peer => Renewal { cluster: None, peer: Some(&next) },
     };
-    let mut written = renew_under(layout, &renewal, now)?;
+    let Renewed { mut written, forgotten } = renew_under(layout, &renewal, now)?;
     replace_file(&files.key, &read(&files.next_key)?)?;
     written.push(files.key.clone());
     let others = trusted.into_iter().filter(|certificate| !next_certificates.contains(certificate));
@@ -123,7 +125,7 @@ fn issue(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf
         let failed = |source| CertsError::File { action: "remove", path: done.clone(), source };
         std::fs::remove_file(done).map_err(failed)?;
     }
-    Ok(written)
+    Ok(Renewed { written, forgotten })
 }
 
 fn finish(layout: &Layout, role: Role, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {

@@ -213,7 +213,8 @@ fn members_that_are_added_or_were_left_out_come_into_the_client_configurations()
     config["contexts"].as_array_mut().unwrap().push(serde_json::json!({"name": "balancer"}));
     std::fs::write(&path, config.to_string()).unwrap();
     std::fs::remove_dir_all(layout.members().join("a")).unwrap();
-    renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, now()).unwrap();
+    let renewed = renew(&RenewArgs { dir: directory.path().to_owned(), members: Vec::new() }, now()).unwrap();
+    assert_eq!(renewed.forgotten, ["a"]);
     let left = [all[1].clone(), pair("balancer", "https://lb:7443")];
     assert_eq!(named(&layout), (left.to_vec(), "https://[fd00::4]:7443".to_owned()));
     let config = std::fs::read_to_string(&path).unwrap();
@@ -294,7 +295,7 @@ fn one_member_is_renewed_alone_and_an_unknown_one_is_refused() {
     let renew = |name: &str| {
         renew(&RenewArgs { dir: directory.path().to_owned(), members: vec![name.to_owned()] }, now())
     };
-    assert_eq!(renew("a").unwrap().len(), 4);
+    assert_eq!(renew("a").unwrap().written.len(), 4);
     assert_eq!(std::fs::read(layout.member("b").server_certificate).unwrap(), other);
     assert!(renew("z").unwrap_err().to_string().ends_with("members holds no member z"));
 }
@@ -310,11 +311,7 @@ fn files_that_are_not_what_they_should_be_are_named() {
     assert!(refused().starts_with(&format!("{} is not a private key", key.display())));
 }
 
-fn rotated(
-    layout: &Layout,
-    step: RotationStep,
-    role: Option<Role>,
-) -> Result<Vec<std::path::PathBuf>, CertsError> {
+fn rotated(layout: &Layout, step: RotationStep, role: Option<Role>) -> Result<super::Renewed, CertsError> {
     let (peer, cluster) = (role == Some(Role::Peer), role == Some(Role::Cluster));
     rotate(&RotateArgs { step, dir: layout.root().to_owned(), peer, cluster }, now())
 }

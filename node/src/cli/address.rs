@@ -62,6 +62,11 @@ fn refuse_unspecified(text: &str, host: &str) -> Result<(), String> {
     }
 }
 
+/// Parses a port to listen on.
+pub(super) fn parse_port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "a port is a number, 0 to 65535".to_owned())
+}
+
 /// Parses `HOST:PORT`, with an IPv6 host in brackets.
 pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;

@@ -96,7 +96,10 @@ impl FromStr for AuthorizationModes {
         let mut modes = Vec::new();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let mode = AuthorizationMode::named(name);
-            let mode = mode.ok_or_else(|| format!("authorization-mode {name:?} is not a valid mode"))?;
+            let mode = mode.ok_or_else(|| {
+                let names = AuthorizationMode::ALL.map(AuthorizationMode::name).join(", ");
+                format!("authorization-mode {name:?} is not a valid mode; the modes are {names}")
+            })?;
             // few: there are five modes.
             if modes.contains(&mode) {
                 return Err(format!("authorization-mode {name:?} has mode specified more than once"));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::address::parse_reachable_host;
+use super::address::{parse_port, parse_reachable_host};
 use super::node::{BrandName, parse_member_name};
 use crate::certs::Role;
 
@@ -40,7 +40,7 @@ pub enum CertsCommand {
         controller-manager.*       those of a controller manager of the ecosystem, where one runs beside the cluster\n  \
         members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
         Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
-        keep ca.key and peer-ca.key away from the members.",
+        keep ca.key and peer-ca.key off the members, but for ca.key where members sign certificates on request.",
     after_help = "Examples:\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3,c.example.com"
 )]
@@ -52,7 +52,7 @@ pub struct InitArgs {
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
     /// Port of HTTPS that the administrator's client configuration names
-    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, value_parser = parse_port)]
     pub secure_port: u16,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
@@ -77,7 +77,7 @@ pub struct AddMembersArgs {
     #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
     pub members: Vec<MemberSpec>,
     /// Port of HTTPS that the client configurations name for them [default: that of the members there]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
     pub secure_port: Option<u16>,
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]

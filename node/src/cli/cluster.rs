@@ -61,7 +61,7 @@ pub struct AccessArgs {
         ROLE        leader, voter, or learner, which receives everything and has no vote\n  \
         STATE       up: the member answers the server that was asked. down: it does not\n  \
         LAST HEARD  time since a member that answers had an answer from it; never: not since they started\n  \
-        LAG         committed entries of the log that it had not applied when it was last heard\n  \
+        LAG         entries of the log, committed by now, that it had not applied when it was last heard\n  \
         ADDRESS     where its peers reach it\n  \
         FEATURES    highest feature level of its program; the cluster uses the lowest of all\n\n\
         A server that does not answer, is not ready, or was removed from the cluster is passed over.",

@@ -11,7 +11,7 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
-use super::address::{parse_host_port, parse_reachable_host, parse_reachable_host_port};
+use super::address::{parse_host_port, parse_port, parse_reachable_host, parse_reachable_host_port};
 use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
@@ -59,11 +59,11 @@ pub struct DevArgs {
     #[command(flatten)]
     pub shared: SharedArgs,
     /// Also serve plain HTTP on this port of 127.0.0.1, where every request acts as the administrator; 0 picks a free one
-    #[arg(long, value_name = "PORT", help_heading = NETWORK)]
+    #[arg(long, value_name = "PORT", value_parser = parse_port, help_heading = NETWORK)]
     pub insecure_port: Option<u16>,
     /// Listen for peers on this port of 127.0.0.1; 0 picks a free one. For a cluster that is to grow, give it at the first
     /// start
-    #[arg(long, value_name = "PORT", help_heading = NETWORK)]
+    #[arg(long, value_name = "PORT", value_parser = parse_port, help_heading = NETWORK)]
     pub peer_port: Option<u16>,
     /// Do not start the scheduler, the program `scheduler` beside this one: pods wait for one that is started by hand
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -127,7 +127,7 @@ pub struct SharedArgs {
     #[arg(long, value_name = "IP", help_heading = NETWORK)]
     pub bind_address: Option<IpAddr>,
     /// Port of HTTPS; 0 picks a free one, printed and written to DATA_DIR/endpoints.json
-    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, help_heading = NETWORK)]
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, value_parser = parse_port, help_heading = NETWORK)]
     pub secure_port: u16,
     /// Flags of the encryption of records.
     #[command(flatten)]

@@ -143,7 +143,8 @@ fn helpful(error: clap::Error, arguments: &[OsString], root: &Command) -> clap::
     match error.kind() {
         ErrorKind::DisplayHelp if !asks_for_all => {
             // The same question to the shortened command is answered with its help.
-            help::in_one_screen(Cli::command()).try_get_matches_from(arguments).err().unwrap_or(error)
+            let shortened = help::in_one_screen(Cli::command(), arguments);
+            shortened.try_get_matches_from(arguments).err().unwrap_or(error)
         }
         _ => help::with_tips(error, root),
     }

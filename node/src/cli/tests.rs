@@ -90,6 +90,22 @@ fn help_of_a_node_fits_a_screen_and_says_where_the_rest_is() {
 }
 
 #[test]
+fn the_short_help_is_a_summary_and_the_list_of_commands_has_a_sentence_for_each() {
+    for asked in ["orch -h", "orch --help"] {
+        let text = cli(asked).unwrap_err();
+        assert!(text.contains("Start one node for development: no preparation"), "{text}");
+        assert!(!text.contains("Two doors") && !text.contains("Make the certificates once"), "{text}");
+    }
+    for name in ["dev", "serve"] {
+        let (short, long) = (format!("orch {name} -h"), format!("orch {name} --help"));
+        let (short, long) = (cli(&short).unwrap_err(), cli(&long).unwrap_err());
+        assert!(short.contains("--data-dir") && short.contains("--help-all"), "{short}");
+        assert!(!short.contains("Examples:") && long.contains("Examples:"), "{short}");
+        assert!(short.lines().count() < long.lines().count(), "{short}");
+    }
+}
+
+#[test]
 fn misspelt_and_misplaced_commands_get_tips_at_every_level() {
     for (line, expected) in [
         ("orch serv", "serve"),
@@ -101,10 +117,17 @@ fn misspelt_and_misplaced_commands_get_tips_at_every_level() {
         ("orch certs ini", "init"),
         ("orch encryption rewriet", "rewrite"),
         ("orch help clustre", "cluster"),
+        ("orch dve", "`orch dev`"),
+        ("orch run", "`orch serve`"),
+        ("orch start", "`orch dev`"),
+        ("orch remove", "`orch cluster remove`"),
+        ("orch renew", "`orch certs renew`"),
     ] {
         let text = cli(line).unwrap_err();
         assert!(text.contains("tip:") && text.contains(expected), "{line}: {text}");
     }
+    let removal = cli("orch remove").unwrap_err();
+    assert!(!removal.contains("serve"), "{removal}");
     assert!(!cli("orch zzzzzz").unwrap_err().contains("tip: did you mean"), "nothing is near");
 }
 
@@ -193,7 +216,13 @@ fn clusters_are_lists_of_names_and_addresses() {
 #[test]
 fn bad_flags_are_named() {
     for (arguments, expected) in [
-        ("orch dev --secure-port 70000", "--secure-port"),
+        ("orch dev --secure-port 70000", "--secure-port <PORT>': a port is a number, 0 to 65535"),
+        ("orch dev --peer-port x", "--peer-port <PORT>': a port is a number, 0 to 65535"),
+        ("orch certs add --dir d --member a=h --secure-port x", "a port is a number, 0 to 65535"),
+        (
+            "orch serve --authorization-mode ABAC",
+            "the modes are AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook",
+        ),
         ("orch dev --brand acme", "the brands are orch and kubernetes"),
         ("orch dev --secure-prot 1", "--secure-prot"),
         ("orch dev --watch-history 5", "expected a time such as 300s, 5m or 1h30m"),

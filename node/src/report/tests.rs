@@ -52,6 +52,7 @@ fn run_errors() -> Vec<RunError> {
         bind_error(" (choose another)").into(),
         RunError::Resolve { flag: "peer-address", address: "h:1".to_owned(), reason: "none".to_owned() },
         SocketError { path: path(), hint: " (another process answers there)", source: io() }.into(),
+        RunError::DataDir { path: path(), source: io() },
         RunError::DataFile { action: "read", path: path(), source: io() },
         RunError::Brand { asked: "orch".to_owned(), found: "kubernetes".to_owned() },
         RunError::UnknownBrand("acme".to_owned()),

@@ -236,7 +236,11 @@ mod tests {
     fn modes_are_known_names_each_once() {
         for (text, told) in [
             ("", "at least one authorization-mode must be passed"),
-            ("ABAC", "authorization-mode \"ABAC\" is not a valid mode"),
+            (
+                "ABAC",
+                "authorization-mode \"ABAC\" is not a valid mode; the modes are AlwaysAllow, AlwaysDeny, Node, RBAC, \
+                 Webhook",
+            ),
             ("RBAC,RBAC", "authorization-mode \"RBAC\" has mode specified more than once"),
         ] {
             assert_eq!(text.parse::<AuthorizationModes>().unwrap_err(), told);

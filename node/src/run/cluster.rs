@@ -11,6 +11,8 @@
 //!
 //! They take rights to the path (`nonResourceURLs`), which by default only the group `system:masters` has: a change of
 //! members can take over the cluster. Any node answers; changes are made by the leader. These paths are this product's own and the same under every brand.
+//!
+//! Invariant: a member that another one calls removed passes no change on, and answers 503: a client may send the change again elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +39,7 @@ use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
-use super::cluster_view::view;
+use super::cluster_view::{added_before, founded_before, unchanged, view};
 use super::store::Handle;
 
 /// Most bytes of a request's body: a name and an address.
@@ -174,15 +176,54 @@ fn refusal(error: &ApiError) -> Response {
 }
 
 async fn status(State(handle): State<Handle>, request: Request) -> Response {
-    // Otherwise the answers of the last round count, which are two seconds old: programs that ask again and again, and
-    // whoever looks for the leader while a member hangs, do not wait for that one.
-    if request.uri().query() == Some(SURVEY)
-        && let Some(peer) = handle.survey().await
-    {
-        let message = format!("{} says that {REMOVED}", peer.name);
-        return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message);
+    let status = async { json(StatusCode::OK, &view(handle.status())) };
+    let is_survey = request.uri().query() == Some(SURVEY);
+    match is_survey {
+        true => unless_removed(handle.survey(), status).await,
+        // The answers of the last round count, which are two seconds old: programs that ask again and again, and whoever looks
+        // for the leader while a member hangs, do not wait for that one.
+        false => status.await,
     }
-    json(StatusCode::OK, &view(handle.status()))
+}
+
+/// The answer of `act`, which is not begun where a member says by `survey` that this one was removed. That is long before this
+/// one believes it: its view of the cluster is one from before, and the leader takes no change from it. Clients ask another
+/// member, which for a change they may only because this one has passed nothing on.
+async fn unless_removed(
+    survey: impl Future<Output = Option<Peer>>,
+    act: impl Future<Output = Response>,
+) -> Response {
+    match survey.await {
+        Some(peer) => {
+            let message = format!("{} says that {REMOVED}", peer.name);
+            failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message)
+        }
+        None => act.await,
+    }
+}
+
+/// Makes a change of the members, and logs `made` once it is known to be made. `name`: the member that it is about.
+async fn make(
+    handle: &Handle,
+    made: &'static str,
+    name: Option<&str>,
+    change: impl Future<Output = Result<(), ChangeError>>,
+) -> Response {
+    let act = async {
+        let result = change.await.map_err(|error| match name {
+            Some(name) => with_name(error, node_id(name), name),
+            None => error,
+        });
+        match &result {
+            Ok(()) => tracing::info!(name, "{made}"),
+            Err(error @ ChangeError::Unknown { .. }) => {
+                tracing::warn!(name, %error, "a change of the members may have been made");
+            }
+            Err(ChangeError::Refused { .. }) => {}
+        }
+        done(result, handle)
+    };
+    unless_removed(handle.survey(), act).await
 }
 
 async fn add(State(handle): State<Handle>, request: Request) -> Response {
@@ -207,24 +248,28 @@ async fn add(State(handle): State<Handle>, request: Request) -> Response {
     }
     let id = node_id(&member.name);
     let peer = Peer { id, name: member.name.as_str().into(), address: member.address.as_str().into() };
-    tracing::info!(name = ?member.name, address = ?member.address, "adding a member");
-    done(handle.add_learner(&peer).await, &handle)
+    let status = handle.status();
+    if let Some(reason) = added_before(&status.members, &peer) {
+        let view = async { json(StatusCode::OK, &unchanged(status, reason)) };
+        return unless_removed(handle.survey(), view).await;
+    }
+    make(&handle, "a member was added", Some(&member.name), handle.add_learner(&peer)).await
 }
 
 async fn promote(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(?name, "promoting a member");
-    let id = node_id(&name);
-    done(handle.promote(id).await.map_err(|error| with_name(error, id, &name)), &handle)
+    make(&handle, "a member was promoted", Some(&name), handle.promote(node_id(&name))).await
 }
 
 async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(?name, "handing over the lead");
-    let id = node_id(&name);
-    done(handle.transfer_leader(id).await.map_err(|error| with_name(error, id, &name)), &handle)
+    let change = handle.transfer_leader(node_id(&name));
+    make(&handle, "the leader was asked to hand over to a member", Some(&name), change).await
 }
 
 async fn found(State(handle): State<Handle>) -> Response {
-    tracing::info!("founding the cluster");
+    let status = handle.status();
+    if let Some(reason) = founded_before(&status.members) {
+        return json(StatusCode::OK, &unchanged(status, reason));
+    }
     match handle.found().await {
         Ok(()) => {
             // Waits for a leader, to show the operator a running cluster. The founding stands even if the election
@@ -245,14 +290,11 @@ async fn found(State(handle): State<Handle>) -> Response {
 }
 
 async fn undo(State(handle): State<Handle>) -> Response {
-    tracing::info!("taking back a change of the members");
-    done(handle.undo_change().await, &handle)
+    make(&handle, "a change of the members was taken back", None, handle.undo_change()).await
 }
 
 async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
-    tracing::info!(?name, "removing a member");
-    let id = node_id(&name);
-    done(handle.remove(id).await.map_err(|error| with_name(error, id, &name)), &handle)
+    make(&handle, "a member was removed", Some(&name), handle.remove(node_id(&name))).await
 }
 
 /// Replaces the id of an unknown member by the name in the request: the store's message has only the id.
@@ -291,4 +333,29 @@ pub(super) fn json(code: StatusCode, value: &impl Serialize) -> Response {
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_member_that_another_calls_removed_passes_no_change_on() {
+        let c = Peer { id: node_id("c"), name: "c".into(), address: "h:1".into() };
+        for (said, expected) in [(Some(c), StatusCode::SERVICE_UNAVAILABLE), (None, StatusCode::OK)] {
+            let (is_removed, is_passed_on) = (said.is_some(), AtomicBool::new(false));
+            let act = async {
+                is_passed_on.store(true, Ordering::Relaxed);
+                json(StatusCode::OK, &"made")
+            };
+            let answer = unless_removed(async { said }, act).await;
+            assert_eq!(answer.status(), expected);
+            assert_eq!(is_passed_on.load(Ordering::Relaxed), !is_removed);
+            let body = to_bytes(answer.into_body(), BODY_BYTES_MAX).await.unwrap();
+            let text = String::from_utf8_lossy(&body);
+            assert_eq!(text.contains("c says that this member was removed"), is_removed, "{text}");
+        }
+    }
 }

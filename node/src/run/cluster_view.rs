@@ -3,12 +3,15 @@
 //! Owns its form, which the command line and operators' programs read. It asks the member nothing.
 
 use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status};
-use orch_raft::transport::NodeId;
+use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
 
 /// The cluster as this node sees it.
 #[derive(Serialize)]
 pub(super) struct ClusterView {
+    /// The reason why the request changed nothing; absent where it did, and in a status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unchanged: Option<String>,
     name: String,
     leader: Option<String>,
     role: String,
@@ -71,7 +74,8 @@ struct AgreementView {
 /// A member.
 #[derive(Serialize)]
 struct MemberView {
-    id: u64,
+    /// Sixteen hexadecimal digits, as in the log: programs that read JSON numbers as floating point would round it.
+    id: String,
     name: String,
     address: String,
     role: &'static str,
@@ -123,10 +127,10 @@ fn agreement(status: &Status) -> AgreementView {
 
 fn member_view(member: MemberStatus, committed: u64) -> MemberView {
     MemberView {
-        id: member.peer.id.0,
+        id: member.peer.id.to_string(),
         name: member.peer.name.to_string(),
         address: member.peer.address.to_string(),
-        role: if member.voter { "voter" } else { "learner" },
+        role: role(&member),
         matched: member.matched,
         feature_level_max: member.feature_level_max,
         state: match member.answers {
@@ -140,6 +144,31 @@ fn member_view(member: MemberStatus, committed: u64) -> MemberView {
     }
 }
 
+/// The view of `status` after a request that changed nothing.
+pub(super) fn unchanged(status: Status, reason: String) -> ClusterView {
+    ClusterView { unchanged: Some(reason), ..view(status) }
+}
+
+/// The reason why a founding changes nothing at a member that knows `members`; `None` at one that waits for a cluster.
+pub(super) fn founded_before(members: &[MemberStatus]) -> Option<String> {
+    if members.is_empty() {
+        return None;
+    }
+    let mut names: Vec<&str> = members.iter().map(|member| &*member.peer.name).collect();
+    names.sort_unstable();
+    Some(format!("there is a cluster already: {}; nothing was done", names.join(", ")))
+}
+
+/// The reason why `added` changes nothing: it is one of `members`, at the same address.
+pub(super) fn added_before(members: &[MemberStatus], added: &Peer) -> Option<String> {
+    let known = members.iter().find(|known| known.peer == *added)?;
+    Some(format!("{} is a member already ({})", added.name, role(known)))
+}
+
+fn role(member: &MemberStatus) -> &'static str {
+    if member.voter { "voter" } else { "learner" }
+}
+
 /// The view of `status`.
 pub(super) fn view(status: Status) -> ClusterView {
     let (agreement, space) = (agreement(&status), space(&status));
@@ -150,6 +179,7 @@ pub(super) fn view(status: Status) -> ClusterView {
     let mut members: Vec<MemberView> = members.collect();
     members.sort_by(|a, b| a.name.cmp(&b.name));
     ClusterView {
+        unchanged: None,
         name: status.node.name.to_string(),
         leader: status.leader.map(|leader| leader.name.to_string()),
         role: format!("{:?}", status.role).to_lowercase(),
@@ -163,5 +193,38 @@ pub(super) fn view(status: Status) -> ClusterView {
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         space,
         agreement,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::member::node_id;
+
+    use super::*;
+
+    fn peer(name: &str, address: &str) -> Peer {
+        Peer { id: node_id(name), name: name.into(), address: address.into() }
+    }
+
+    #[test]
+    fn a_founding_of_a_running_cluster_and_an_addition_of_a_member_say_that_nothing_was_done() {
+        let member = |name: &str, voter| MemberStatus {
+            peer: peer(name, "h:1"),
+            voter,
+            matched: None,
+            feature_level_max: None,
+            answers: None,
+            heard_ago: None,
+            applied: None,
+        };
+        assert_eq!(founded_before(&[]), None, "the founders wait");
+        let members = [member("c", true), member("b", false)];
+        let expected = "there is a cluster already: b, c; nothing was done";
+        assert_eq!(founded_before(&members).as_deref(), Some(expected));
+        let already = |name: &str, address: &str| added_before(&members, &peer(name, address));
+        assert_eq!(already("c", "h:1").as_deref(), Some("c is a member already (voter)"));
+        assert_eq!(already("b", "h:1").as_deref(), Some("b is a member already (learner)"));
+        assert_eq!(already("b", "h:2"), None, "the leader refuses it");
+        assert_eq!(already("d", "h:2"), None);
     }
 }

@@ -21,6 +21,7 @@ use time::OffsetDateTime;
 use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
+use super::occupancy::make_data_dir;
 use super::plan::{Kind, Plan, Resolved, host_port, tokens};
 use super::scheduler::Scheduler;
 use crate::access::authorization::Strictness;
@@ -52,6 +53,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let layout = layout(&data_dir);
     let bind = shared.bind_address.unwrap_or(LOOPBACK);
     let hosts: Vec<String> = if bind.is_unspecified() { Vec::new() } else { vec![bind.to_string()] };
+    make_data_dir(&data_dir)?;
     prepare(&layout, &hosts, brand.unwrap_or(&ORCH), OffsetDateTime::now_utc())?;
     let peer_listen = arguments.peer_port.map(|port| host_port("127.0.0.1", port));
     let peer = peer_listen.clone().unwrap_or_else(|| NO_PEER_ADDRESS.to_owned());

@@ -71,6 +71,14 @@ pub enum RunError {
         /// What is wrong with its file.
         source: crate::access::ConfigFileError,
     },
+    /// The data directory cannot be made.
+    #[error("--data-dir: cannot make {path}")]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the system call.
+        source: std::io::Error,
+    },
     /// The data directory holds files of other programs.
     #[error(
         "{path} holds other files and no data of this program; choose an empty directory with --data-dir"

@@ -22,7 +22,7 @@ use super::dev;
 use super::encryption;
 use super::endpoints::Endpoints;
 use super::error::RunError;
-use super::occupancy::occupy;
+use super::occupancy::{make_data_dir, occupy};
 use super::plan::{Kind, Plan, host_port};
 use super::scheduler::{Scheduler, Supervised};
 use super::signals::Signals;
@@ -81,6 +81,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
         Signals::take().map_err(|source| RunError::System { action: "take signals", source })?;
     let tls = Reloader::load(plan.tls.clone()).map_err(|source| plan.material(source))?;
     let peer_tls = peer_tls(&plan)?;
+    make_data_dir(&plan.data_dir)?;
     let path = store_dir(&plan);
     let directory = tokio::select! {
         directory = occupy(&path) => directory?,

@@ -1,18 +1,28 @@
 //! Waits for the lock of the data directory: a killed process holds it until the kernel has freed its memory and files.
 //!
 //! The kernel frees the memory of a dead process first and its files and ports afterwards, which takes seconds for
-//! gigabytes. Once the directory is free, so are the ports.
+//! gigabytes. Once the directory is free, so are the ports. Makes the directory, too.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
 use orch_raft::disk::rocks::{DataDirectory, OpenError};
 use tokio::time::{Instant, sleep};
 
+use super::error::RunError;
+
 /// Longest wait: the kernel frees ten gigabytes in less. After it, the error names the process that holds the lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Interval of attempts: each costs one to five system calls.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Makes the data directory where it is absent, for its owner alone: an error names the flag, and not a file in it.
+pub(super) fn make_data_dir(path: &Path) -> Result<(), RunError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| RunError::DataDir { path: path.to_owned(), source })
+}
 
 /// Locks the store's directory at `path`; waits up to five seconds while another process holds it.
 pub(super) async fn occupy(path: &Path) -> Result<DataDirectory, OpenError> {

@@ -2,7 +2,7 @@
 //!
 //! Owns that process: its flags, the pauses between starts, its end. It decides nothing about pods.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,12 +12,16 @@ use axum::body::Body;
 use http::Request;
 use orch_proto::Brand;
 use orch_proto::environment::STOP_WITH_STDIN;
+use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+use crate::cli::LogFormat;
+use crate::logging;
 
 /// Name of the program, which is installed beside this one.
 const PROGRAM: &str = "scheduler";
@@ -63,10 +67,12 @@ impl Supervised {
     /// `router` takes is ready: before, the scheduler would be turned away, as its rights are not stored yet.
     pub(super) fn start(program: &Path, config: &Path, brand: &Brand, router: Router) -> Supervised {
         let stopping = CancellationToken::new();
-        let (program, flags, stopped) = (program.to_owned(), flags(config, brand), stopping.clone());
+        let format = logging::format().unwrap_or(LogFormat::Text);
+        let started = Start { program: program.to_owned(), flags: flags(config, brand, format), format };
+        let stopped = stopping.clone();
         let task = tokio::spawn(async move {
             tokio::select! {
-                () = ready(router) => supervise(program, flags, stopped).await,
+                () = ready(router) => supervise(started, stopped).await,
                 () = stopped.clone().cancelled_owned() => {}
             }
         });
@@ -82,9 +88,21 @@ impl Supervised {
     }
 }
 
+/// The program, its flags and the form of its log lines, which is that of the node's.
+struct Start {
+    program: PathBuf,
+    flags: Vec<String>,
+    format: LogFormat,
+}
+
 /// A lease that another holds is waited for at most these five seconds: after a crash people wait for their pods.
-fn flags(config: &Path, brand: &Brand) -> Vec<String> {
+fn flags(config: &Path, brand: &Brand, format: LogFormat) -> Vec<String> {
+    let format = match format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
     vec![
+        format!("--logging-format={format}"),
         format!("--brand={}", brand.name),
         format!("--{}config={}", brand.component_prefix, config.display()),
         // Several nodes for development may run on one machine: none of their schedulers takes the usual port.
@@ -108,11 +126,11 @@ async fn ready(router: Router) {
     }
 }
 
-async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationToken) {
+async fn supervise(start: Start, stopping: CancellationToken) {
     let mut pause = PAUSE_MIN;
     while !stopping.is_cancelled() {
         let started = Instant::now();
-        let ended = run(&program, &flags, &stopping).await;
+        let ended = run(&start, &stopping).await;
         if started.elapsed() >= LASTING {
             pause = PAUSE_MIN;
         }
@@ -122,7 +140,7 @@ async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationT
                 tracing::warn!(%status, "the scheduler ended, and will be started again in {pause:?}")
             }
             Err(error) => {
-                tracing::warn!(%error, program = %program.display(), "the scheduler cannot be started; next attempt in {pause:?}");
+                tracing::warn!(%error, program = %start.program.display(), "the scheduler cannot be started; next attempt in {pause:?}");
             }
         }
         tokio::select! {
@@ -133,9 +151,9 @@ async fn supervise(program: PathBuf, flags: Vec<String>, stopping: CancellationT
 }
 
 /// Runs the program to its end, which `stopping` brings about.
-async fn run(program: &Path, flags: &[String], stopping: &CancellationToken) -> io::Result<ExitStatus> {
-    let mut child = Command::new(program)
-        .args(flags)
+async fn run(start: &Start, stopping: &CancellationToken) -> io::Result<ExitStatus> {
+    let mut child = Command::new(&start.program)
+        .args(&start.flags)
         .env(STOP_WITH_STDIN, "1")
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
@@ -146,7 +164,7 @@ async fn run(program: &Path, flags: &[String], stopping: &CancellationToken) -> 
     // Waiting for its end would close the input, and so bring it about.
     let input = child.stdin.take();
     if let Some(lines) = child.stderr.take() {
-        tokio::spawn(pass_on(lines));
+        tokio::spawn(pass_on(lines, start.format));
     }
     tokio::select! {
         status = child.wait() => return status,
@@ -156,15 +174,36 @@ async fn run(program: &Path, flags: &[String], stopping: &CancellationToken) -> 
 }
 
 /// Writes its log lines as lines of the node's log, in the form that this one has.
-async fn pass_on(lines: ChildStderr) {
+async fn pass_on(lines: ChildStderr, format: LogFormat) {
     let mut lines = BufReader::new(lines).lines();
     loop {
         match lines.next_line().await {
-            Ok(Some(line)) => log(&line),
+            Ok(Some(line)) => pass_on_line(&line, format),
             Ok(None) => return,
             Err(error) => tracing::debug!(%error, "a log line of the scheduler is lost"),
         }
     }
+}
+
+fn pass_on_line(line: &str, format: LogFormat) {
+    let event = match format {
+        LogFormat::Text => None,
+        LogFormat::Json => own_event(line),
+    };
+    match event {
+        // Standard error may be closed; the line then has no other destination.
+        Some(event) => drop(io::stderr().write_all(event.as_bytes())),
+        None => log(line),
+    }
+}
+
+/// The event that `line` is in JSON, as a line of the node's log: the message names the scheduler, and fields stay fields. `None`
+/// for a line that is none.
+fn own_event(line: &str) -> Option<String> {
+    let mut event: Map<String, Value> = serde_json::from_str(line).ok()?;
+    let Some(Value::String(message)) = event.get_mut("message") else { return None };
+    message.insert_str(0, "scheduler: ");
+    Some(serde_json::to_string(&event).ok()? + "\n")
 }
 
 /// `line` is a time, a level and the text, or lines of a panic.
@@ -244,7 +283,7 @@ mod tests {
         let supervised = Supervised::start(&program, config, &KUBERNETES, ready_node());
         let text = starts(directory.path(), 2).await;
         assert!(
-            text.starts_with("--brand=kubernetes --kubeconfig=/data/scheduler.conf --secure-port=0"),
+            text.contains("--brand=kubernetes --kubeconfig=/data/scheduler.conf --secure-port=0"),
             "{text}"
         );
         assert!(text.contains(" --log-flush-frequency=0s"), "lines come when they are written: {text}");
@@ -253,6 +292,25 @@ mod tests {
         supervised.stop().await;
         assert!(directory.path().join("ended").exists(), "it ended by itself");
         assert_eq!(starts(directory.path(), 2).await.lines().count(), 2);
+    }
+
+    #[test]
+    fn events_in_json_keep_their_fields() {
+        let line =
+            r#"{"timestamp":"2026-01-01T00:00:00Z","level":"INFO","message":"new leader","holder":"a"}"#;
+        let event = own_event(line).unwrap();
+        assert!(event.ends_with("}\n"), "{event}");
+        let event: Value = serde_json::from_str(&event).unwrap();
+        assert_eq!(
+            (&event["message"], &event["holder"]),
+            (&"scheduler: new leader".into(), &"a".into()),
+            "{event}"
+        );
+        for other in ["2026-01-01T00:00:00Z  INFO new leader holder=a", "note: run with", "{}", "[1]"] {
+            assert_eq!(own_event(other), None, "{other}");
+        }
+        let flags = flags(Path::new("/x"), &ORCH, LogFormat::Json);
+        assert!(flags.contains(&"--logging-format=json".to_owned()), "{flags:?}");
     }
 
     #[tokio::test]

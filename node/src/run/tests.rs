@@ -110,6 +110,7 @@ fn other_peoples_directories_are_left_alone() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     let file = directory.path().join("thesis.tex");
     refused(dev(&format!("--data-dir {}", file.display())), "--data-dir: cannot read");
+    refused(dev("--data-dir /proc/nowhere"), "--data-dir: cannot make /proc/nowhere");
 }
 
 #[test]
@@ -315,7 +316,10 @@ fn flags_of_tokens_and_plugins_are_checked() {
             concat!("--root-ca-file ", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
             "/Cargo.toml\" is no file of certificates",
         ),
-        ("--disable-admission-plugins Nonesuch", "there is no admission plugin \"Nonesuch\""),
+        (
+            "--disable-admission-plugins Nonesuch",
+            "--disable-admission-plugins: there is no admission plugin \"Nonesuch\"",
+        ),
     ] {
         refused(plan(flags), expected);
     }

@@ -31,16 +31,15 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     let config = dev::client_config(&plan.data_dir, Client::Admin);
     let group = brand.group("rbac.authorization");
     writeln!(text, "\nReady. Data in {}\n", plan.data_dir.display())?;
-    writeln!(text, "  HTTPS  {}   who you are: your certificate or token", endpoints.https)?;
     let Kind::Dev { socket, scheduler, .. } = &plan.kind else { return Ok(()) };
     let socket = quoted(&socket.display().to_string());
-    writeln!(text, "  Socket {socket}   the administrator: you alone may open it")?;
-    if let Some(http) = &endpoints.http {
-        writeln!(text, "  HTTP   {http}    the administrator: every program of this machine may use it")?;
-    }
-    if let Some(peer) = &endpoints.peer {
-        writeln!(text, "  Peers  {peer}")?;
-    }
+    let doors = [
+        ("HTTPS", Some(&endpoints.https), "who you are: your certificate or token"),
+        ("Socket", Some(&socket), "the administrator: you alone may open it"),
+        ("HTTP", endpoints.http.as_ref(), "the administrator: every program of this machine may use it"),
+        ("Peers", endpoints.peer.as_ref(), "other members"),
+    ];
+    write_doors(text, &doors)?;
     if let Scheduler::Missing(path) = scheduler {
         writeln!(
             text,
@@ -66,6 +65,16 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     writeln!(text, "\nStop with Ctrl-C.")
 }
 
+/// The open ones of `doors`, each a name, an address and who comes in, in columns.
+fn write_doors(text: &mut String, doors: &[(&str, Option<&String>, &str)]) -> std::fmt::Result {
+    let open = || doors.iter().filter_map(|(name, address, user)| Some((name, (*address)?, user)));
+    let width = open().map(|(_, address, _)| address.chars().count()).max().unwrap_or_default();
+    for (name, address, user) in open() {
+        writeln!(text, "  {name:<6} {address:<width$}   {user}")?;
+    }
+    Ok(())
+}
+
 /// Quotes `text` as one shell word.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
@@ -75,6 +84,20 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn doors_are_columns_however_long_their_addresses_are() {
+        let (short, long) = ("https://h:1".to_owned(), "/a/long/path/to/orch.sock".to_owned());
+        let mut text = String::new();
+        write_doors(
+            &mut text,
+            &[("HTTPS", Some(&short), "you"), ("HTTP", None, "all"), ("Socket", Some(&long), "root")],
+        )
+        .unwrap();
+        let expected =
+            "  HTTPS  https://h:1                 you\n  Socket /a/long/path/to/orch.sock   root\n";
+        assert_eq!(text, expected);
+    }
 
     #[test]
     fn a_path_can_be_copied_into_a_shell() {

@@ -53,13 +53,16 @@ fn three_members_on_one_machine_by_the_words_of_the_document() {
     let (a, b) = (format!("--server {own}1:6443"), format!("--server {own}2:6443"));
     let directory = tempfile::tempdir().unwrap();
     let script = format!(
-        "{start}\necho == dead\n{end}\necho == from b\norch cluster status {b}\n\
+        "{start}\necho == again\norch cluster found {a}\norch cluster add b {own}2:6444 {a}\necho == dead\n{end}\necho == from b\norch cluster status {b}\n\
          echo == removed c\norch cluster remove c\n\
          echo == removed b\norch cluster remove b {b}\n\
          echo == passed over\norch cluster status {b} {a}\n"
     );
     let printed = shell(directory.path(), &script);
     assert!(printed.contains("founded the cluster of a, b, c"), "{printed}");
+    let again = part(&printed, "again");
+    assert!(again.starts_with("there is a cluster already: a, b, c; nothing was done\n"), "{again}");
+    assert!(again.contains("\nb is a member already (voter)\n"), "{again}");
     let state_of = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).map(str::to_owned);
         line.map(|line| line.split_whitespace().nth(2).unwrap_or_default().to_owned())

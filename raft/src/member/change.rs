@@ -57,7 +57,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// The change was certainly not made.
-    #[error("refused: {reason}")]
+    #[error("{reason}")]
     Refused {
         /// Why: another change is under way, the member is unknown.
         reason: String,

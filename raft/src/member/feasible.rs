@@ -24,7 +24,7 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::consensus::Membership;
+use crate::member::consensus::{Membership, Place};
 use crate::member::core::Core;
 use crate::member::network::control;
 use crate::member::standing::Standing;
@@ -112,10 +112,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if self.standing(NodeId(member.id)) == Standing::Removed {
             return Err(format!("{} was removed, and no name is used again", member.name));
         }
-        let known = membership.get_node(&member.id);
-        match known.filter(|known| *known.address != *member.address) {
+        let has_address = |place: &Place| *place.address == *member.address;
+        match membership.get_node(&member.id) {
+            Some(known) if has_address(known) => Ok(()),
             Some(known) => Err(format!("{} is a member already, at {}", member.name, known.address)),
-            None => Ok(()),
+            // Each would get what is meant for the other.
+            None => match membership.nodes().find(|(_, place)| has_address(place)) {
+                Some((id, _)) => {
+                    Err(format!("{} has the address {} already", self.peer_name(*id), member.address))
+                }
+                None => Ok(()),
+            },
         }
     }
 

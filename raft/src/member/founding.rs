@@ -109,6 +109,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Ok(());
         }
         let founding = self.agree_on_founding().await.map_err(|reason| FoundError::Refused { reason })?;
+        tracing::info!(founders = founding.founders.len(), "founding the cluster");
         // A write that failed may have reached the disk all the same.
         self.enter(founding).await.map_err(|error| FoundError::Unknown { reason: error.to_string() })
     }
@@ -238,7 +239,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             None => tracing::info!(
                 answers,
                 asked,
-                "waiting: a new cluster is founded by `cluster found`, a running one takes this member in"
+                "waiting: a new cluster is founded by `orch cluster found`, a running one takes this member in"
             ),
         }
     }

@@ -16,7 +16,7 @@ use super::cache::Cache;
 use super::review::Reviewer;
 use super::tls::{Certificate, Peer};
 use super::user::User;
-use super::warnings::WarningLimit;
+use crate::warnings::WarningLimit;
 
 /// Most tokens whose reviews are remembered.
 const TOKENS_MAX: usize = 4096;

@@ -26,7 +26,6 @@ mod router;
 mod slis;
 mod tls;
 mod user;
-mod warnings;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -45,12 +44,12 @@ use self::review::{ReviewServer, Reviewer};
 use self::router::Router;
 use self::slis::Slis;
 use self::tls::{Authorities, Clients, Resolver, Tls, TlsOptions, default_pair};
-use self::warnings::WarningLimit;
 use crate::client::{ConfigError, chain, from_file};
 use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List, ServingFlags};
 use crate::config::{component, system_text};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
+use crate::warnings::WarningLimit;
 
 pub use health::{Check, Checks};
 pub use pages::Pages;

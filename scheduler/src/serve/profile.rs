@@ -14,8 +14,8 @@ use prost::Message;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
-use super::warnings::WarningLimit;
 use crate::ambient;
+use crate::warnings::WarningLimit;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";

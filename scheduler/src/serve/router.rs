@@ -22,9 +22,9 @@ use super::profile::{self, Profiler};
 use super::slis::Slis;
 use super::tls::Peer;
 use super::user::{ANONYMOUS, User};
-use super::warnings::WarningLimit;
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::warnings::WarningLimit;
 
 /// The content type of metrics.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

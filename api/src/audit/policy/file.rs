@@ -9,22 +9,32 @@ use serde::Deserialize;
 use super::super::stage::{Level, Stage, Stages};
 use super::{Decision, Policy, Resources, Rule};
 
-/// A policy file was refused: a field and what is wrong with it.
+/// A policy file was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct PolicyError {
-    field: String,
-    reason: String,
+pub enum PolicyError {
+    /// It is no policy in YAML or JSON: an unknown field, a value of another shape, with its line.
+    #[error("{0}")]
+    Form(String),
+    /// A field has a wrong value.
+    #[error("{field}: {reason}")]
+    Field {
+        /// The field, from the top of the file.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 fn fault<T>(field: impl Into<String>, reason: impl Into<String>) -> Result<T, PolicyError> {
-    Err(PolicyError { field: field.into(), reason: reason.into() })
+    Err(PolicyError::Field { field: field.into(), reason: reason.into() })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct File {
+    #[serde(default)]
     api_version: String,
+    #[serde(default)]
     kind: String,
     /// Accepted and without effect, as in the reference.
     #[serde(default, rename = "metadata")]
@@ -78,7 +88,8 @@ impl Policy {
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         let file: File = match serde_saphyr::from_str(text) {
             Ok(file) => file,
-            Err(error) => return fault("file", error.to_string()),
+            // The parser's own picture of the place has several lines.
+            Err(error) => return Err(PolicyError::Form(error.without_snippet().to_string())),
         };
         let versions = [&ORCH, &KUBERNETES].map(|brand| format!("{}/v1", brand.group("audit")));
         // few: two.

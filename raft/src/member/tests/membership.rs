@@ -172,6 +172,9 @@ fn the_name_of_a_removed_member_is_not_used_again() {
         let moved = Peer { address: "elsewhere:1".into(), ..peer(leader) };
         let reason = refusal(cluster.handle(leader).add_learner(&moved).await);
         assert!(reason.contains("is a member already"), "{reason}");
+        let twin = Peer { id: node_id("twin"), name: "twin".into(), ..peer(leader) };
+        let reason = refusal(cluster.handle(leader).add_learner(&twin).await);
+        assert!(reason.contains(&format!("{} has the address", peer(leader).name)), "{reason}");
     });
 }
 

@@ -38,6 +38,7 @@ use crate::plugin::Plugin;
 use crate::queue::{At, NodeFacts, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
 use crate::wall_time::WallTime;
+use crate::warnings::WarningLimit;
 
 use super::binding::{Job, PodRef};
 use super::extender::Extender;
@@ -114,6 +115,8 @@ pub struct Executor<P: Planning> {
     objects: Objects,
     preempting: HashMap<Uid, Preempting>,
     costly: Costly,
+    // Pods whose planning failed, which is tried again without end.
+    unplannable: WarningLimit<Duration>,
     // Pods whose jobs were cancelled, with their preemptors.
     giving_way: HashMap<Uid, Uid>,
     unsynced: BTreeSet<Followed>,
@@ -142,6 +145,7 @@ impl<P: Planning> Executor<P> {
             objects: Objects::default(),
             preempting: HashMap::new(),
             costly: Costly::default(),
+            unplannable: WarningLimit::default(),
             giving_way: HashMap::new(),
             unsynced: Followed::ALL.iter().copied().collect(),
             lists_wanted: 0,

@@ -187,7 +187,17 @@ impl<P: Planning> Executor<P> {
 
     fn fail(&mut self, uid: &Uid, failure: &Failure, now: Now, effects: &mut Vec<Effect>) {
         let message = failure.to_string();
-        tracing::warn!(pod = %uid, error = message, "planning failed");
+        if let Some(left_out) = self.unplannable.pass_at(now.monotonic) {
+            let pod = self.pending.get(uid).map(|pending| pod_ref(&pending.api));
+            let (namespace, name) = pod.map(|pod| (pod.namespace, pod.name)).unzip();
+            tracing::warn!(
+                namespace = namespace.as_deref(),
+                name = name.as_deref(),
+                error = message,
+                left_out,
+                "planning failed"
+            );
+        }
         self.planning.withdraw(&uid.0);
         self.queue.nominator_mut().remove(uid);
         self.report_failure(uid, Unscheduled::SchedulerError, &message, &Nomination::Clear, now, effects);

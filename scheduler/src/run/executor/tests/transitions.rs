@@ -1,6 +1,11 @@
 //! The way of a pod, and everything that may happen on it.
 
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use serde_json::json;
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::event::Severity;
@@ -319,6 +324,45 @@ fn an_error_of_the_planner_leads_to_backoff() {
     let patches = bench.patches();
     let condition = &patches[0].1["status"]["conditions"][0];
     assert_eq!(condition["message"], "running \"NodePorts\" filter plugin: broken");
+}
+
+/// Log lines of a test.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn planning_that_fails_for_every_pod_is_logged_once_in_ten_seconds_and_names_a_pod() {
+    let lines = Lines::default();
+    let written = lines.clone();
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || written.clone());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let mut bench = Bench::with(&[("a", 1)]);
+        bench.executor.planning.fails = true;
+        for name in ["p", "q", "r"] {
+            bench.upsert(&pod(name));
+        }
+        for _ in 0..3 {
+            bench.step();
+        }
+        bench.pass(20);
+        bench.step();
+    });
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let failed: Vec<&str> = text.lines().filter(|line| line.contains("planning failed")).collect();
+    assert_eq!(failed.len(), 2, "{text}");
+    assert!(failed[0].contains("namespace=\"default\" name=\"p\""), "{text}");
+    assert!(failed[1].contains("left_out=2"), "{text}");
 }
 
 /// A pod that the API says is nominated to `a`.
