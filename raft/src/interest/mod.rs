@@ -31,7 +31,7 @@ pub enum Interest {
     Object(Box<str>),
     /// Objects of this name, in every namespace.
     Name(Box<str>),
-    /// Objects of this namespace.
+    /// Objects of this namespace; of the empty one those of cluster scope.
     Namespace(Box<str>),
     /// Objects whose selectable field has this value.
     Field {

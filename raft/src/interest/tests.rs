@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::{HUB_BUGS, Hub, Interest, Subscription, with_hub_bug};
 use crate::fields::Fields;
-use crate::key::{Key, Revision};
+use crate::key::{Key, ObjectPath, Revision};
 use crate::labels::Labels;
 use crate::object::{Index, Object};
 use crate::state::{Change, HistoryBounds, State};
@@ -48,7 +48,7 @@ fn interest() -> impl Strategy<Value = Interest> {
             Interest::Object(if namespace.is_empty() { name } else { format!("{namespace}/{name}").into() })
         }),
         text(&NAMES).prop_map(Interest::Name),
-        text(&NAMESPACES[1..]).prop_map(Interest::Namespace),
+        text(&NAMESPACES).prop_map(Interest::Namespace),
         (0..2usize, text(&VALUES)).prop_map(|(place, value)| {
             Interest::Field { name: ["spec.nodeName", "status.phase"][place].into(), place, value }
         }),
@@ -84,7 +84,7 @@ fn index((named, fields, labels): Content) -> Index {
 
 /// Whether a version of the object at `path` has what the interest demands: the definition, without an index.
 fn demands(interest: &Interest, path: &str, object: &Object) -> bool {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    let (namespace, name) = ObjectPath::of(path).parts();
     match interest {
         Interest::Everything => true,
         Interest::Object(only) => **only == *path,
