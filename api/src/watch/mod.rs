@@ -61,7 +61,7 @@ pub struct Watch<S> {
     position: Revision,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
-    /// When [`Watch::next`] last returned a frame, on the clock of [`Store::elapsed`].
+    /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
     wants_bookmarks: bool,
     /// The bookmark that ends the initial events is still to be sent.
@@ -122,28 +122,25 @@ impl<S: Store> Watch<S> {
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.look() {
-                LookResult::Frame(frame) => {
-                    self.framed = Some(self.pipeline.store.elapsed());
-                    return Some(frame);
-                }
+                LookResult::Frame(frame) => return Some(frame),
                 LookResult::Ended => return None,
-                LookResult::Nothing => {}
+                LookResult::Nothing => self.rest().await,
             }
-            if self.is_behind {
-                // The selectors matched none of these objects: other tasks run before the next look.
-                self.pipeline.store.sleep(Duration::ZERO).await;
-                continue;
-            }
-            if matches!(self.phase, Phase::Following) {
-                match self.wait().await {
-                    Wake::Changed => self.gather().await,
-                    // The bookmark is sent after the changes up to now, so that it carries the newest position.
-                    Wake::Bookmark => self.owes_bookmark = true,
-                    Wake::End => {
-                        self.finish();
-                        return self.output.take();
-                    }
-                }
+        }
+    }
+
+    /// Waits until a look may find something, after one that found nothing.
+    pub async fn rest(&mut self) {
+        if self.is_behind {
+            // The selectors matched none of these objects: other tasks run before the next look.
+            return self.pipeline.store.sleep(Duration::ZERO).await;
+        }
+        if matches!(self.phase, Phase::Following) {
+            match self.wait().await {
+                Wake::Changed => self.gather().await,
+                // The bookmark is sent after the changes up to now, so that it carries the newest position.
+                Wake::Bookmark => self.owes_bookmark = true,
+                Wake::End => self.finish(),
             }
         }
     }
@@ -176,10 +173,10 @@ impl<S: Store> Watch<S> {
         }
         match &self.phase {
             Phase::Initial { collection, .. } => collection.len() >= many,
+            // Changes are no more than revisions, except for transactions of several changes.
             Phase::Following => {
-                // Changes are no more than revisions, except for transactions of several changes.
-                let changed = self.pipeline.store.state().collection(&self.storage).changed();
-                changed.0.saturating_sub(self.subscription.pass(self.position).0)
+                let state = self.pipeline.store.state();
+                self.revisions_due(&state.collection(&self.storage))
                     >= u64::try_from(many).unwrap_or(u64::MAX)
             }
             Phase::Ended => false,
@@ -188,7 +185,7 @@ impl<S: Store> Watch<S> {
 
     /// Whether rendering the next frame takes too long for a thread that serves other connections: the representation
     /// is made from each object, and the objects have `bytes` or more in all while the initial events last, on average
-    /// afterwards.
+    /// afterwards, where changes may concern the watch.
     pub fn has_much_to_render(&self, bytes: usize) -> bool {
         if self.output.renderer.is_as_stored() {
             return false;
@@ -198,15 +195,21 @@ impl<S: Store> Watch<S> {
             Phase::Following => {
                 let collection = self.pipeline.store.state().collection(&self.storage);
                 collection.object_bytes() / collection.len().max(1) >= bytes
+                    && self.revisions_due(&collection) > 0
             }
             Phase::Ended => false,
         }
     }
 
+    /// Revisions of `collection` that the watch has not passed, from the first that may concern it.
+    fn revisions_due(&self, collection: &Collection) -> u64 {
+        collection.changed().0.saturating_sub(self.subscription.pass(self.position).0)
+    }
+
     /// Looks at a bounded number of objects, and returns the next part of their events.
     pub fn look(&mut self) -> LookResult {
         // Even after the watch's time: an event that has begun is sent whole.
-        if let Some(part) = self.output.take() {
+        if let Some(part) = self.take_part() {
             return LookResult::Frame(part);
         }
         self.is_behind = false;
@@ -228,11 +231,18 @@ impl<S: Store> Watch<S> {
                 self.write_bookmark();
             }
         }
-        match (self.output.take(), &self.phase) {
+        match (self.take_part(), &self.phase) {
             (Some(part), _) => LookResult::Frame(part),
             (None, Phase::Ended) => LookResult::Ended,
             (None, _) => LookResult::Nothing,
         }
+    }
+
+    /// Takes what is to be sent next, and notes when.
+    fn take_part(&mut self) -> Option<Bytes> {
+        let part = self.output.take()?;
+        self.framed = Some(self.pipeline.store.elapsed());
+        Some(part)
     }
 
     /// Whether the watch's time is over or the node stops. Checked before every frame, because changes may never pause.
