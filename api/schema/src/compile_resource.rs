@@ -81,7 +81,12 @@ fn rules(options: options::Rules) -> Rules {
 
 fn selectable(options: &options::Selectable) -> Selectable {
     let synonym = options.synonym.clone();
-    Selectable { name: options.name().into(), withheld: options.withheld(), synonym }
+    Selectable {
+        name: options.name().into(),
+        withheld: options.withheld(),
+        synonym,
+        coarse: options.coarse(),
+    }
 }
 
 fn subresource(
