@@ -18,7 +18,7 @@ pub use hub::Subscription;
 #[cfg(any(test, feature = "simulation"))]
 pub use planted::{HUB_BUGS, HubBug, with_hub_bug};
 
-pub(crate) use hub::Hub;
+pub(crate) use hub::{Hub, Turn};
 
 /// The narrowest thing that a selection demands of an object. A change concerns a watcher if the object before it or the
 /// object after it has that.

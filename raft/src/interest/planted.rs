@@ -13,11 +13,18 @@ pub enum HubBug {
     PassesPending,
     /// What comes while a subscriber does not wait is not kept for it.
     LosesWakes,
+    /// A turn ends in the middle of a revision, whose rest the next one passes over.
+    CutsRevisions,
 }
 
 /// All bugs.
-pub const HUB_BUGS: [HubBug; 4] =
-    [HubBug::ForgetsOldVersion, HubBug::BeginsAtTheWalk, HubBug::PassesPending, HubBug::LosesWakes];
+pub const HUB_BUGS: [HubBug; 5] = [
+    HubBug::ForgetsOldVersion,
+    HubBug::BeginsAtTheWalk,
+    HubBug::PassesPending,
+    HubBug::LosesWakes,
+    HubBug::CutsRevisions,
+];
 
 thread_local! {
     static PLANTED: Cell<Option<HubBug>> = const { Cell::new(None) };
