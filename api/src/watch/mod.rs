@@ -10,6 +10,7 @@
 mod event;
 mod initial;
 mod output;
+mod rest;
 mod start;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use orch_raft::Subscription;
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, Collection, Revision, Store};
+use orch_raft::{Change, Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
@@ -35,6 +36,9 @@ const MATCHED_PER_LOOK_MAX: usize = 4096;
 /// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
 /// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
 pub const BATCH_DELAY: Duration = Duration::from_millis(5);
+
+/// Longest such time that a node may be told: clients that write and wait for the event wait as long.
+pub const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Interval of bookmarks for clients that asked for them: the reference's.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -93,13 +97,6 @@ enum Written {
     Enough,
 }
 
-/// The event that ended a watch's wait.
-enum Wake {
-    Changed,
-    Bookmark,
-    End,
-}
-
 /// `Store::sleep` with a handle of its own on the store.
 fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
     let store = store.clone();
@@ -129,30 +126,9 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// Waits until a look may find something, after one that found nothing.
-    pub async fn rest(&mut self) {
-        if self.is_behind {
-            // The selectors matched none of these objects: other tasks run before the next look.
-            return self.pipeline.store.sleep(Duration::ZERO).await;
-        }
-        if matches!(self.phase, Phase::Following) {
-            match self.wait().await {
-                Wake::Changed => self.gather().await,
-                // The bookmark is sent after the changes up to now, so that it carries the newest position.
-                Wake::Bookmark => self.owes_bookmark = true,
-                Wake::End => self.finish(),
-            }
-        }
-    }
-
-    /// Waits until the delay since the last frame has passed. A watch that was quiet does not wait.
-    async fn gather(&mut self) {
-        let Some(framed) = self.framed else { return };
-        let passed = self.pipeline.store.elapsed().saturating_sub(framed);
-        let rest = self.pipeline.watch_batch_delay.saturating_sub(passed);
-        if !rest.is_zero() {
-            self.pipeline.store.sleep(rest).await;
-        }
+    /// The demand under which the watch is filed.
+    pub fn interest(&self) -> &Interest {
+        self.subscription.interest()
     }
 
     /// Bytes of memory that the watch holds for its selectors.
@@ -278,27 +254,6 @@ impl<S: Store> Watch<S> {
             self.bookmark = sleep(&self.pipeline.store, BOOKMARK_EVERY);
         }
         is_due
-    }
-
-    /// Waits for a change, the bookmark timer or the end.
-    async fn wait(&mut self) -> Wake {
-        let Watch { subscription, timeout, bookmark, stopping, wants_bookmarks, .. } = self;
-        let changed = subscription.changed();
-        futures::pin_mut!(changed);
-        futures::future::poll_fn(|context| {
-            use std::task::Poll;
-            if stopping.poll_unpin(context).is_ready() || timeout.poll_unpin(context).is_ready() {
-                return Poll::Ready(Wake::End);
-            }
-            if let Poll::Ready(newest) = changed.poll_unpin(context) {
-                return Poll::Ready(newest.map_or(Wake::End, |_| Wake::Changed));
-            }
-            if *wants_bookmarks && bookmark.poll_unpin(context).is_ready() {
-                return Poll::Ready(Wake::Bookmark);
-            }
-            Poll::Pending
-        })
-        .await
     }
 
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for

@@ -90,11 +90,14 @@ fn api<S: Store>(
     features: Features,
     stopping: CancellationToken,
 ) -> Api<S> {
+    Api::new(Arc::new(pipeline(store, ambient, features)), stopping)
+}
+
+fn pipeline<S: Store>(store: S, ambient: Arc<dyn Ambient>, features: Features) -> Pipeline<S> {
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let gate = Gate::builtin(&ORCH, authenticator);
-    let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features, gate));
-    Api::new(pipeline, stopping)
+    Pipeline::new(store, registry, key, ambient, features, gate)
 }
 
 impl Server {
