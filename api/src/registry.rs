@@ -320,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn few_objects_share_a_value_of_a_field_that_is_not_coarse() {
+        let registry = Registry::builtin(&ORCH);
+        let fields = registry.resources().flat_map(|resource| &resource.rules.selectable);
+        let fine = fields.filter(|field| !field.withheld && !field.coarse).map(|field| field.name.as_str());
+        let expected = [
+            "involvedObject.name",
+            "involvedObject.resourceVersion",
+            "involvedObject.uid",
+            "spec.clusterIP",
+            "spec.nodeName",
+            "status.nominatedNodeName",
+            "status.podIP",
+            "status.podIPs",
+        ];
+        assert_eq!(fine.collect::<std::collections::BTreeSet<_>>(), expected.into());
+    }
+
+    #[test]
     fn versions_of_the_same_objects_have_the_same_rules() {
         let registry = Registry::builtin(&ORCH);
         let twins = |resource: &Arc<Resource>| {

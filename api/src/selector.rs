@@ -87,6 +87,7 @@ mod tests {
             withheld: false,
             unindexed: false,
             synonym: synonym.map(str::to_owned),
+            coarse: false,
         };
         let declared = &[field("spec.nodeName", Some("spec.host")), field("status.phase", None)];
         let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true });

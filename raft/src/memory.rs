@@ -58,7 +58,7 @@ impl MemoryStore {
         state.trim_history(&bounds);
     }
 
-    /// Raises [`Store::revocations`], as a member does whose state is found to differ from the majority's.
+    /// Raises [`Store::revocations`], as a member does whose state is withdrawn.
     pub fn revoke(&self) {
         self.revocations.fetch_add(1, Ordering::AcqRel);
         self.inner.lock().subscribers.values().for_each(Hub::wake_all);

@@ -115,9 +115,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// This member is quarantined; nothing of [`Store::state`] may leave this node.
     fn may_serve(&self) -> Result<(), ReadError>;
 
-    /// Number of times since the start that this node's state was found to differ from the majority's. Data read under
-    /// an earlier count must be discarded and read again. [`Store::subscribe`]'s subscriptions wake when the count
-    /// rises.
+    /// Counts the withdrawals of this node's state since the start: when it is found to differ from the majority's, when
+    /// another state has taken its place, and before this node serves again. Data read under an earlier count must be discarded
+    /// and read again. [`Store::subscribe`]'s subscriptions wake after the count has risen.
     fn revocations(&self) -> u64;
 
     /// Whether writes that grow the state are refused now, because a member is short of disk space. All other requests

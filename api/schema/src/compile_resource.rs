@@ -81,8 +81,8 @@ fn rules(options: options::Rules) -> Rules {
 
 fn selectable(options: &options::Selectable) -> Selectable {
     let synonym = options.synonym.clone();
-    let (withheld, unindexed) = (options.withheld(), options.unindexed());
-    Selectable { name: options.name().into(), withheld, unindexed, synonym }
+    let (withheld, unindexed, coarse) = (options.withheld(), options.unindexed(), options.coarse());
+    Selectable { name: options.name().into(), withheld, unindexed, coarse, synonym }
 }
 
 fn subresource(

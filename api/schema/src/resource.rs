@@ -74,6 +74,8 @@ pub struct Selectable {
     pub unindexed: bool,
     /// An older name that selectors may use.
     pub synonym: Option<String>,
+    /// Very many objects share a value of the field.
+    pub coarse: bool,
 }
 
 /// The form of the names that a kind accepts.

@@ -39,7 +39,7 @@ use futures::future::{Either, select};
 use http::{HeaderMap, HeaderName};
 use metrics::{Gauge, gauge};
 use orch_proto::Brand;
-use orch_raft::Store;
+use orch_raft::{Interest, Store};
 
 pub use self::config::Entry;
 use self::config::{Config, version};
@@ -224,9 +224,9 @@ impl FlowControl {
         self.admit(store, self.classify(request), request).await
     }
 
-    /// Counts a watch of a collection until the result is dropped: it widens writes of its objects.
-    pub(crate) fn watch(&self, storage: &Arc<str>, namespace: &str) -> width::Watcher {
-        self.watchers.add(storage, namespace)
+    /// Counts a watch of a collection until the result is dropped: it widens the writes that wake it.
+    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Interest) -> width::Watcher {
+        self.watchers.add(storage, interest)
     }
 
     /// The configuration as of `applied` or newer, with the seats divided by a recent demand.

@@ -1,18 +1,21 @@
 //! The width of a request: how many seats it takes.
 //!
 //! Owns the estimate, as in the reference: a list, and a watch that asks for initial events, takes a seat for each 100 kB
-//! that it goes through, up to a megabyte; a write one for each ten watches that get its event; everything else one. Beyond
+//! that it goes through, up to a megabyte; a write one for each ten watches that get its event whatever its object has (those of
+//! everything, of its namespace and of itself, not those of other nodes' pods); everything else one. Beyond
 //! the reference, a write whose large body is still to come takes two: its client decides how long it keeps them, and a
 //! flow's wide requests share half of the seats. The estimate is made before the request is looked at closely, and errs on
 //! the cheap side.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
+use orch_raft::{Interest, ObjectPath};
+use parking_lot::RwLock;
 
 use super::FlowRequest;
 use crate::authz::Attributes;
+use crate::follow::shrink;
 use crate::request::Verb;
 
 /// Bytes of objects for each seat.
@@ -54,7 +57,7 @@ pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimat
         }
         Verb::Get => seats(1),
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
-            let watches = watchers.count(request.storage, asked.namespace);
+            let watches = watchers.count(request.storage, asked.namespace, asked.name);
             let of_body = if request.body_bytes > 0 { SEATS_WITH_BODY } else { 1 };
             let seats = if watches < WATCHES_PER_SEAT { 1 } else { watches.div_ceil(WATCHES_PER_SEAT) };
             let seats = seats.max(of_body);
@@ -63,43 +66,101 @@ pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimat
     }
 }
 
-/// The watches under way, by collection and namespace.
-#[derive(Debug, Default)]
-pub(crate) struct Watchers(RwLock<HashMap<Arc<str>, ByNamespace>>);
-
-/// Counts of watches by namespace.
-type ByNamespace = HashMap<String, Arc<AtomicU32>>;
+/// The watches under way, by collection and by the changes that wake them. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watchers(Arc<RwLock<HashMap<Arc<str>, Counts>>>);
 
 /// A watch under way.
 #[derive(Debug)]
-pub(crate) struct Watcher(Arc<AtomicU32>);
+pub(crate) struct Watcher {
+    watchers: Watchers,
+    storage: Arc<str>,
+    interest: Interest,
+}
+
+/// Counts of the watches of one collection. Those by the value of a field or of a label are left out: a write wakes them by
+/// what its object has or had, which is not known before, and as a rule few of them.
+///
+/// Invariant: no count is 0 but that of everything.
+#[derive(Debug, Default)]
+struct Counts {
+    everything: u32,
+    namespaces: ByText,
+    names: ByText,
+    /// By namespace, then by name.
+    objects: HashMap<String, ByText>,
+}
+
+type ByText = HashMap<String, u32>;
 
 impl Watchers {
-    /// Counts a watch of `namespace`, empty for all, until the result is dropped.
-    pub(super) fn add(&self, storage: &Arc<str>, namespace: &str) -> Watcher {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let of = all.entry(storage.clone()).or_default();
-        let count = of.get(namespace).cloned().unwrap_or_else(|| {
-            // Namespaces whose watches have ended are forgotten before another is added.
-            of.retain(|_, count| count.load(Ordering::Relaxed) > 0);
-            of.entry(namespace.to_owned()).or_default().clone()
-        });
-        count.fetch_add(1, Ordering::Relaxed);
-        Watcher(count)
+    /// Counts a watch that is filed under `interest`, until the result is dropped.
+    pub(super) fn add(&self, storage: &Arc<str>, interest: &Interest) -> Watcher {
+        self.0.write().entry(storage.clone()).or_default().add(interest);
+        Watcher { watchers: self.clone(), storage: storage.clone(), interest: interest.clone() }
     }
 
-    /// The watches that get an event of `namespace`.
-    fn count(&self, storage: &str, namespace: &str) -> u32 {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(of) = all.get(storage) else { return 0 };
-        let count = |namespace: &str| of.get(namespace).map_or(0, |count| count.load(Ordering::Relaxed));
-        count("") + if namespace.is_empty() { 0 } else { count(namespace) }
+    /// The watches that get an event of the object `name` of `namespace`. `name`: empty where it is not known yet.
+    fn count(&self, storage: &str, namespace: &str, name: &str) -> u32 {
+        let all = self.0.read();
+        let Some(counts) = all.get(storage) else { return 0 };
+        let count = |of: Option<&ByText>, text: &str| of.and_then(|of| of.get(text)).copied().unwrap_or(0);
+        counts.everything
+            + count(Some(&counts.namespaces), namespace)
+            + count(Some(&counts.names), name)
+            + count(counts.objects.get(namespace), name)
+    }
+}
+
+impl Counts {
+    fn add(&mut self, interest: &Interest) {
+        match interest {
+            Interest::Everything => self.everything += 1,
+            Interest::Namespace(namespace) => *self.namespaces.entry_ref(&**namespace).or_default() += 1,
+            Interest::Name(name) => *self.names.entry_ref(&**name).or_default() += 1,
+            Interest::Object(path) => {
+                let (namespace, name) = ObjectPath::of(path).parts();
+                *self.objects.entry_ref(namespace).or_default().entry_ref(name).or_default() += 1;
+            }
+            Interest::Field { .. } | Interest::Label { .. } => {}
+        }
+    }
+
+    fn remove(&mut self, interest: &Interest) {
+        match interest {
+            Interest::Everything => self.everything = self.everything.saturating_sub(1),
+            Interest::Namespace(namespace) => take(&mut self.namespaces, namespace),
+            Interest::Name(name) => take(&mut self.names, name),
+            Interest::Object(path) => {
+                let (namespace, name) = ObjectPath::of(path).parts();
+                if let Some(names) = self.objects.get_mut(namespace) {
+                    take(names, name);
+                    if names.is_empty() {
+                        self.objects.remove(namespace);
+                        shrink(&mut self.objects);
+                    }
+                }
+            }
+            Interest::Field { .. } | Interest::Label { .. } => {}
+        }
+    }
+}
+
+fn take(counts: &mut ByText, text: &str) {
+    if let Some(count) = counts.get_mut(text) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(text);
+            shrink(counts);
+        }
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(counts) = self.watchers.0.write().get_mut(&self.storage) {
+            counts.remove(&self.interest);
+        }
     }
 }
 
@@ -146,7 +207,11 @@ mod tests {
         let (maps, pods): (Arc<str>, Arc<str>) = (MAPS.into(), "pods".into());
         let mut under_way = Vec::new();
         let mut watch = |storage: &Arc<str>, namespace: &str, count: usize| {
-            under_way.extend((0..count).map(|_| watchers.add(storage, namespace)));
+            let interest = match namespace {
+                "" => Interest::Everything,
+                namespace => Interest::Namespace(namespace.into()),
+            };
+            under_way.extend((0..count).map(|_| watchers.add(storage, &interest)));
         };
         let write = |verb| estimated(&fixture, &watchers, verb, ("ns", "a", ""));
         let writes = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
@@ -173,6 +238,33 @@ mod tests {
         );
         drop(under_way);
         assert_eq!(write(Verb::Update), Estimate { seats: 1, watches: Some(0) }, "watches that ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_a_write_does_not_wake_take_no_seats() {
+        let (fixture, watchers) = (Fixture::new(), Watchers::default());
+        let maps: Arc<str> = MAPS.into();
+        let field =
+            |value: String| Interest::Field { name: "spec.nodeName".into(), place: 0, value: value.into() };
+        let of_nodes: Vec<_> = (0..2_000).map(|at| watchers.add(&maps, &field(format!("n{at}")))).collect();
+        let others = ["ns/b", "other/a", "a"].map(|path| Interest::Object(path.into()));
+        let others: Vec<_> =
+            others.iter().cycle().take(300).map(|interest| watchers.add(&maps, interest)).collect();
+        let write = |verb, name| estimated(&fixture, &watchers, verb, ("ns", name, ""));
+        assert_eq!(write(Verb::Update, "a"), Estimate { seats: 1, watches: Some(0) });
+        let own = [Interest::Object("ns/a".into()), Interest::Name("a".into())];
+        let own: Vec<_> = own.iter().cycle().take(20).map(|interest| watchers.add(&maps, interest)).collect();
+        assert_eq!(write(Verb::Update, "a"), Estimate { seats: 2, watches: Some(20) });
+        assert_eq!(write(Verb::Update, "b"), Estimate { seats: 10, watches: Some(100) });
+        assert_eq!(
+            write(Verb::Create, ""),
+            Estimate { seats: 1, watches: Some(0) },
+            "the name is in the body"
+        );
+        drop((of_nodes, others, own));
+        let all = watchers.0.read();
+        let counts = &all[MAPS];
+        assert!(counts.namespaces.is_empty() && counts.names.is_empty() && counts.objects.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -84,6 +84,21 @@ async fn a_state_that_was_wrong_is_not_gone_on_from() {
     assert_eq!(names(follower.advance(&wrong.applied())), ["a"], "what was seen before counts no more");
 }
 
+#[tokio::test]
+async fn a_value_that_was_derived_during_a_quarantine_is_derived_anew_after_the_repair() {
+    let (wrong, right) = (with_namespaces(&["x"]).await, with_namespaces(&["a"]).await);
+    let found_out = Applied { revocations: 1, ..wrong.applied() };
+    let repaired = Applied { revocations: 2, ..right.applied() };
+    assert_eq!(found_out.state.applied(), repaired.state.applied(), "revisions do not tell them apart");
+    assert!(!repaired.is_same(&found_out));
+    let (mut follower, kept) =
+        (Follower::new(Names::default(), &wrong.applied()), Maintained::<Names>::default());
+    for (applied, expected) in [(&found_out, "x"), (&repaired, "a"), (&found_out, "a")] {
+        assert_eq!(names(follower.advance(applied)), [expected]);
+        assert_eq!(kept.read(applied, |value| names(value).join(" ")).await, expected);
+    }
+}
+
 /// A namespace that is more than a request takes in by itself.
 async fn create_large(fixture: &Fixture, name: &str) {
     let annotations = json!({"a": "x".repeat(200_000)});

@@ -358,7 +358,7 @@ impl<S: Store> Api<S> {
             let stopping = self.end_of_watch(request);
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
-            let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
+            let watcher = self.flow.watch(&request.resource.storage, watch.interest());
             let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
             let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
             let under_way = (self.measure_watch(request), watcher, held);

@@ -141,25 +141,30 @@ impl Pool {
         party: &Party,
         mut watch: Box<Watch<S>>,
     ) -> Option<(Box<Watch<S>>, Bytes)> {
-        while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) || watch.has_much_to_render(RENDERED_BYTES_MIN)
-        {
-            // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.
-            let job = Box::pin(async move {
-                let looked = watch.look();
-                (watch, looked)
-            });
-            // In a box of its own while it runs: the rest of this future is held by every watch that waits.
-            let budget = Arc::new(Budget::of(u64::MAX));
-            let (back, looked) = Box::pin(self.run(party, Work::Read, &budget, job)).await.ok()?;
-            watch = back;
+        loop {
+            let is_large = watch.has_much_to_look_at(GATHERED_OBJECTS_MIN)
+                || watch.has_much_to_render(RENDERED_BYTES_MIN);
+            let looked = if is_large {
+                // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.
+                let job = Box::pin(async move {
+                    let looked = watch.look();
+                    (watch, looked)
+                });
+                // In a box of its own while it runs: the rest of this future is held by every watch that waits.
+                let budget = Arc::new(Budget::of(u64::MAX));
+                let (back, looked) = Box::pin(self.run(party, Work::Read, &budget, job)).await.ok()?;
+                watch = back;
+                looked
+            } else {
+                watch.look()
+            };
             match looked {
                 LookResult::Frame(frame) => return Some((watch, frame)),
                 LookResult::Ended => return None,
-                LookResult::Nothing => {}
+                // Without a thread of the pool.
+                LookResult::Nothing => watch.rest().await,
             }
         }
-        let frame = watch.next().await?;
-        Some((watch, frame))
     }
 }
 

@@ -209,8 +209,8 @@ fn required(resource: &Resource, selector: &Selector) -> Vec<Filed> {
     let declared = &resource.rules.selectable;
     let is_indexed = |place: usize| declared.get(place).is_some_and(|field| !field.unindexed);
     let fields = selector.fields.required_values();
-    let fields = fields.filter(|(_, place, value)| !value.is_empty() && is_indexed(*place));
-    let fields = fields.map(|(name, _, value)| Filed::certain(Term::field(name, value)));
+    let fields = fields.filter(|required| !required.value.is_empty() && is_indexed(required.place));
+    let fields = fields.map(|required| Filed::certain(Term::field(required.field, required.value)));
     let labels = selector.labels.required_values();
     let labels = labels.map(|(key, value)| Filed::or_crowded(Term::label(key, value)));
     fields.chain(labels).take(CONSIDERED_MAX).collect()

@@ -7,10 +7,15 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Collection, Interest, Revision};
+use orch_rules::selector::RequiredValue;
 
 use crate::index::{Lookup, Matching};
 use crate::render::EventType;
 use crate::selector::Selector;
+
+/// Longest text by which a watch is filed. A client chooses the texts of its selectors; paths of objects are shorter, and a
+/// longer value of a field is left to the selector.
+const INTEREST_BYTES_MAX: usize = 512;
 
 /// The selection of a watch.
 #[derive(Clone, Debug, Default)]
@@ -56,33 +61,38 @@ impl Scope {
         }
     }
 
-    /// The narrowest demand of the selection: one object by path or name, then a value of a field, of a label, the namespace,
-    /// and last a field without a value, which most objects may have. Every object that the selection shows, before or after a
-    /// change, meets it.
+    /// The narrowest thing that the selection demands: what names one object, then a value of a field, of a label, the
+    /// namespace, a value of a field that very many objects share, and last a field without a value, which most objects may
+    /// have. Whatever the selection shows, before or after a change, has it.
     pub(super) fn interest(&self) -> Interest {
         let Selector { labels, fields } = &self.selector;
-        if let Some(path) = &self.path {
-            return Interest::Object(path.as_str().into());
+        let is_short = |text: &&str| text.len() <= INTEREST_BYTES_MAX;
+        if let Some(path) = self.path.as_deref().filter(is_short) {
+            return Interest::Object(path.into());
         }
-        if let Some(name) = fields.required_name() {
+        if let Some(name) = fields.required_name().filter(is_short) {
             return Interest::Name(name.into());
         }
-        let field = |(name, place, value): (&str, usize, &str)| Interest::Field {
-            name: name.into(),
-            place,
-            value: value.into(),
-        };
         // few: no more than the kind has selectable fields.
-        if let Some(required) = fields.required_values().find(|(_, _, value)| !value.is_empty()) {
-            return field(required);
-        }
-        if let Some((key, value)) = labels.required_values().next() {
-            return Interest::Label { key: key.into(), value: value.into() };
-        }
-        if let Some(namespace) = self.prefix.strip_suffix('/').or_else(|| fields.required_namespace()) {
-            return Interest::Namespace(namespace.into());
-        }
-        fields.required_values().next().map_or(Interest::Everything, field)
+        let field = |is_meant: fn(&RequiredValue<'_>) -> bool| {
+            let mut required = fields.required_values().filter(|required| is_short(&required.value));
+            let RequiredValue { field, place, value, .. } = required.find(is_meant)?;
+            Some(Interest::Field { name: field.into(), place, value: value.into() })
+        };
+        let label = || {
+            let (key, value) = labels.required_values().next()?;
+            Some(Interest::Label { key: key.into(), value: value.into() })
+        };
+        let namespace = || {
+            let namespace = self.prefix.strip_suffix('/').or_else(|| fields.required_namespace());
+            Some(Interest::Namespace(namespace.filter(is_short)?.into()))
+        };
+        field(|required| !required.is_coarse && !required.value.is_empty())
+            .or_else(label)
+            .or_else(namespace)
+            .or_else(|| field(|required| !required.value.is_empty()))
+            .or_else(|| field(|_| true))
+            .unwrap_or_default()
     }
 
     /// The namespace of all selected objects; empty if they are of several, or of none.
@@ -118,7 +128,7 @@ mod tests {
     use bytes::Bytes;
     use futures::FutureExt;
     use orch_raft::memory::MemoryStore;
-    use orch_raft::{Fields, Index, Key, Labels, Operation, Put, Store, Transaction};
+    use orch_raft::{Fields, Index, Key, Labels, ObjectPath, Operation, Put, Store, Transaction};
     use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
     use orch_schema::Selectable;
 
@@ -126,7 +136,7 @@ mod tests {
 
     const RESOURCE: &str = "pods";
     const LABELS: [&str; 7] = ["", "app=x", "app", "app!=x", "app in (x,y)", "app in (x),tier=1", "!app"];
-    const FIELDS: [&str; 7] = [
+    const FIELDS: [&str; 10] = [
         "",
         "spec.nodeName=n1",
         "spec.nodeName=",
@@ -134,7 +144,11 @@ mod tests {
         "status.phase=,spec.nodeName=n1",
         "metadata.name=a",
         "metadata.namespace=n",
+        "metadata.namespace=",
+        "status.phase=Running",
+        "status.phase=Running,spec.nodeName=n1",
     ];
+    /// Value of the label `app`, and node. Pods with both run.
     const VERSIONS: [Option<(&str, &str)>; 6] =
         [None, Some(("", "")), Some(("x", "")), Some(("x", "n1")), Some(("y", "n1")), Some(("y", "n2"))];
 
@@ -144,6 +158,7 @@ mod tests {
             withheld: false,
             unindexed: false,
             synonym: None,
+            coarse: name == "status.phase",
         };
         let declared = &[field("spec.nodeName"), field("status.phase")];
         let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
@@ -153,15 +168,16 @@ mod tests {
     }
 
     fn write(path: &str, version: Option<(&str, &str)>) -> Transaction {
-        let (namespace, name) = path.split_once('/').unwrap();
+        let (namespace, name) = ObjectPath::of(path).parts();
         let key = Key::new(&RESOURCE.into(), namespace, name).unwrap();
         let operation = match version {
             None => Operation::Delete(key),
             Some((app, node)) => {
                 let labels =
                     Labels::new((!app.is_empty()).then_some(("app", app)).into_iter().chain([("tier", "1")]));
-                let index =
-                    Index { labels, fields: Fields::new([("spec.nodeName", node)]), ..Index::default() };
+                let phase = if app.is_empty() || node.is_empty() { "Pending" } else { "Running" };
+                let fields = Fields::new([("spec.nodeName", node), ("status.phase", phase)]);
+                let index = Index { labels, fields, ..Index::default() };
                 Operation::Put(Put { key, json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index })
             }
         };
@@ -172,7 +188,7 @@ mod tests {
     fn missed_and_idle(scope: &Scope) -> (Vec<String>, usize) {
         let store = MemoryStore::default();
         let (mut missed, mut idle) = (Vec::new(), 0);
-        for path in ["n/a", "n/b", "m/a"] {
+        for path in ["n/a", "n/b", "m/a", "a"] {
             for (old, new) in VERSIONS.into_iter().flat_map(|old| VERSIONS.map(|new| (old, new))) {
                 store.propose(write(path, old)).now_or_never().unwrap().unwrap();
                 let mut subscription = store.subscribe_to(&RESOURCE.into(), scope.interest());
@@ -201,7 +217,7 @@ mod tests {
                 let (missed, idle) = missed_and_idle(&scope);
                 assert!(missed.is_empty(), "{namespace} {labels} {fields}: {missed:?}");
                 // A change that changes nothing, from absent to absent, is none.
-                let nothing = 3;
+                let nothing = 4;
                 let is_everything = scope.interest() == Interest::Everything;
                 let least = if is_everything { nothing } else { nothing + 1 };
                 assert!(idle >= least, "{namespace} {labels} {fields}: {idle}");
@@ -214,16 +230,39 @@ mod tests {
     fn the_narrowest_demand_is_chosen() {
         let interest = |namespace, name, labels, fields| scope(namespace, name, labels, fields).interest();
         let node = || Interest::Field { name: "spec.nodeName".into(), place: 0, value: "n1".into() };
-        let label = Interest::Label { key: "app".into(), value: "x".into() };
+        let label = || Interest::Label { key: "app".into(), value: "x".into() };
+        let phase = || Interest::Field { name: "status.phase".into(), place: 1, value: "Running".into() };
+        let in_n = || Interest::Namespace("n".into());
         assert_eq!(interest("n", "a", "app=x", "spec.nodeName=n1"), Interest::Object("n/a".into()));
         assert_eq!(interest("", "", "app=x", "metadata.name=a"), Interest::Name("a".into()));
         assert_eq!(interest("n", "", "app=x", "spec.nodeName=n1"), node());
-        assert_eq!(interest("n", "", "tier,app=x", "spec.nodeName!=n1"), label);
+        assert_eq!(interest("n", "", "tier,app=x", "spec.nodeName!=n1"), label());
         assert_eq!(interest("n", "", "app!=x", ""), Interest::Namespace("n".into()));
         assert_eq!(interest("", "", "", "metadata.namespace=n"), Interest::Namespace("n".into()));
         assert_eq!(interest("", "", "app", "spec.nodeName!=n1"), Interest::Everything);
         assert_eq!(interest("", "", "", "status.phase=,spec.nodeName=n1"), node());
         let unbound = Interest::Field { name: "spec.nodeName".into(), place: 0, value: "".into() };
         assert_eq!(interest("", "", "app", "spec.nodeName="), unbound);
+        let running = "status.phase=Running";
+        assert_eq!(interest("", "", "app", running), phase());
+        assert_eq!(interest("n", "", "app", running), in_n());
+        assert_eq!(interest("n", "", "app=x", running), label());
+        assert_eq!(interest("n", "", "app=x", "status.phase=Running,spec.nodeName=n1"), node());
+        assert_eq!(interest("", "", "", "status.phase=Running,metadata.namespace=n"), in_n());
+        assert_eq!(interest("", "", "", "spec.nodeName=,status.phase=Running"), phase());
+    }
+
+    #[test]
+    fn a_long_text_of_a_client_is_not_kept_as_an_interest() {
+        let long = "x".repeat(INTEREST_BYTES_MAX + 1);
+        let of = |namespace: &str, name: &str, fields: &str| {
+            scope(namespace, name, "", &fields.replace('?', &long)).interest()
+        };
+        let in_n = || Interest::Namespace("n".into());
+        assert_eq!(of("n", &long, ""), in_n());
+        assert_eq!(of("n", "", "metadata.name=?"), in_n());
+        assert_eq!(of("n", "", "spec.nodeName=?"), in_n());
+        assert_eq!(of("", "", "spec.nodeName=?,metadata.namespace=n"), in_n());
+        assert_eq!(of("", "", "metadata.namespace=?,status.phase=?"), Interest::Everything);
     }
 }

@@ -10,6 +10,7 @@
 mod event;
 mod initial;
 mod output;
+mod rest;
 mod start;
 mod timers;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use orch_raft::Subscription;
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, Collection, Revision, Store};
+use orch_raft::{Change, Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;
 use crate::index::Lookup;
@@ -27,7 +28,7 @@ use crate::pipeline::Pipeline;
 use crate::status::Status;
 use event::{Event, Scope};
 use output::Output;
-use timers::{Timers, Wake};
+use timers::Timers;
 
 pub use initial::InitialEvents;
 
@@ -37,6 +38,9 @@ const MATCHED_PER_LOOK_MAX: usize = 4096;
 /// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
 /// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
 pub const BATCH_DELAY: Duration = Duration::from_millis(5);
+
+/// Longest such time that a node may be told: clients that write and wait for the event wait as long.
+pub const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Limits the log. Clients watch again at once, so that one failure repeats for all of them.
 static FAILURES: WarningLimit = WarningLimit::new();
@@ -60,7 +64,7 @@ pub struct Watch<S> {
     position: Revision,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
-    /// When [`Watch::next`] last returned a frame, on the clock of [`Store::elapsed`].
+    /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
     /// The bookmark that ends the initial events is still to be sent.
     owes_initial_end: bool,
@@ -114,40 +118,16 @@ impl<S: Store> Watch<S> {
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.look() {
-                LookResult::Frame(frame) => {
-                    self.framed = Some(self.pipeline.store.elapsed());
-                    return Some(frame);
-                }
+                LookResult::Frame(frame) => return Some(frame),
                 LookResult::Ended => return None,
-                LookResult::Nothing => {}
-            }
-            if self.is_behind {
-                // The selectors matched none of these objects: other tasks run before the next look.
-                self.pipeline.store.sleep(Duration::ZERO).await;
-                continue;
-            }
-            if matches!(self.phase, Phase::Following) {
-                match self.timers.wait(&mut self.subscription).await {
-                    Wake::Changed => self.gather().await,
-                    // The bookmark is sent after the changes up to now, so that it carries the newest position.
-                    Wake::Bookmark => {}
-                    Wake::End => {
-                        self.finish();
-                        return self.output.take();
-                    }
-                }
+                LookResult::Nothing => self.rest().await,
             }
         }
     }
 
-    /// Waits until the delay since the last frame has passed. A watch that was quiet does not wait.
-    async fn gather(&mut self) {
-        let Some(framed) = self.framed else { return };
-        let passed = self.pipeline.store.elapsed().saturating_sub(framed);
-        let rest = self.pipeline.watch_batch_delay.saturating_sub(passed);
-        if !rest.is_zero() {
-            self.pipeline.store.sleep(rest).await;
-        }
+    /// The demand under which the watch is filed.
+    pub fn interest(&self) -> &Interest {
+        self.subscription.interest()
     }
 
     /// Bytes of memory that the watch holds for its selectors.
@@ -168,10 +148,10 @@ impl<S: Store> Watch<S> {
         }
         match &self.phase {
             Phase::Initial { beginning, .. } => beginning.collection.len() >= many,
+            // Changes are no more than revisions, except for transactions of several changes.
             Phase::Following => {
-                // Changes are no more than revisions, except for transactions of several changes.
-                let changed = self.pipeline.store.state().collection(&self.storage).changed();
-                changed.0.saturating_sub(self.subscription.pass(self.position).0)
+                let state = self.pipeline.store.state();
+                self.revisions_due(&state.collection(&self.storage))
                     >= u64::try_from(many).unwrap_or(u64::MAX)
             }
             Phase::Ended => false,
@@ -180,7 +160,7 @@ impl<S: Store> Watch<S> {
 
     /// Whether rendering the next frame takes too long for a thread that serves other connections: the representation
     /// is made from each object, and the objects have `bytes` or more in all while the initial events last, on average
-    /// afterwards.
+    /// afterwards, where changes may concern the watch.
     pub fn has_much_to_render(&self, bytes: usize) -> bool {
         if self.output.renderer.is_as_stored() {
             return false;
@@ -190,15 +170,21 @@ impl<S: Store> Watch<S> {
             Phase::Following => {
                 let collection = self.pipeline.store.state().collection(&self.storage);
                 collection.object_bytes() / collection.len().max(1) >= bytes
+                    && self.revisions_due(&collection) > 0
             }
             Phase::Ended => false,
         }
     }
 
+    /// Revisions of `collection` that the watch has not passed, from the first that may concern it.
+    fn revisions_due(&self, collection: &Collection) -> u64 {
+        collection.changed().0.saturating_sub(self.subscription.pass(self.position).0)
+    }
+
     /// Looks at a bounded number of objects, and returns the next part of their events.
     pub fn look(&mut self) -> LookResult {
         // Even after the watch's time: an event that has begun is sent whole.
-        if let Some(part) = self.output.take() {
+        if let Some(part) = self.take_part() {
             return LookResult::Frame(part);
         }
         self.is_behind = false;
@@ -223,11 +209,18 @@ impl<S: Store> Watch<S> {
                 self.write_bookmark();
             }
         }
-        match (self.output.take(), &self.phase) {
+        match (self.take_part(), &self.phase) {
             (Some(part), _) => LookResult::Frame(part),
             (None, Phase::Ended) => LookResult::Ended,
             (None, _) => LookResult::Nothing,
         }
+    }
+
+    /// Takes what is to be sent next, and notes when.
+    fn take_part(&mut self) -> Option<Bytes> {
+        let part = self.output.take()?;
+        self.framed = Some(self.pipeline.store.elapsed());
+        Some(part)
     }
 
     /// Ends the watch with a bookmark at the cursor, unless initial events are still to be sent.

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, Either, FutureExt, select};
 use orch_raft::{Store, Subscription};
 
 /// Interval of bookmarks for clients that asked for them: the reference's.
@@ -73,6 +73,13 @@ impl Timers {
             self.start_bookmark(store);
         }
         is_due
+    }
+
+    /// Waits for `time`, or until the watch's time is over or the node stops. Returns whether it is; no timer is asked
+    /// again then.
+    pub(super) async fn end_within<S: Store>(&mut self, store: &S, time: Duration) -> bool {
+        let pause = pin!(store.sleep(time));
+        matches!(select(select(&mut self.timeout, &mut self.stopping), pause).await, Either::Left(_))
     }
 
     /// Waits for a change, a due bookmark or the end.

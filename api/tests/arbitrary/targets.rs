@@ -64,7 +64,7 @@ pub(crate) fn label_selector(input: &[u8]) -> bool {
 }
 
 fn selectable(name: &&str) -> Selectable {
-    Selectable { name: (*name).to_owned(), withheld: false, unindexed: false, synonym: None }
+    Selectable { name: (*name).to_owned(), withheld: false, unindexed: false, coarse: false, synonym: None }
 }
 
 /// Field selectors, for a kind with selectable fields of its own and for one without.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
+use orch_api::watch::BATCH_DELAY_MAX;
 use orch_proto::Brand;
 
 use super::address::{parse_host_port, parse_port, parse_reachable_host, parse_reachable_host_port};
@@ -168,8 +169,8 @@ pub struct SharedArgs {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
     pub watch_history: Duration,
     /// How long a watch gathers changes that follow one another closely, to send them together. A watch that was quiet sends
-    /// its event at once. 0s sends each by itself
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = STORE)]
+    /// its event at once. 0s sends each by itself; 1s is the most
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_batch_delay, help_heading = STORE)]
     pub watch_batch_delay: Duration,
     /// Memory for those changes; older ones go to the disk: 40Mi, 1Gi [default: a 512th of the machine's, 16Mi to 256Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
@@ -334,6 +335,14 @@ impl FromStr for InitialCluster {
         } else {
             Ok(InitialCluster(members))
         }
+    }
+}
+
+/// Parses the time for which watches gather changes.
+fn parse_batch_delay(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        delay if delay <= BATCH_DELAY_MAX => Ok(delay),
+        _ => Err("longer than a second, for which every watch would hold back its events".to_owned()),
     }
 }
 

@@ -188,10 +188,19 @@ fn dev_needs_no_flags() {
         (6443, None, None)
     );
     assert_eq!(arguments.shared.watch_history, Duration::from_secs(300));
+    assert_eq!(arguments.shared.watch_batch_delay, Duration::from_millis(5));
     assert_eq!(arguments.shared.event_ttl, Duration::from_secs(3600));
     assert_eq!(arguments.shared.state_quota, 4 << 30);
     assert_eq!(arguments.shared.brand, None);
     assert!(!arguments.no_scheduler && arguments.shared.anonymous_auth.is_none());
+}
+
+#[test]
+fn watches_gather_for_a_second_at_most() {
+    let delay = |text: &str| dev(&format!("--watch-batch-delay {text}")).shared.watch_batch_delay;
+    assert_eq!((delay("0s"), delay("1s")), (Duration::ZERO, Duration::from_secs(1)));
+    refuses("orch dev --watch-batch-delay 1001ms", "longer than a second");
+    refuses("orch dev --watch-batch-delay 5", "--watch-batch-delay");
 }
 
 #[test]

@@ -5,11 +5,14 @@
 //! nothing between the span and what the hub has walked, concerns it. So the position of a subscriber that no change
 //! concerned moves on without it being woken.
 //!
-//! The walk is a task's of its own, off the path on which entries are applied; the lock is held for a bounded number of
-//! changes at a time. Tasks are woken in the order of their numbers, so that a simulation replays exactly.
+//! The walk is a task's of its own, off the path on which entries are applied. It goes in turns, between which others have the
+//! lock: a turn is bounded by changes and by the subscriptions that they are noted for. Subscribers of everything are noted
+//! once for a walk: each of them is woken by it. Tasks are woken after each turn, in the order of their numbers, so that a
+//! simulation replays exactly.
 //!
 //! Invariant: every change up to `walked` that concerns a subscription and that it has not passed is in its span.
 //! Invariant: `walked` is the revision of a published state or of a change in one, and no revision is walked in part.
+//! Invariant: no waker is woken or dropped under the lock, since a task that ends may drop its subscription.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -26,7 +29,34 @@ use crate::key::Revision;
 use crate::state::{Change, Collection};
 
 /// Changes that are walked before others have the lock: some hundred microseconds.
-pub(super) const CHANGES_PER_TURN: usize = 256;
+const CHANGES_PER_TURN: usize = 256;
+
+/// Subscriptions that changes are noted for before others have the lock: as long. One revision may go beyond it.
+const TOUCHES_PER_TURN: usize = 4096;
+
+/// The bounds of a turn, which ends at the edge of a revision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnBounds {
+    pub changes: usize,
+    /// Subscriptions of narrow interests that changes are noted for; one counts for each change.
+    pub touches: usize,
+}
+
+impl Default for TurnBounds {
+    fn default() -> Self {
+        TurnBounds { changes: CHANGES_PER_TURN, touches: TOUCHES_PER_TURN }
+    }
+}
+
+/// How far a turn led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Turn {
+    /// There are more changes to walk.
+    More,
+    /// All changes are walked.
+    Last,
+}
 
 /// The subscriptions to one resource. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +70,9 @@ struct Subscribers {
     index: Index,
     /// All changes up to this revision were walked.
     walked: Revision,
+    /// All changes up to this revision, perhaps beyond `walked`, were noted for the subscribers of everything.
+    announced: Revision,
+    bounds: TurnBounds,
     closed: bool,
 }
 
@@ -65,6 +98,19 @@ pub struct Subscription {
 }
 
 impl Hub {
+    /// A hub whose subscriptions have ended.
+    pub(crate) fn closed() -> Hub {
+        let hub = Hub::default();
+        hub.close();
+        hub
+    }
+
+    /// A hub with other bounds of a turn.
+    #[cfg(test)]
+    pub(super) fn with_bounds(bounds: TurnBounds) -> Hub {
+        Hub(Arc::new(Mutex::new(Subscribers { bounds, ..Subscribers::default() })))
+    }
+
     /// A subscription. Changes up to `applied` count as walked if none were so far: the subscriber takes a state that has
     /// them after this call.
     pub(crate) fn subscribe(&self, interest: Interest, applied: Revision) -> Subscription {
@@ -75,7 +121,8 @@ impl Hub {
         subscribers.newest += 1;
         let number = subscribers.newest;
         // The subscriber may begin at any older revision: until it has passed what is walked now, all of that concerns it.
-        let entry = Entry { first: Revision(1), last: subscribers.walked, ..Entry::default() };
+        let last = subscribers.walked.max(subscribers.announced);
+        let entry = Entry { first: Revision(1), last, ..Entry::default() };
         #[cfg(any(test, feature = "simulation"))]
         let entry = if has(HubBug::BeginsAtTheWalk) { Entry::default() } else { entry };
         subscribers.entries.insert(number, entry);
@@ -87,9 +134,15 @@ impl Hub {
     /// Walks the changes of `collection`, those of the resource in a published state at `applied`, and wakes the
     /// subscribers whom they concern. Where changes are no longer held, they concern everybody.
     pub(crate) fn walk(&self, collection: &Collection, applied: Revision) {
+        while self.turn(collection, applied) == Turn::More {}
+    }
+
+    /// One turn of [`Hub::walk`], which goes on where the last one ended.
+    pub(crate) fn turn(&self, collection: &Collection, applied: Revision) -> Turn {
         let mut wakers = BTreeMap::new();
-        while !self.0.lock().walk_some(collection, applied, &mut wakers) {}
+        let turn = self.0.lock().turn(collection, applied, &mut wakers);
         wakers.into_values().for_each(Waker::wake);
+        turn
     }
 
     /// Wakes every subscriber once, without a newer change.
@@ -118,71 +171,79 @@ impl Hub {
 }
 
 impl Subscribers {
-    /// Walks up to [`CHANGES_PER_TURN`] changes, and the rest of the last one's revision. Returns whether all are walked.
-    fn walk_some(
+    fn turn(
         &mut self,
         collection: &Collection,
         applied: Revision,
         wakers: &mut BTreeMap<u64, Waker>,
-    ) -> bool {
-        if applied < self.walked {
-            self.begin_again(applied, wakers);
-        }
+    ) -> Turn {
         let (from, newest) = (self.walked, collection.changed());
         if newest <= from || self.entries.is_empty() {
             self.walked = from.max(applied);
-            return true;
+            return Turn::Last;
         }
         let Ok(changes) = collection.changes_after(from) else {
             self.concern_all(Revision(from.0 + 1), newest, wakers);
-            self.walked = applied.max(newest);
-            return true;
+            (self.walked, self.announced) = (applied.max(newest), self.announced.max(newest));
+            return Turn::Last;
         };
-        let (mut found, mut first, mut last) = (Vec::new(), None, from);
-        let is_narrow = self.index.has_narrow();
-        let mut ends = applied.max(newest);
-        for (at, change) in changes.enumerate() {
-            if at >= CHANGES_PER_TURN && is_narrow && change.revision > last {
-                ends = last;
-                break;
-            }
-            first = first.or(Some(change.revision));
-            last = change.revision;
-            if is_narrow {
-                self.concern(change, &mut found, wakers);
-            } else {
-                // Every change concerns every subscriber: the ends of the run are enough.
-                last = newest;
-                break;
-            }
-        }
-        if let Some(first) = first {
-            for number in self.index.of_everything() {
-                if let Some(entry) = self.entries.get_mut(number) {
-                    entry.concern(*number, first, last, wakers);
-                }
-            }
-        }
-        self.walked = ends;
-        ends == applied.max(newest)
+        self.concern_everything(newest, wakers);
+        let cut = self.concern_narrow(changes, wakers);
+        self.walked = cut.unwrap_or(applied.max(newest));
+        if cut.is_some() { Turn::More } else { Turn::Last }
     }
 
-    /// The state was replaced by an older one: what was walked after `applied` is not known any more.
-    fn begin_again(&mut self, applied: Revision, wakers: &mut BTreeMap<u64, Waker>) {
-        let walked = std::mem::replace(&mut self.walked, applied);
-        for entry in self.entries.values_mut() {
-            entry.passed = entry.passed.min(applied);
+    /// Notes the changes up to `newest` for the subscribers of everything: once, whatever the number of turns.
+    fn concern_everything(&mut self, newest: Revision, wakers: &mut BTreeMap<u64, Waker>) {
+        let known = self.walked.max(self.announced);
+        if newest <= known {
+            return;
         }
-        self.concern_all(Revision(1), walked, wakers);
-    }
-
-    /// Notes one change for the subscribers of narrow interests.
-    fn concern(&mut self, change: &Change, found: &mut Vec<u64>, wakers: &mut BTreeMap<u64, Waker>) {
-        found.clear();
-        self.index.concerned(change, found);
-        for number in found.iter() {
+        for number in self.index.of_everything() {
             if let Some(entry) = self.entries.get_mut(number) {
-                entry.concern(*number, change.revision, change.revision, wakers);
+                entry.concern(*number, Revision(known.0 + 1), newest, wakers);
+            }
+        }
+        self.announced = newest;
+    }
+
+    /// Notes changes for the subscribers of narrow interests. Returns the revision after which the turn is cut; `None`: the
+    /// changes are through.
+    fn concern_narrow<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change>,
+        wakers: &mut BTreeMap<u64, Waker>,
+    ) -> Option<Revision> {
+        if !self.index.has_narrow() {
+            return None;
+        }
+        let (mut found, mut touched, mut last) = (Vec::new(), 0, self.walked);
+        for (at, change) in changes.enumerate() {
+            let is_enough = at >= self.bounds.changes || touched >= self.bounds.touches;
+            #[cfg(any(test, feature = "simulation"))]
+            if is_enough && has(HubBug::CutsRevisions) {
+                return Some(last);
+            }
+            if is_enough && change.revision > last {
+                return Some(last);
+            }
+            last = change.revision;
+            found.clear();
+            self.index.concerned(change, &mut found);
+            // A watcher may be found by the old and by the new version.
+            found.sort_unstable();
+            found.dedup();
+            touched += found.len();
+            self.concern(change.revision, &found, wakers);
+        }
+        None
+    }
+
+    /// Notes a change for the subscribers whom it concerns.
+    fn concern(&mut self, revision: Revision, found: &[u64], wakers: &mut BTreeMap<u64, Waker>) {
+        for number in found {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.concern(*number, revision, revision, wakers);
                 #[cfg(any(test, feature = "simulation"))]
                 if has(HubBug::LosesWakes) {
                     entry.is_woken = wakers.contains_key(number);
@@ -219,6 +280,11 @@ impl Entry {
 }
 
 impl Subscription {
+    /// What it is filed under.
+    pub fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
     /// Waits until changes concern the interest, or for an alarm, and returns the revision up to which changes are walked.
     /// `None` once the store has ended. Cancel-safe: a dropped call loses nothing.
     pub async fn changed(&mut self) -> Option<Revision> {
@@ -250,7 +316,10 @@ impl Subscription {
         if is_closed {
             return Poll::Ready(None);
         }
-        entry.waker = Some(context.waker().clone());
+        let is_known = entry.waker.as_ref().is_some_and(|known| known.will_wake(context.waker()));
+        let earlier = if is_known { None } else { entry.waker.replace(context.waker().clone()) };
+        drop(subscribers);
+        drop(earlier);
         Poll::Pending
     }
 }
@@ -258,7 +327,9 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut subscribers = self.hub.0.lock();
-        subscribers.entries.remove(&self.number);
+        let entry = subscribers.entries.remove(&self.number);
         subscribers.index.unfile(&self.interest, self.number);
+        drop(subscribers);
+        drop(entry);
     }
 }

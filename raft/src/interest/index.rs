@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Interest;
+use crate::key::ObjectPath;
 use crate::object::SharedObject;
 use crate::state::Change;
 
@@ -82,15 +83,11 @@ impl Index {
 
     /// Adds the watchers that `change` concerns to `found`, without those of every change. One may come more than once.
     pub(super) fn concerned(&self, change: &Change, found: &mut Vec<u64>) {
-        let (namespace, name) = match change.path.split_once('/') {
-            Some((namespace, name)) => (Some(namespace), name),
-            None => (None, &*change.path),
-        };
+        let (namespace, name) = ObjectPath::of(&change.path).parts();
         add(&self.objects, &change.path, found);
         add(&self.names, name, found);
-        if let Some(namespace) = namespace {
-            add(&self.namespaces, namespace, found);
-        }
+        // Objects of cluster scope are in the empty namespace: a selection may demand that.
+        add(&self.namespaces, namespace, found);
         #[cfg(any(test, feature = "simulation"))]
         if super::planted::has(super::HubBug::ForgetsOldVersion)
             && let Some(new) = &change.new

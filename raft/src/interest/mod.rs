@@ -18,7 +18,7 @@ pub use hub::Subscription;
 #[cfg(any(test, feature = "simulation"))]
 pub use planted::{HUB_BUGS, HubBug, with_hub_bug};
 
-pub(crate) use hub::Hub;
+pub(crate) use hub::{Hub, Turn};
 
 /// The narrowest demand of a selection on an object. A change concerns a watcher if the object before it or the
 /// object after it meets the demand.
@@ -31,7 +31,7 @@ pub enum Interest {
     Object(Box<str>),
     /// Objects of this name, in every namespace.
     Name(Box<str>),
-    /// Objects of this namespace.
+    /// Objects of this namespace; of the empty one those of cluster scope.
     Namespace(Box<str>),
     /// Objects whose selectable field has this value.
     Field {

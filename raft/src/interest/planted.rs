@@ -13,11 +13,18 @@ pub enum HubBug {
     PassesPending,
     /// A wake-up that comes while a subscriber does not wait is lost.
     LosesWakes,
+    /// A turn ends in the middle of a revision, whose rest the next one passes over.
+    CutsRevisions,
 }
 
 /// All bugs.
-pub const HUB_BUGS: [HubBug; 4] =
-    [HubBug::ForgetsOldVersion, HubBug::BeginsAtTheWalk, HubBug::PassesPending, HubBug::LosesWakes];
+pub const HUB_BUGS: [HubBug; 5] = [
+    HubBug::ForgetsOldVersion,
+    HubBug::BeginsAtTheWalk,
+    HubBug::PassesPending,
+    HubBug::LosesWakes,
+    HubBug::CutsRevisions,
+];
 
 thread_local! {
     static PLANTED: Cell<Option<HubBug>> = const { Cell::new(None) };

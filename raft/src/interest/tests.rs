@@ -2,15 +2,18 @@
 //! moment of a history.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{HUB_BUGS, Hub, Interest, Subscription, with_hub_bug};
+use super::hub::TurnBounds;
+use super::{HUB_BUGS, Hub, Interest, Subscription, Turn, with_hub_bug};
 use crate::fields::Fields;
-use crate::key::{Key, Revision};
+use crate::key::{Key, ObjectPath, Revision};
 use crate::labels::Labels;
 use crate::object::{Index, Object};
 use crate::state::{Change, HistoryBounds, State};
@@ -22,6 +25,9 @@ const NAMES: [&str; 3] = ["x", "y", "a"];
 const VALUES: [&str; 3] = ["", "n1", "n2"];
 const LABELS: [&str; 3] = ["app", "tier", "zone"];
 
+/// Bounds that cut the walks of a short history.
+const SMALL: TurnBounds = TurnBounds { changes: 2, touches: 3 };
+
 /// Content of one object: field values (named or not), and values of the labels it has.
 type Content = (bool, [usize; 2], [Option<usize>; 3]);
 
@@ -30,12 +36,18 @@ type Content = (bool, [usize; 2], [Option<usize>; 3]);
 enum Step {
     /// One transaction: objects put, or deleted where there is no content.
     Write(Vec<(usize, usize, Option<Content>)>),
+    /// The hub takes one turn, in the newest state.
+    Turn,
     /// The hub walks what is applied.
     Walk,
     /// The watcher reads: it passes what is applied.
     Read(usize),
     /// The watcher is replaced by one that begins at the oldest revision still held, or at the newest state.
     Replace(usize, bool, Interest),
+    /// The watcher goes away.
+    Drop(usize),
+    /// All watchers go away.
+    DropAll,
     /// The history in memory is dropped.
     Forget,
 }
@@ -48,7 +60,7 @@ fn interest() -> impl Strategy<Value = Interest> {
             Interest::Object(if namespace.is_empty() { name } else { format!("{namespace}/{name}").into() })
         }),
         text(&NAMES).prop_map(Interest::Name),
-        text(&NAMESPACES[1..]).prop_map(Interest::Namespace),
+        text(&NAMESPACES).prop_map(Interest::Namespace),
         (0..2usize, text(&VALUES)).prop_map(|(place, value)| {
             Interest::Field { name: ["spec.nodeName", "status.phase"][place].into(), place, value }
         }),
@@ -65,9 +77,12 @@ fn step() -> impl Strategy<Value = Step> {
     let write = (0..3usize, 0..3usize, proptest::option::of(content));
     prop_oneof![
         6 => proptest::collection::vec(write, 1..4).prop_map(Step::Write),
+        3 => Just(Step::Turn),
         3 => Just(Step::Walk),
         3 => (0..4usize).prop_map(Step::Read),
-        2 => (0..4usize, any::<bool>(), interest()).prop_map(|(at, old, interest)| Step::Replace(at, old, interest)),
+        3 => (0..4usize, any::<bool>(), interest()).prop_map(|(at, old, interest)| Step::Replace(at, old, interest)),
+        1 => (0..4usize).prop_map(Step::Drop),
+        1 => Just(Step::DropAll),
         1 => Just(Step::Forget),
     ]
 }
@@ -84,7 +99,7 @@ fn index((named, fields, labels): Content) -> Index {
 
 /// Whether a version of the object at `path` has what the interest demands: the definition, without an index.
 fn demands(interest: &Interest, path: &str, object: &Object) -> bool {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    let (namespace, name) = ObjectPath::of(path).parts();
     match interest {
         Interest::Everything => true,
         Interest::Object(only) => **only == *path,
@@ -115,19 +130,37 @@ struct Run {
     state: State,
     /// Every change there ever was.
     all: Vec<Change>,
-    watchers: Vec<Watcher>,
+    watchers: Vec<Option<Watcher>>,
 }
 
 impl Run {
-    fn new() -> Run {
+    /// A run with watchers of these interests.
+    fn of(hub: Hub, interests: impl IntoIterator<Item = Interest>) -> Run {
         let mut state = State::default();
         state.advance(Revision(1));
-        let mut run = Run { hub: Hub::default(), state, all: Vec::new(), watchers: Vec::new() };
-        for _ in 0..4 {
-            let watcher = run.watcher(Interest::Everything, false);
-            run.watchers.push(watcher);
-        }
+        let mut run = Run { hub, state, all: Vec::new(), watchers: Vec::new() };
+        run.watchers = interests.into_iter().map(|interest| Some(run.watcher(interest, false))).collect();
         run
+    }
+
+    fn subscription(&mut self, at: usize) -> &mut Subscription {
+        &mut self.watchers[at].as_mut().unwrap().subscription
+    }
+
+    fn pass(&mut self, at: usize, position: u64) -> u64 {
+        self.subscription(at).pass(Revision(position)).0
+    }
+
+    fn is_woken(&mut self, at: usize) -> bool {
+        self.subscription(at).changed().now_or_never().is_some()
+    }
+
+    fn turn(&self) -> Turn {
+        self.hub.turn(&self.state.collection(RESOURCE), self.state.applied())
+    }
+
+    fn walk(&self) {
+        self.hub.walk(&self.state.collection(RESOURCE), self.state.applied());
     }
 
     fn watcher(&self, interest: Interest, is_old: bool) -> Watcher {
@@ -163,16 +196,27 @@ impl Run {
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Write(writes) => self.write(&writes),
+            Step::Turn => {
+                if self.turn() == Turn::Last {
+                    self.everyone_concerned_is_woken()?;
+                }
+            }
             Step::Walk => {
-                self.hub.walk(&self.state.collection(RESOURCE), self.state.applied());
+                self.walk();
                 self.everyone_concerned_is_woken()?;
             }
             Step::Read(at) => {
-                let watcher = &mut self.watchers[at];
-                (watcher.position, watcher.is_told) = (self.state.applied(), false);
-                watcher.subscription.pass(watcher.position);
+                if let Some(watcher) = &mut self.watchers[at] {
+                    (watcher.position, watcher.is_told) = (self.state.applied(), false);
+                    watcher.subscription.pass(watcher.position);
+                }
             }
-            Step::Replace(at, is_old, interest) => self.watchers[at] = self.watcher(interest, is_old),
+            Step::Replace(at, is_old, interest) => self.watchers[at] = Some(self.watcher(interest, is_old)),
+            Step::Drop(at) => self.watchers[at] = None,
+            Step::DropAll => {
+                self.watchers.fill_with(|| None);
+                prop_assert!(self.hub.is_empty(), "nothing is kept of subscribers that are gone");
+            }
             Step::Forget => {
                 let bounds = HistoryBounds { through: self.state.applied(), ..HistoryBounds::NONE };
                 self.state.trim_history(&bounds);
@@ -183,7 +227,7 @@ impl Run {
 
     /// No watcher is told that nothing concerns it where something does.
     fn nothing_is_passed_over(&mut self) -> Result<(), TestCaseError> {
-        for watcher in &mut self.watchers {
+        for watcher in self.watchers.iter_mut().flatten() {
             let clear = watcher.subscription.pass(watcher.position);
             prop_assert!(clear >= watcher.position);
             let span = |change: &&Change| change.revision > watcher.position && change.revision <= clear;
@@ -195,7 +239,7 @@ impl Run {
 
     /// After a walk, each watcher that something new concerns was woken since it last read.
     fn everyone_concerned_is_woken(&mut self) -> Result<(), TestCaseError> {
-        for watcher in &mut self.watchers {
+        for watcher in self.watchers.iter_mut().flatten() {
             watcher.is_told |= watcher.subscription.changed().now_or_never().is_some();
             let known = watcher.position.max(watcher.began);
             let is_new = |change: &&Change| change.revision > known && concerns(&watcher.interest, change);
@@ -207,13 +251,11 @@ impl Run {
 }
 
 fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut run = Run::new();
+    let mut run = Run::of(Hub::with_bounds(SMALL), [const { Interest::Everything }; 4]);
     for step in steps {
         run.take(step)?;
     }
-    run.watchers.clear();
-    prop_assert!(run.hub.is_empty(), "nothing is kept of subscribers that are gone");
-    Ok(())
+    run.take(Step::DropAll)
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -243,14 +285,13 @@ fn pod(node: usize) -> Content {
 
 #[test]
 fn a_change_wakes_those_whom_its_old_or_its_new_version_concerns_and_nobody_else() {
-    let mut run = Run::new();
     let of_node =
         |value: &str| Interest::Field { name: "spec.nodeName".into(), place: 0, value: value.into() };
     let interests = [of_node("n1"), of_node("n2"), of_node(""), Interest::Namespace("ab".into())];
-    run.watchers = interests.into_iter().map(|interest| run.watcher(interest, false)).collect();
+    let mut run = Run::of(Hub::default(), interests);
     let woken = |run: &mut Run| -> Vec<bool> {
-        run.hub.walk(&run.state.collection(RESOURCE), run.state.applied());
-        run.watchers.iter_mut().map(|one| one.subscription.changed().now_or_never().is_some()).collect()
+        run.walk();
+        (0..4).map(|at| run.is_woken(at)).collect()
     };
     for (content, expected) in [
         (Some(pod(1)), [true, false, false, false]),
@@ -261,53 +302,138 @@ fn a_change_wakes_those_whom_its_old_or_its_new_version_concerns_and_nobody_else
         run.write(&[(1, 0, content)]);
         assert_eq!(woken(&mut run), expected, "{content:?}");
     }
-    assert_eq!(
-        run.watchers[3].subscription.pass(Revision(1)),
-        run.state.applied(),
-        "an unconcerned one is at the newest"
-    );
-    assert_eq!(
-        run.watchers[0].subscription.pass(Revision(1)),
-        Revision(1),
-        "the first change for it is the next one"
-    );
-    assert_eq!(run.watchers[0].subscription.pass(Revision(3)), run.state.applied(), "that was all");
+    let newest = run.state.applied().0;
+    assert_eq!(run.pass(3, 1), newest, "an unconcerned one is at the newest");
+    assert_eq!(run.pass(0, 1), 1, "the first change for it is the next one");
+    assert_eq!(run.pass(0, 3), newest, "that was all");
 }
 
 #[test]
-fn more_changes_than_one_turn_are_walked_in_whole_revisions() {
-    let mut run = Run::new();
-    let interest = Interest::Object("a/x".into());
-    run.watchers = vec![run.watcher(interest, false), run.watcher(Interest::Everything, false)];
-    run.watchers.iter().for_each(|watcher| assert_eq!(watcher.subscription.pass(Revision(1)), Revision(1)));
-    let other = (2, 1, Some(pod(1)));
-    for _ in 0..super::hub::CHANGES_PER_TURN - 1 {
-        run.write(&[other]);
+fn turns_end_at_the_edge_of_a_revision_and_nothing_at_the_edge_is_lost() {
+    let (mine, other) = ((1, 0, Some(pod(1))), (2, 1, Some(pod(1))));
+    let run = || {
+        let interests = [Interest::Object("a/x".into()), Interest::Everything];
+        let mut run = Run::of(Hub::with_bounds(SMALL), interests);
+        (0..2).for_each(|at| assert_eq!(run.pass(at, 1), 1));
+        run
+    };
+    let mut last = run();
+    // Revisions 2 to 5. The last change of the first turn concerns the watcher.
+    [other, mine, other, other].iter().for_each(|write| last.write(&[*write]));
+    assert_eq!(last.turn(), Turn::More);
+    assert_eq!((last.pass(0, 1), last.pass(0, 3)), (2, 3), "walked to the edge");
+    assert!(last.is_woken(0), "before the walk ends");
+    assert_eq!((last.pass(1, 1), last.pass(1, 5)), (1, 5), "those of everything know of all changes");
+    assert_eq!(last.turn(), Turn::Last);
+    assert_eq!(last.pass(0, 3), 5);
+    let mut within = run();
+    within.write(&[other]);
+    // The second change of the turn is the first of this revision.
+    within.write(&[other, (2, 2, Some(pod(1))), mine]);
+    within.write(&[other]);
+    assert_eq!(within.turn(), Turn::More);
+    assert_eq!((within.pass(0, 1), within.pass(0, 3)), (2, 3));
+    assert_eq!(within.turn(), Turn::Last);
+    assert_eq!((within.pass(0, 3), within.is_woken(0), within.is_woken(1)), (4, true, true));
+}
+
+#[test]
+fn a_turn_notes_changes_for_a_bounded_number_of_watchers() {
+    let label = || Interest::Label { key: "app".into(), value: "n1".into() };
+    let labelled = (1, 0, Some((true, [0, 0], [Some(1), None, None])));
+    for (members, revisions_per_turn) in [(5_000, 1), (1_000, 5), (0, 256)] {
+        let interests = std::iter::repeat_with(label).take(members);
+        let mut run = Run::of(Hub::default(), [Interest::Name("y".into())].into_iter().chain(interests));
+        (0..300).for_each(|_| run.write(&[labelled]));
+        let mut turns: u64 = 0;
+        loop {
+            let before = run.pass(0, 1);
+            let turn = run.turn();
+            turns += 1;
+            assert!(run.pass(0, 1) - before <= revisions_per_turn, "{members}");
+            if turn == Turn::Last {
+                break;
+            }
+        }
+        assert_eq!(turns, 300u64.div_ceil(revisions_per_turn), "{members}");
+        assert!((0..=members).all(|at| run.is_woken(at) == (at > 0)));
     }
-    // The turn ends inside this revision.
-    run.write(&[other, (2, 2, Some(pod(1))), (1, 0, Some(pod(1)))]);
-    run.write(&[other]);
-    run.hub.walk(&run.state.collection(RESOURCE), run.state.applied());
-    let at = run.state.applied().0 - 1;
-    assert_eq!(run.watchers[0].subscription.pass(Revision(1)), Revision(at - 1));
-    assert_eq!(run.watchers[0].subscription.pass(Revision(at)), run.state.applied());
-    assert_eq!(run.watchers[1].subscription.pass(Revision(1)), Revision(1));
-    assert!(run.watchers.iter_mut().all(|one| one.subscription.changed().now_or_never().is_some()));
 }
 
 #[test]
-fn a_state_that_goes_back_concerns_everybody_again() {
-    let mut run = Run::new();
-    run.watchers = vec![run.watcher(Interest::Name("x".into()), false)];
+fn a_state_older_than_what_is_walked_is_walked_already() {
+    let mut run = Run::of(Hub::default(), []);
     let before = run.state.clone();
     run.write(&[(1, 1, Some(pod(1)))]);
-    run.write(&[(1, 1, Some(pod(2)))]);
-    run.hub.walk(&run.state.collection(RESOURCE), run.state.applied());
-    let [watcher] = &mut *run.watchers else { panic!() };
-    assert_eq!(watcher.subscription.pass(run.state.applied()), run.state.applied());
+    // The first subscriber comes between a look at the state and the walk of it.
+    run.watchers.push(Some(run.watcher(Interest::Name("x".into()), false)));
     run.hub.walk(&before.collection(RESOURCE), before.applied());
-    assert!(watcher.subscription.changed().now_or_never().is_some());
-    assert_eq!(watcher.subscription.pass(Revision(1)), Revision(1));
+    assert!(!run.is_woken(0));
+    assert_eq!(run.pass(0, 2), 2);
+    run.write(&[(1, 0, Some(pod(1)))]);
+    run.walk();
+    assert!(run.is_woken(0));
+    assert_eq!(run.pass(0, 2), 2);
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_that_waits_is_woken_once_for_all_changes_until_it_looks() {
+    let mut run = Run::of(Hub::with_bounds(SMALL), [Interest::Name("x".into())]);
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(wakes.clone());
+    let poll = |run: &mut Run| {
+        std::pin::pin!(run.subscription(0).changed()).poll(&mut Context::from_waker(&waker)).is_ready()
+    };
+    assert!(!poll(&mut run) && !poll(&mut run));
+    for _ in 0..5 {
+        run.write(&[(1, 0, Some(pod(1)))]);
+    }
+    run.walk();
+    run.write(&[(1, 0, Some(pod(2)))]);
+    run.walk();
+    run.hub.wake_all();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(poll(&mut run) && !poll(&mut run));
+    run.write(&[(1, 0, None), (1, 1, Some(pod(1)))]);
+    run.walk();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    run.write(&[(1, 1, None)]);
+    assert!(poll(&mut run) && !poll(&mut run));
+    run.walk();
+    assert!(!poll(&mut run), "of no concern");
+    run.hub.close();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 3);
+}
+
+/// A waker that owns a subscription, as the last one of a task does that has ended.
+struct Owner(#[expect(dead_code, reason = "it is dropped with the waker")] Subscription);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_that_is_let_go_may_end_subscriptions() {
+    let hub = Hub::default();
+    let subscribe = || hub.subscribe(Interest::Everything, Revision(1));
+    let mut outer = subscribe();
+    for _ in 0..2 {
+        let waker = Waker::from(Arc::new(Owner(subscribe())));
+        let polled = std::pin::pin!(outer.changed()).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending(), "the second takes the place of the first");
+    }
+    drop(outer);
+    assert!(hub.is_empty());
 }
 
 #[test]

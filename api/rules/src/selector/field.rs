@@ -40,8 +40,25 @@ struct Condition {
 enum Field {
     Name,
     Namespace,
-    /// A selectable field of the kind, by its stored name and its position among them.
-    Declared(Box<str>, usize),
+    /// A selectable field of the kind.
+    Declared {
+        name: Box<str>,
+        place: usize,
+        is_coarse: bool,
+    },
+}
+
+/// A value that a selector requires of a selectable field of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequiredValue<'a> {
+    /// Stored name of the field.
+    pub field: &'a str,
+    /// Its position among those of the kind.
+    pub place: usize,
+    /// The value; empty: the field must be absent.
+    pub value: &'a str,
+    /// Very many objects share a value of the field.
+    pub is_coarse: bool,
 }
 
 /// The reason why a field selector is refused. The text is part of the interface.
@@ -184,7 +201,7 @@ impl FieldSelector {
             let actual = match &condition.field {
                 Field::Name => name,
                 Field::Namespace => namespace,
-                Field::Declared(field, place) => declared(field, *place),
+                Field::Declared { name, place, .. } => declared(name, *place),
             };
             condition.holds(actual)
         })
@@ -196,11 +213,14 @@ impl FieldSelector {
         self.conditions.iter().find(|condition| condition.field == Field::Namespace)?.value.as_deref()
     }
 
-    /// The declared fields of which terms require a value by equality: stored name, position and value, in the order of the
-    /// terms. Every selected object has all of them.
-    pub fn required_values(&self) -> impl Iterator<Item = (&str, usize, &str)> {
+    /// The values that terms require of declared fields by equality, in the order of the terms. Every selected object has all
+    /// of them.
+    pub fn required_values(&self) -> impl Iterator<Item = RequiredValue<'_>> {
         self.conditions.iter().filter_map(|condition| match &condition.field {
-            Field::Declared(name, place) => Some((&**name, *place, condition.value.as_deref()?)),
+            Field::Declared { name, place, is_coarse } => {
+                let value = condition.value.as_deref()?;
+                Some(RequiredValue { field: name, place: *place, value, is_coarse: *is_coarse })
+            }
             Field::Name | Field::Namespace => None,
         })
     }
@@ -248,7 +268,10 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
     };
     // few: the fields of a kind.
     match fields.declared.iter().position(is_meant) {
-        Some(at) => Ok(Field::Declared(fields.declared[at].name.as_str().into(), at)),
+        Some(place) => {
+            let Selectable { name, coarse, .. } = &fields.declared[place];
+            Ok(Field::Declared { name: name.as_str().into(), place, is_coarse: *coarse })
+        }
         None if is_plain => Err(FieldSelectorError(format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             quoted(name)
@@ -321,6 +344,7 @@ mod tests {
             withheld: name == "withheld",
             unindexed: false,
             synonym: synonym.map(str::to_owned),
+            coarse: name == "status.phase",
         };
         let node = field("spec.nodeName", Some("spec.host"));
         let declared = &[node, field("status.phase", None), field("withheld", None)];
@@ -366,7 +390,11 @@ mod tests {
         let parsed = of_pod("metadata.namespace=n,spec.host=n1,status.phase=").unwrap();
         assert_eq!(parsed.required_namespace(), Some("n"));
         let required: Vec<_> = parsed.required_values().collect();
-        assert_eq!(required, [("spec.nodeName", 0, "n1"), ("status.phase", 1, "")]);
+        let expected = |field, place, value, is_coarse| RequiredValue { field, place, value, is_coarse };
+        assert_eq!(
+            required,
+            [expected("spec.nodeName", 0, "n1", false), expected("status.phase", 1, "", true)]
+        );
         let many: Vec<String> = (0..20_000).map(|at| format!("metadata.name!=n{at}")).collect();
         let parsed = of_pod(&many.join(",")).unwrap();
         assert_eq!(parsed.conditions.len(), 1, "terms about one field are one condition");

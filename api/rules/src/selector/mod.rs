@@ -7,6 +7,6 @@ mod field;
 mod label;
 mod label_parser;
 
-pub use field::{FieldSelector, FieldSelectorError, FieldTerm, SelectableFields};
+pub use field::{FieldSelector, FieldSelectorError, FieldTerm, RequiredValue, SelectableFields};
 pub use label::{LabelSelector, LabelSet, Operator, Requirement};
 pub use label_parser::LabelSelectorError;

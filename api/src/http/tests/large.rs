@@ -225,6 +225,40 @@ fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
 }
 
 #[test]
+fn a_quiet_watch_of_large_objects_takes_no_thread_of_the_pool() {
+    block_on(async {
+        let server = Server::new().await;
+        let newest = server.create(MAPS, large("a")).await["metadata"]["resourceVersion"].clone();
+        let path = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=");
+        let (quiet, due) = (format!("{path}{}", newest.as_str().unwrap()), format!("{path}2"));
+        let api = server.api_over(server.store.clone());
+        let without_threads = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        for accept in ["application/json;as=Table;g=meta.orch.io;v=v1", "application/vnd.orch.protobuf"] {
+            let watched = async |path: &str| {
+                let accept = [("accept", accept)];
+                let ended = without_threads.send(Method::GET, path, &accept, Body::empty());
+                tokio::time::timeout(Duration::from_secs(5), ended).await.map(|ended| ended.text)
+            };
+            assert_eq!(watched(&quiet).await.as_deref(), Ok(""), "{accept}");
+            assert!(
+                watched(&due).await.is_err(),
+                "a change is rendered beside the threads that serve: {accept}"
+            );
+        }
+        let router = without_threads.api_over(without_threads.store.clone()).router();
+        let server = Server { router, ..without_threads };
+        let accept = [("accept", "application/json;as=Table;g=meta.orch.io;v=v1")];
+        let watch = server.send(Method::GET, &quiet, &accept, Body::empty());
+        let change = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            server.merge(&format!("{MAPS}/a"), json!({"data": {"k7": "other"}})).await
+        };
+        let (watched, _) = join(watch, change).await;
+        assert_eq!(watched.text.lines().count(), 1, "{}", watched.text);
+    });
+}
+
+#[test]
 fn answers_that_are_not_taken_have_a_bound_for_each_user() {
     block_on(async {
         let server = filled().await;

@@ -92,13 +92,17 @@ fn api<S: Store>(
     features: Features,
     stopping: CancellationToken,
 ) -> Api<S> {
+    Api::new(Arc::new(pipeline(store, ambient, features)), stopping)
+}
+
+fn pipeline<S: Store>(store: S, ambient: Arc<dyn Ambient>, features: Features) -> Pipeline<S> {
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let gate = Gate::builtin(&ORCH, authenticator);
     let mut pipeline = Pipeline::new(store, registry, key, ambient, features, gate);
     // Collections of few objects have none by themselves.
     pipeline.indexes = Indexes::of_all(Builder::BlockingThread);
-    Api::new(Arc::new(pipeline), stopping)
+    pipeline
 }
 
 impl Server {

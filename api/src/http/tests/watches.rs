@@ -1,11 +1,14 @@
 //! Watches: their start, their events, their end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::body::Body;
 use http::Method;
 use http_body_util::BodyExt;
 use orch_schema::value::Value;
 
-use super::{MAPS, Server, json, map};
+use super::{Api, Features, MAPS, Server, json, map, pipeline};
 
 fn kinds(events: &[Value]) -> Vec<String> {
     let told = |event: &Value| {
@@ -33,6 +36,64 @@ async fn a_change_that_leaves_or_enters_the_selection_is_a_removal_or_an_additio
     assert_eq!(last["data"]["k"], "2", "the last selected state");
     assert_eq!(last["metadata"]["labels"]["on"], "1");
     assert_eq!(last["metadata"]["resourceVersion"], left["metadata"]["resourceVersion"], "when it left");
+}
+
+/// A server whose watches gather changes for so many milliseconds, and a watch of its config maps that has sent `a`.
+async fn gathering(delay_ms: u64) -> (Server, Body) {
+    let server = Server::new().await;
+    let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
+    pipeline.watch_batch_delay = Duration::from_millis(delay_ms);
+    let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
+    let server = Server { router, ..server };
+    let watch = format!("{MAPS}?watch=1&resourceVersion=2");
+    let mut body = server.open(Method::GET, &watch, &[], Body::empty()).await.into_body();
+    let first = later(&server, &[(20, "a")]);
+    let (sent, ()) = futures::join!(timed(&mut body), first);
+    assert_eq!(sent, (vec!["ADDED a".to_owned()], 20), "a quiet watch sends at once");
+    (server, body)
+}
+
+/// Creates maps, each so many milliseconds after the one before.
+async fn later(server: &Server, maps: &[(u64, &str)]) {
+    for (pause_ms, name) in maps {
+        tokio::time::sleep(Duration::from_millis(*pause_ms)).await;
+        server.create(MAPS, map(name, "1")).await;
+    }
+}
+
+/// The events of the next frame of a watch that waits for it, and the milliseconds of its wait. None at its end.
+async fn timed(body: &mut Body) -> (Vec<String>, u128) {
+    let asked = tokio::time::Instant::now();
+    let Some(frame) = body.frame().await else { return (Vec::new(), asked.elapsed().as_millis()) };
+    let frame = frame.unwrap().into_data().unwrap();
+    let lines = std::str::from_utf8(&frame).unwrap().lines();
+    let events: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    (kinds(&events), asked.elapsed().as_millis())
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_follow_one_another_closely_are_sent_together() {
+    let (server, mut body) = gathering(5).await;
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(1, "b"), (1, "c")]));
+    assert_eq!(sent.0, ["ADDED b", "ADDED c"]);
+    assert!((5..=6).contains(&sent.1), "{} ms after the frame before", sent.1);
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(1_000, "d")]));
+    assert_eq!(sent, (vec!["ADDED d".to_owned()], 1_000), "after a pause at once");
+    let (server, mut body) = gathering(0).await;
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(1, "b"), (1, "c")]));
+    assert_eq!(sent, (vec!["ADDED b".to_owned()], 1), "without a delay at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_gathers_ends_when_the_node_stops() {
+    let (server, mut body) = gathering(1_000).await;
+    let stopped = async {
+        later(&server, &[(1, "b")]).await;
+        tokio::time::sleep(Duration::from_millis(9)).await;
+        server.stopping.cancel();
+    };
+    let (ended, ()) = futures::join!(timed(&mut body), stopped);
+    assert_eq!(ended, (vec![], 10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,7 +86,8 @@ pub(crate) struct Agreement {
     judged_by: Mutex<BTreeSet<u64>>,
     /// Rounds in a row in which this quarantined member found no leader; else 0.
     leaderless_rounds: AtomicU32,
-    /// The number of quarantines since the start, each of which ends all watches.
+    /// See [`crate::Store::revocations`]. Rises at the start of a quarantine, when a peer's state has taken the place of the
+    /// wrong one, and before the quarantine ends.
     revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
     /// The pause between attempts to take a state.
@@ -131,11 +132,20 @@ impl Agreement {
         self.status.lock().quarantine = Some(reason);
         *self.judged_by.lock() = judged_by;
         self.differs_at.store(differs_at.0, Ordering::Release);
-        self.revocations.fetch_add(1, Ordering::AcqRel);
+        // A watch reads the count and then asks whether it may start: one that may has a count from before the rise.
         self.is_quarantined.store(true, Ordering::Release);
+        self.revoke();
     }
 
+    /// Raises the count: nothing that was derived under an earlier one is used again.
+    fn revoke(&self) {
+        self.revocations.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends the quarantine. Values that were derived from the wrong state during it are older than the count that clients
+    /// are served under.
     fn resume(&self) {
+        self.revoke();
         self.is_quarantined.store(false, Ordering::Release);
         self.status.lock().quarantine = None;
     }
@@ -291,6 +301,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             {
                 self.save_quarantine(String::new(), revision, &BTreeSet::new()).await?;
                 self.agreement.resume();
+                self.applied.announcements().wake_all();
                 self.release_elections();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
             }

@@ -80,6 +80,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let log = log.map_err(|error| error.to_string())?;
         let read = |from, to| log.read_certain(from, to);
         self.applied.replace(state, install, &mark, &read).await.map_err(|error| error.to_string())?;
+        // The right state is published: what was derived from the wrong one, perhaps at the same revision, is derived anew.
+        self.agreement.revoke();
+        self.applied.announcements().wake_all();
         Ok(mark.revision().0)
     }
 

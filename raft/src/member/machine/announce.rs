@@ -13,16 +13,24 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::interest::{Hub, Interest, Subscription};
+use crate::interest::{Hub, Interest, Subscription, Turn};
 use crate::key::Revision;
 use crate::state::State;
 
 /// The subscriptions to one member's state, and the marks to walk for them.
 #[derive(Default)]
 pub(crate) struct Announcements {
-    hubs: Mutex<BTreeMap<Arc<str>, Hub>>,
+    hubs: Mutex<Hubs>,
     marks: Mutex<Marks>,
     marked: Notify,
+}
+
+/// The hubs of the resources that have subscribers.
+#[derive(Default)]
+struct Hubs {
+    by_resource: BTreeMap<Arc<str>, Hub>,
+    /// The member has ended: so has a hub that is made from now on.
+    is_closed: bool,
 }
 
 /// Changes that are not walked yet.
@@ -42,7 +50,7 @@ impl Announcements {
         interest: Interest,
         applied: Revision,
     ) -> Subscription {
-        let hub = self.hubs.lock().entry(resource.clone()).or_default().clone();
+        let hub = self.hubs.lock().of(resource);
         hub.subscribe(interest, applied)
     }
 
@@ -63,41 +71,59 @@ impl Announcements {
 
     /// Wakes all watchers though no entry was applied: the state that they were shown is withdrawn.
     pub(crate) fn wake_all(&self) {
-        self.hubs.lock().values().for_each(Hub::wake_all);
+        self.all_hubs().iter().for_each(Hub::wake_all);
     }
 
     /// Ends every subscription.
     pub(super) fn close(&self) {
-        self.hubs.lock().values().for_each(Hub::close);
+        self.hubs.lock().is_closed = true;
+        self.all_hubs().iter().for_each(Hub::close);
+    }
+
+    /// Clones of all hubs: tasks are not woken under the lock.
+    fn all_hubs(&self) -> Vec<Hub> {
+        self.hubs.lock().by_resource.values().cloned().collect()
     }
 
     /// Walks what is marked, in the newest `state`; runs until the member ends.
     pub(crate) async fn announce(&self, state: impl Fn() -> Arc<State>) {
         loop {
             self.marked.notified().await;
-            self.walk_marked(&state);
+            self.walk_marked(&state).await;
         }
     }
 
-    fn walk_marked(&self, state: impl Fn() -> Arc<State>) {
+    /// Gives way after each turn of a walk, so that watchers whom it woke do not wait for its end.
+    async fn walk_marked(&self, state: impl Fn() -> Arc<State>) {
         let marks = std::mem::take(&mut *self.marks.lock());
         // Clones the hubs, so that a new subscriber does not wait at the lock until all others are woken.
         let hubs: Vec<(Arc<str>, Hub)> = {
             let hubs = self.hubs.lock();
             let is_marked = |resource: &Arc<str>| marks.all || marks.changed.contains(resource);
-            hubs.iter()
+            hubs.by_resource
+                .iter()
                 .filter(|(resource, _)| is_marked(resource))
                 .map(|(a, b)| (a.clone(), b.clone()))
                 .collect()
         };
         let state = state();
         for (resource, hub) in hubs {
-            hub.walk(&state.collection(&resource), state.applied());
+            let collection = state.collection(&resource);
+            while hub.turn(&collection, state.applied()) == Turn::More {
+                tokio::task::yield_now().await;
+            }
             if marks.all {
                 // Even those who saw the same revision of the state before it.
                 hub.wake_all();
             }
         }
+    }
+}
+
+impl Hubs {
+    fn of(&mut self, resource: &Arc<str>) -> Hub {
+        let new = if self.is_closed { Hub::closed } else { Hub::default };
+        self.by_resource.entry(resource.clone()).or_insert_with(new).clone()
     }
 }
 
@@ -190,5 +216,25 @@ mod tests {
         assert_eq!((told(&mut pods), told(&mut nodes)), (Some(Revision(12)), Some(Revision(12))));
         fixture.announcements.close();
         assert_eq!(pods.changed().now_or_never(), Some(None));
+        for late in ["pods", "secrets"] {
+            let mut late = fixture.subscribe(late);
+            assert_eq!(late.changed().now_or_never(), Some(None), "a subscription after the end has ended");
+        }
+    }
+
+    #[test]
+    fn a_long_walk_gives_way_and_wakes_meanwhile() {
+        let fixture = Fixture::default();
+        let interest = || Interest::Object("a".into());
+        let mut subscribed: Vec<_> = (0..5_000)
+            .map(|_| fixture.announcements.subscribe(&resource("pods"), interest(), Revision(0)))
+            .collect();
+        let changes: Vec<_> = (1..=3).map(|revision| ("pods", revision)).collect();
+        fixture.change(&changes);
+        let mut task = Box::pin(fixture.announce());
+        assert!((&mut task).now_or_never().is_none());
+        assert_eq!(told(&mut subscribed[0]), Some(Revision(1)), "the first of three turns");
+        assert!((&mut task).now_or_never().is_none() && (&mut task).now_or_never().is_none());
+        assert_eq!(told(&mut subscribed[0]), Some(Revision(3)));
     }
 }

@@ -213,6 +213,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.writer.with(Writer::begin_install);
         let generation = commit(install, mark).await?;
         self.writer.with(|writer| {
+            // The library takes no snapshot from before its committed entries, and watchers count on it.
+            assert!(applied >= writer.state.applied(), "a snapshot is no older than what is applied");
             writer.finish_install(state, mark, generation);
             self.past.clear(generation);
             self.published.store(Arc::new(writer.state.clone()));

@@ -134,6 +134,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             if !self.apply_rest(new, applied, read)? {
                 return Ok(false);
             }
+            // Watchers count on it: what was walked for them (`interest::hub`) is never undone.
+            assert!(new.state.applied() >= applied, "a state that takes the place of another is no older");
             writer.continue_as(new, generation);
             self.past.clear(generation);
             self.published.store(Arc::new(writer.state.clone()));

@@ -108,8 +108,9 @@ impl<P: Planning> Executor<P> {
             known_bytes,
             bindings: _,
             preparing: _,
-            // Planning time that namespaces took is not forgotten.
+            // Planning time that namespaces took is not forgotten, nor when was warned.
             costly: _,
+            unplannable: _,
         } = self;
         planning.begin_anew();
         // Counters of metrics never go back.
