@@ -22,7 +22,6 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-
 /// Connections of one address that keep their places while a user holds more than half of all: a client and its retry.
 const ADDRESS_SPARED_MAX: usize = 2;
 
