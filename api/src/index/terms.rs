@@ -336,7 +336,7 @@ mod tests {
         let field = |(place, name): (usize, &str)| Field { name: name.into(), place };
         let fields = ["spec.nodeName", "status.phase"].into_iter().enumerate().map(field);
         let terms = Terms::new("pods".into(), fields.collect());
-        assert!(ENTRY_BYTES <= BYTES_PER_LABEL, "{ENTRY_BYTES}");
+        const { assert!(ENTRY_BYTES <= BYTES_PER_LABEL) }
         let mut most = 0;
         for labels in (0..2 * LABELS_MAX).chain([100_000]) {
             let object = object(labels);

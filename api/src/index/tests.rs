@@ -97,8 +97,11 @@ impl Pods {
     }
 }
 
+/// A selector: of labels, and of fields.
+type Texts = (&'static str, &'static str);
+
 /// Labels, fields, and the equalities of which an index is asked one. A list without any is a scan.
-const SELECTORS: [(&str, &str, &[(&str, &str)]); 10] = [
+const SELECTORS: [(&str, &str, &[Texts]); 10] = [
     ("", "spec.nodeName=n1", &[("", "spec.nodeName=n1")]),
     ("app=a", "", &[("app=a", "")]),
     ("app in (a),tier=x", "", &[("app=a", ""), ("tier=x", "")]),

@@ -64,7 +64,9 @@ pub fn check_device_selector(
     functions: &Functions,
     allowance: &mut Allowance,
 ) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
-    if let Some(known) = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).find(source) {
+    // Behind the lock: a thread may pause where it is charged.
+    let known = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).find(source);
+    if let Some(known) = known {
         allowance.charge_remembered(known.price)?;
         return Ok(Ok(known.selector));
     }
