@@ -21,7 +21,9 @@ const WRITERS: u64 = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_member_behind_the_log_gets_a_snapshot_and_starts_again_on_it() {
-    let mut cluster = Cluster::start(Options { spares: 1, ..Options::nodes(1) }).await.unwrap();
+    // The first revision is read in the end, however long the writes take.
+    let flags = vec!["--watch-history=1h".into()];
+    let mut cluster = Cluster::start(Options { spares: 1, flags, ..Options::nodes(1) }).await.unwrap();
     let client = cluster.client(0).unwrap();
     make_namespace(&client).await.unwrap();
     let began = Instant::now();
