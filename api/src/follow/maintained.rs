@@ -150,7 +150,7 @@ impl<T: Derived> Maintained<T> {
         let value = self.0.follower.write().take();
         match (self.0.builder, value) {
             (Builder::BlockingThread, Some(value)) => {
-                // Nothing waits for the end: a large value takes a tenth of a second to free.
+                // The value is freed beside the caller: a large one takes a tenth of a second.
                 drop(tokio::task::spawn_blocking(move || drop(value)));
             }
             (Builder::Caller, Some(_)) | (_, None) => {}

@@ -16,7 +16,8 @@ use crate::follow::Maintained;
 /// Paths that are taken from an index at first, and at most. Each costs some ten nanoseconds under the lock.
 const BATCH: [usize; 2] = [64, 1_024];
 
-/// One of so many objects that a scan would match is looked up instead: a look-up takes about as long as so many matches.
+/// Matches of a scan that take about as long as one look-up: an index is used where it visits no more than this part of the
+/// objects.
 const VISITED_PART: usize = 16;
 
 /// Objects that are looked up though that is more than the part above.

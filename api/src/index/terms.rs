@@ -1,4 +1,4 @@
-//! What an index holds: the paths of the objects that have each term.
+//! Content of an index: the paths of the objects that have each term.
 //!
 //! Owns the terms of an object, and how long a path stays under a term that its object has lost: as long as continue tokens
 //! are good, so that older revisions are answered, too. It holds no object and no value of a field or label, but random

@@ -27,11 +27,11 @@ pub struct ListAnswer {
     pub remaining: Option<u64>,
     /// The page.
     pub objects: Vec<SharedObject>,
-    /// What finding them took.
+    /// The work of finding them.
     pub effort: Effort,
 }
 
-/// What a list took.
+/// The work of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// How the objects were found.
@@ -192,7 +192,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// What a list is selected from.
+/// The source of a list.
 struct Selected<'a> {
     collection: &'a Collection,
     reach: &'a Reach<'a>,

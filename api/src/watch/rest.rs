@@ -1,6 +1,7 @@
-//! What a watch waits for between two looks.
+//! The waits of a watch between two looks.
 //!
-//! Owns which wait it is, and the delay for which changes that follow one another closely are gathered. It reads no change. While a watch waits, it holds no thread, of the pool neither.
+//! Owns the choice of the wait, and the delay for which changes that follow one another closely are gathered. It reads no
+//! change. A watch that waits holds no thread, of the pool neither.
 //!
 //! Invariant: a watch ends when its time is over or the node stops, whatever it waits for.
 

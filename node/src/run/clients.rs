@@ -39,7 +39,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// What `flags` ask for, else what fits this machine. Descriptors bound connections in either case: those that
+    /// The numbers in `flags`, else those that fit this machine. Descriptors bound connections in either case: those that
     /// [`raise_descriptors`] gets.
     pub(super) fn of(flags: &ClientArgs) -> ClientLimits {
         let memory = capacity::memory().unwrap_or(MEMORY_MIN);

@@ -68,7 +68,7 @@ pub enum RunError {
     Access {
         /// The flag.
         flag: &'static str,
-        /// What is wrong with its file.
+        /// The fault in its file.
         source: crate::access::ConfigFileError,
     },
     /// The data directory cannot be made.
@@ -111,7 +111,7 @@ pub enum RunError {
     Encryption {
         /// The file of `--encryption-provider-config`.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         source: EncryptionError,
     },
     /// The audit policy cannot be used.
@@ -119,7 +119,7 @@ pub enum RunError {
     AuditPolicy {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         source: PolicyFileError,
     },
     /// The webhook of the audit cannot be used.

@@ -107,7 +107,7 @@ pub struct Plan {
     pub features: Features,
     /// Settings of flow control.
     pub flow: orch_api::flow::Options,
-    /// What clients may take of this machine.
+    /// Bounds of connections and watches.
     pub clients: ClientLimits,
     /// Which requests are audited, and where.
     pub audit: Audit,

@@ -137,7 +137,7 @@ impl Hub {
         while self.turn(collection, applied) == Turn::More {}
     }
 
-    /// One turn of [`Hub::walk`], which goes on where the last one ended.
+    /// A turn of [`Hub::walk`]: the next changes, from the end of the last turn on.
     pub(crate) fn turn(&self, collection: &Collection, applied: Revision) -> Turn {
         let mut wakers = BTreeMap::new();
         let turn = self.0.lock().turn(collection, applied, &mut wakers);
@@ -280,7 +280,7 @@ impl Entry {
 }
 
 impl Subscription {
-    /// What it is filed under.
+    /// The interest that it is filed under.
     pub fn interest(&self) -> &Interest {
         &self.interest
     }

@@ -20,7 +20,7 @@ pub enum PolicyError {
     Field {
         /// The field, from the top of the file.
         field: String,
-        /// What is wrong with it.
+        /// The fault in its text.
         reason: String,
     },
 }
