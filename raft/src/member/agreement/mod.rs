@@ -15,6 +15,7 @@
 //! end it.
 
 mod comparison;
+mod quarantine;
 mod repair;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,6 @@ use bytes::Bytes;
 use futures::future::join_all;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
-use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
@@ -35,7 +35,7 @@ use self::comparison::{Report, judge, report};
 use self::repair::Pause;
 pub(crate) use self::repair::serve_pull;
 use crate::Runtime;
-use crate::disk::{Disk, MetaKey, completed};
+use crate::disk::{Disk, MetaKey};
 use crate::key::Revision;
 use crate::member::core::Core;
 use crate::member::log::{LogError, read_meta};
@@ -358,39 +358,6 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let membership = self.membership();
         let place = membership.membership().get_node(&id);
         place.map_or_else(|| NodeId(id).to_string(), |place| place.name.to_string())
-    }
-
-    /// Stops serving, then writes the quarantine to the disk, so that a restart does not serve either.
-    async fn quarantine(&self, revision: Revision, majority: &BTreeSet<u64>) -> Result<(), ()> {
-        let reason = format!("its state differs from the majority's at revision {revision}");
-        self.agreement.suspend(reason.clone(), revision, majority.clone());
-        // Watchers sleep until something changes: wake them, so that they see the quarantine now.
-        self.applied.announcements().wake_all();
-        self.raft.runtime_config().elect(false);
-        self.save_quarantine(reason, revision, majority).await
-    }
-
-    async fn save_quarantine(
-        &self,
-        reason: String,
-        revision: Revision,
-        majority: &BTreeSet<u64>,
-    ) -> Result<(), ()> {
-        let majority = majority.iter().copied().collect();
-        let quarantine = wire::Quarantine { reason, revision: revision.0, majority };
-        let bytes = Bytes::from(quarantine.encode_to_vec());
-        let save = |done| self.disk.save_meta(MetaKey::Quarantine, bytes, Some(done));
-        self.fatal.disk(completed("save quarantine", save).await).map_err(drop)
-    }
-
-    /// If this member leads, hands over to a member of `majority`.
-    async fn step_down(&self, majority: &BTreeSet<u64>) {
-        if self.leader().is_none_or(|leader| !leader.local) {
-            return;
-        }
-        let Some(successor) = self.find_successor(|id| majority.contains(&id.0)).await else { return };
-        tracing::warn!(to = %successor.name, "handing over the lead: this member is quarantined");
-        self.hand_over(&successor).await;
     }
 }
 
