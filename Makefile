@@ -1,11 +1,12 @@
 # `make run` starts a node, `make test` runs every test; both install what is missing first. `make verify` is what a
 # change has to pass and never writes to the sources.
 #
-# Everything is built in the release profile: one profile, because RocksDB takes minutes to build in each. Programs are
+# Everything is built in the release profile: one profile, because dependencies take minutes to build in each. Programs are
 # named without `--package`, so that cargo settles the features of dependencies for the whole workspace every time: with a
 # package named it settles them anew, and builds what depends on the difference again.
 
-CARGO ?= cargo
+# cargo with the RocksDB that is built once, in groups (.ci/rocksdb). What compiles nothing calls cargo itself.
+CARGO ?= $(CURDIR)/.ci/cargo
 SEED ?=
 PLANT ?=
 SEEDS ?= 1000
@@ -35,7 +36,7 @@ run: setup ## Start a node for development with a scheduler; ARGS='--brand kuber
 # One build makes the tests and the `orch` that tests of processes start. Those run after a failure, too.
 test: setup ## Run every test
 	@echo "==> building and running the tests (the first time takes some minutes, most of it RocksDB)"
-	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	@if cargo nextest --version >/dev/null 2>&1; then \
 		set -x; exec $(CARGO) nextest run $(CHECKED) --release --workspace --no-fail-fast $(ARGS); \
 	else \
 		set -x; exec $(CARGO) $(CHECKED) test --release --workspace --no-fail-fast $(ARGS); \
@@ -50,16 +51,16 @@ build: setup
 	$(CARGO) build --release --workspace --bins
 
 lint: setup ## Formatting, lints and dependencies, as errors
-	$(CARGO) fmt --all --check
+	cargo fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-		set -x; exec $(CARGO) deny check; \
+	@if cargo deny --version >/dev/null 2>&1; then \
+		set -x; exec cargo deny check; \
 	else \
 		echo "==> cargo-deny is not installed: dependencies are not checked (cargo install cargo-deny)"; \
 	fi
 
 fmt: ## Format the sources
-	$(CARGO) fmt --all
+	cargo fmt --all
 
 verify: lint test ## What a change has to pass
 
@@ -115,7 +116,7 @@ vectors: build ## Replay the recorded scenarios and print every difference; ARGS
 	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)
 
 fuzz: setup ## Fuzz each target for a minute (SECONDS=60), or one (TARGET=decode); needs nightly and cargo-fuzz
-	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 		echo "a nightly compiler or cargo-fuzz is missing: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
 	set -e; cd api; for target in $(TARGET); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) $(ARGS); done
