@@ -13,7 +13,7 @@ use prost::Message;
 
 use super::{Made, NewCluster, Origin, ReseedError, StoredRecord};
 use crate::disk::{Disk, Install, MetaKey, StateWrite, completed};
-use crate::encoding::{DecodeError, decode, object_from_wire, object_to_wire};
+use crate::encoding::{DecodeError, object_to_wire};
 use crate::key::Revision;
 use crate::member::codec::{Mark, log_id_to_wire, peer_to_wire, vote_to_wire};
 use crate::member::consensus::{Membership, Place, StoredMembership, Vote, log_id};
@@ -22,7 +22,7 @@ use crate::member::identity::{
 };
 use crate::member::machine::replay;
 use crate::member::options::ClusterSeed;
-use crate::object::{Object, SharedObject, splice_revision};
+use crate::object::{Object, splice_revision};
 use crate::state::{CLUSTER_RESOURCE, State};
 use crate::transaction::Put;
 
@@ -43,7 +43,7 @@ pub(crate) async fn fill(
     }
     let mut filling = Filling::begin(disk, new)?;
     for record in records {
-        filling.add(record?)?;
+        filling.add(&record?)?;
     }
     let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
     if earlier.cluster == new.seed.cluster {
@@ -117,23 +117,18 @@ impl<'a> Filling<'a> {
     }
 
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.
-    fn add(&mut self, record: StoredRecord) -> Result<(), ReseedError> {
-        let StoredRecord { resource, path, record } = record;
-        let added = match &*resource == CLUSTER_RESOURCE && is_of_one_cluster(&path) {
-            true => self.note_own(&path, record).map(|()| None),
-            false => renewed(record, self.new.beginning).map(Some),
-        };
-        match added {
-            Ok(Some(record)) => self.write(StateWrite { resource, path, record: Some(record) }),
-            Ok(None) => Ok(()),
-            Err(error) => Err(ReseedError::Record { resource, path, reason: error.to_string() }),
+    fn add(&mut self, record: &StoredRecord) -> Result<(), ReseedError> {
+        let StoredRecord { resource, path, object } = record;
+        if **resource == *CLUSTER_RESOURCE && is_of_one_cluster(path) {
+            self.own.restore(&cluster_key(path), object.clone());
+            return Ok(());
         }
-    }
-
-    fn note_own(&mut self, path: &str, record: Bytes) -> Result<(), DecodeError> {
-        let object = object_from_wire(decode("stored object", record)?)?;
-        self.own.restore(&cluster_key(path), object);
-        Ok(())
+        let (revision, beginning) = (object.revision.0, self.new.beginning);
+        if revision >= beginning {
+            return Err(ReseedError::BeginsTooEarly { beginning, revision });
+        }
+        let record = Some(renewed(object, beginning));
+        self.write(StateWrite { resource: Box::from(&**resource), path: Box::from(&**path), record })
     }
 
     /// Adds an object of the new cluster's own.
@@ -185,24 +180,17 @@ impl<'a> Filling<'a> {
 }
 
 /// The record of an object, as if this version was written at `revision`. The revision of its creation stays.
-fn renewed(record: Bytes, revision: u64) -> Result<Bytes, DecodeError> {
-    let mut stored: wire::StoredObject = decode("stored object", record)?;
-    let object: SharedObject = object_from_wire(stored.clone())?;
-    if object.revision.0 > revision {
-        let reason =
-            format!("it is of revision {}, and the new cluster begins at {revision}", object.revision);
-        return Err(DecodeError::new("object", reason));
-    }
+fn renewed(object: &Object, revision: u64) -> Bytes {
     let (before, behind) = object.json_around_revision();
     let digits = revision.to_string();
-    stored.json = Bytes::from([before, digits.as_bytes(), behind].concat());
-    stored.revision = revision;
-    Ok(Bytes::from(stored.encode_to_vec()))
+    let json = Bytes::from([before, digits.as_bytes(), behind].concat());
+    Bytes::from(wire::StoredObject { revision, json, ..object_to_wire(object) }.encode_to_vec())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::object_from_wire;
 
     #[test]
     fn a_renewed_object_differs_in_its_revision_alone() {
@@ -217,11 +205,10 @@ mod tests {
             index: Some(index),
             format: 0,
         };
-        let record = renewed(Bytes::from(stored.encode_to_vec()), 1_000_007).unwrap();
+        let record = renewed(&object_from_wire(stored.clone()).unwrap(), 1_000_007);
         let json = Bytes::from_static(br#"{"metadata":{"resourceVersion":"1000007","x":1}}"#);
-        let expected = wire::StoredObject { revision: 1_000_007, json, ..stored.clone() };
-        assert_eq!(wire::StoredObject::decode(record).unwrap(), expected);
-        assert!(renewed(Bytes::from(stored.encode_to_vec()), 6).is_err(), "written after the beginning");
-        assert!(renewed(Bytes::from_static(b"\xff"), 9).is_err());
+        let expected = wire::StoredObject { revision: 1_000_007, json, ..stored };
+        assert_eq!(wire::StoredObject::decode(record.clone()).unwrap(), expected);
+        assert!(object_from_wire(wire::StoredObject::decode(record).unwrap()).is_ok());
     }
 }

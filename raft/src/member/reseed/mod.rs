@@ -22,7 +22,6 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::executor::block_on;
 
 pub(crate) use self::fill::fill;
@@ -35,6 +34,7 @@ use crate::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RocksD
 use crate::encoding::DecodeError;
 use crate::member::log::LogError;
 use crate::member::options::ClusterSeed;
+use crate::object::SharedObject;
 use crate::transport::Peer;
 
 /// Revisions that a cluster gives out in a second, at the very most: five times what was ever measured of one (18,200 writes
@@ -74,15 +74,15 @@ pub struct NewCluster {
     pub beginning: u64,
 }
 
-/// An object of the earlier cluster, as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An object of the earlier cluster.
+#[derive(Clone, Debug)]
 pub struct StoredRecord {
     /// The resource's name in the store: see [`crate::Key::resource`].
-    pub resource: Box<str>,
+    pub resource: Arc<str>,
     /// `namespace/name` or `name`.
-    pub path: Box<str>,
-    /// The encoded object.
-    pub record: Bytes,
+    pub path: Arc<str>,
+    /// The object.
+    pub object: SharedObject,
 }
 
 /// What was made.
@@ -115,16 +115,6 @@ pub enum ReseedError {
     /// The store on the disk cannot be read to its end.
     #[error("the store cannot be read: {reason}; recover from another survivor, or restore a snapshot")]
     Unreadable {
-        /// The defect.
-        reason: String,
-    },
-    /// A record cannot be read, or was written by a newer program.
-    #[error("{resource} {path}: {reason}")]
-    Record {
-        /// The resource's name in the store.
-        resource: Box<str>,
-        /// `namespace/name` or `name`.
-        path: Box<str>,
         /// The defect.
         reason: String,
     },

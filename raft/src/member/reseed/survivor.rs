@@ -7,11 +7,9 @@
 use std::sync::Arc;
 
 use orch_proto::store as wire;
-use prost::Message;
 
 use super::{Origin, ReseedError, StoredRecord};
 use crate::disk::{Disk, MetaKey};
-use crate::encoding::object_to_wire;
 use crate::member::consensus::term_of;
 use crate::member::identity::ClusterIdentity;
 use crate::member::log::read_meta;
@@ -111,13 +109,13 @@ impl Survivor {
     }
 }
 
-/// Every object of `state` as stored, in the order of resources and paths.
+/// Every object of `state`, in the order of resources and paths.
 pub(crate) fn records(state: &State) -> impl Iterator<Item = StoredRecord> + '_ {
     state.collections().flat_map(|(resource, collection)| {
         collection.range_from("").map(move |(path, object)| StoredRecord {
-            resource: Box::from(&**resource),
-            path: Box::from(&**path),
-            record: object_to_wire(object).encode_to_vec().into(),
+            resource: resource.clone(),
+            path: path.clone(),
+            object: object.clone(),
         })
     })
 }

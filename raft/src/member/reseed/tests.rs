@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use openraft::EntryPayload;
 use openraft::entry::RaftEntry;
 use prost::Message;
