@@ -4,7 +4,8 @@
 //! before have shown, so that those that remain need not be counted: a member that does not know this goes on from there
 //! all the same. A token is authenticated with the cluster's key and bound to the collection it was issued
 //! for, so that a crafted token cannot name a key outside it. It expires five minutes after it was issued. Every node
-//! of a cluster reads every node's tokens.
+//! of a cluster reads every node's tokens. A cluster that was made from an earlier one's objects (a restored snapshot, a
+//! recovered member) knows the earlier key as well: its tokens have expired, whatever their time.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +17,11 @@ use crate::ambient::Timestamp;
 
 /// The cluster's key that authenticates continue tokens.
 #[derive(Clone)]
-pub struct TokenKey([u8; 32]);
+pub struct TokenKey {
+    own: [u8; 32],
+    /// Of the cluster that this one was made from.
+    earlier: Option<[u8; 32]>,
+}
 
 /// Position of the next page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub struct ContinueToken {
     pub after: String,
     /// Number of objects up to it at that revision; `None` where it is not known, with selectors among them.
     pub sent: Option<u64>,
+    /// It was given by the cluster that this one was made from, whose revisions and objects are others.
+    pub is_earlier: bool,
 }
 
 /// A refused token. The error does not tell forgery, damage or another collection apart.
@@ -51,7 +58,12 @@ const FIXED_BYTES: usize = 1 + 8 + 8;
 impl TokenKey {
     /// The key, created with the cluster.
     pub fn new(bytes: [u8; 32]) -> Self {
-        TokenKey(bytes)
+        TokenKey { own: bytes, earlier: None }
+    }
+
+    /// The same key in a cluster that was made from one with the key `earlier`, if any.
+    pub fn after(self, earlier: Option<[u8; 32]>) -> Self {
+        TokenKey { earlier, ..self }
     }
 
     /// Encodes and authenticates a token for the list of `scope` (storage, namespace).
@@ -64,7 +76,7 @@ impl TokenKey {
             bytes.push(0);
             bytes.extend_from_slice(sent.to_string().as_bytes());
         }
-        let code = self.mac(&bytes, scope).finalize().into_bytes();
+        let code = mac(&self.own, &bytes, scope).finalize().into_bytes();
         bytes.extend_from_slice(&code[..MAC_BYTES]);
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -72,13 +84,17 @@ impl TokenKey {
     /// Decodes a token issued for the list of `scope`.
     ///
     /// # Errors
-    /// The text was not made by [`TokenKey::seal`] with this key for this scope.
+    /// The text was not made by [`TokenKey::seal`] with this key, nor with the earlier one, for this scope.
     pub fn open(&self, text: &str, scope: (&str, &str)) -> Result<ContinueToken, InvalidToken> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
         let body_end =
             bytes.len().checked_sub(MAC_BYTES).filter(|&end| end >= FIXED_BYTES).ok_or(InvalidToken)?;
         let (body, code) = bytes.split_at(body_end);
-        self.mac(body, scope).verify_truncated_left(code).map_err(|_| InvalidToken)?;
+        let is_of = |key: &[u8; 32]| mac(key, body, scope).verify_truncated_left(code).is_ok();
+        let is_earlier = !is_of(&self.own);
+        if is_earlier && !self.earlier.as_ref().is_some_and(is_of) {
+            return Err(InvalidToken);
+        }
         let number =
             |at: usize| body[at..at + 8].try_into().map(u64::from_be_bytes).map_err(|_| InvalidToken);
         let after = std::str::from_utf8(&body[FIXED_BYTES..]).map_err(|_| InvalidToken)?;
@@ -90,24 +106,25 @@ impl TokenKey {
             Some((after, sent)) => (after, sent.parse().ok()),
             None => (after, None),
         };
-        Ok(ContinueToken { revision, issued: Timestamp(number(9)?), after: after.to_owned(), sent })
-    }
-
-    fn mac(&self, body: &[u8], scope: (&str, &str)) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length is accepted");
-        mac.update(scope.0.as_bytes());
-        mac.update(&[0]);
-        mac.update(scope.1.as_bytes());
-        mac.update(&[0]);
-        mac.update(body);
-        mac
+        let (issued, after) = (Timestamp(number(9)?), after.to_owned());
+        Ok(ContinueToken { revision, issued, after, sent, is_earlier })
     }
 }
 
+fn mac(key: &[u8; 32], body: &[u8], scope: (&str, &str)) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is accepted");
+    mac.update(scope.0.as_bytes());
+    mac.update(&[0]);
+    mac.update(scope.1.as_bytes());
+    mac.update(&[0]);
+    mac.update(body);
+    mac
+}
+
 impl ContinueToken {
-    /// Whether the token is older than its lifetime.
+    /// Whether the token is older than its lifetime, or than the cluster.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        now.0.saturating_sub(self.issued.0) > TOKEN_LIFETIME_MICROS
+        self.is_earlier || now.0.saturating_sub(self.issued.0) > TOKEN_LIFETIME_MICROS
     }
 }
 
@@ -123,7 +140,8 @@ mod tests {
 
     fn token() -> ContinueToken {
         let (revision, issued) = (Some(Revision(42)), Timestamp(7));
-        ContinueToken { revision, issued, after: "ns/name".to_owned(), sent: Some(500) }
+        let after = "ns/name".to_owned();
+        ContinueToken { revision, issued, after, sent: Some(500), is_earlier: false }
     }
 
     #[test]
@@ -155,6 +173,20 @@ mod tests {
         for garbage in ["", "garbage", "AAAA", "===="] {
             assert_eq!(key.open(garbage, ("configmaps", "ns")), Err(InvalidToken));
         }
+    }
+
+    #[test]
+    fn tokens_of_the_cluster_before_have_expired() {
+        let (scope, fresh) = (("configmaps", "ns"), Timestamp(7));
+        let before = TokenKey::new([7; 32]).seal(&token(), scope);
+        let key = TokenKey::new([8; 32]).after(Some([7; 32]));
+        let opened = key.open(&before, scope).unwrap();
+        assert_eq!((&*opened.after, opened.is_earlier, opened.is_expired(fresh)), ("ns/name", true, true));
+        assert_eq!(key.open(&before, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
+        let own = key.open(&key.seal(&token(), scope), scope).unwrap();
+        assert!(!own.is_earlier && !own.is_expired(fresh));
+        let forged = TokenKey::new([9; 32]).seal(&token(), scope);
+        assert_eq!(key.open(&forged, scope), Err(InvalidToken));
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::CommandFactory;
 use orch_node::cli::{
-    CertsCommand, Cli, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION, log_format,
-    parse_and_find_files,
+    CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
+    log_format, parse_and_find_files,
 };
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy, tls};
+use orch_node::{admin, certs, encryption, logging, metrics, recovery, run, secrecy, tls};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -58,7 +58,10 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             serve(run::plan_serve(&arguments)?)
         }
         Command::Certs(command) => run_certs(command),
-        Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
+        Command::Cluster(ClusterAct::Running(command)) => admin::run(&command, &mut io::stdout()),
+        Command::Cluster(ClusterAct::Recover(arguments)) => {
+            Ok(recovery::recover(&arguments, recovery::typed, &mut io::stdout())?)
+        }
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
             match (&arguments.data_dir, &arguments.encryption_provider_config) {

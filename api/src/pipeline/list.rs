@@ -149,7 +149,8 @@ impl<S: Store> Pipeline<S> {
 
     fn seal(&self, request: Request<'_>, revision: Option<Revision>, next: Start<'_>) -> String {
         let Start { after, sent } = next;
-        let token = ContinueToken { revision, issued: self.ambient.now(), after: after.to_owned(), sent };
+        let (issued, after) = (self.ambient.now(), after.to_owned());
+        let token = ContinueToken { revision, issued, after, sent, is_earlier: false };
         self.token_key.seal(&token, (&request.resource.storage, &request.target.namespace))
     }
 

@@ -104,6 +104,7 @@ pub(crate) fn continue_token(input: &[u8]) -> bool {
         issued: Timestamp(number(8)),
         // No path has a zero byte.
         after: String::from_utf8_lossy(after).replace('\0', ""),
+        is_earlier: false,
         sent: Some(number(8)).filter(|sent| sent % 2 == 0),
     };
     let sealed = key.seal(&token, ("configmaps", "n"));

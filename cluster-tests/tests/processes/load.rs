@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::objects::{COLLECTION, config_map, name};
+use crate::objects::{COLLECTION, config_map, name, version};
 
 /// Timeout of a write, after which the client turns to another member: a dead one answers nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +23,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Acknowledged {
     /// The object's name.
     pub(crate) name: String,
+    /// Its version.
+    pub(crate) version: u64,
     /// Time of the request.
     pub(crate) sent: Instant,
     /// Time of the response.
@@ -96,8 +98,9 @@ async fn write(
         let sent = Instant::now();
         match doors[door % doors.len()].post(COLLECTION, &object).await {
             Ok(answer) if answer.status == 201 => {
-                let name = name(&object).unwrap();
-                acknowledged.lock().push(Acknowledged { name, sent, answered: Instant::now() });
+                let answered = Instant::now();
+                let (name, version) = (name(&object).unwrap(), version(&answer.json().unwrap()).unwrap());
+                acknowledged.lock().push(Acknowledged { name, version, sent, answered });
             }
             Ok(answer) => {
                 assert!(answer.status >= 429, "a good write was refused: {answer:?}");

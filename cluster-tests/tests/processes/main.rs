@@ -29,6 +29,7 @@ mod objects;
 mod paused_leader;
 mod quorum;
 mod quota;
+mod recovery;
 mod replacement;
 mod resource_quotas;
 mod restart;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::access::{Access, Source, read};
 use super::command::{is_shown, result};
 use crate::certs::{Authority, admin_leaf};
-use crate::cli::{Cli, ClusterCommand, Command, parse as parse_line};
+use crate::cli::{Cli, ClusterAct, ClusterCommand, Command, parse as parse_line};
 use crate::kubeconfig::{Server, kubeconfig};
 
 fn config() -> String {
@@ -145,7 +145,7 @@ fn the_variable_names_files_of_which_some_may_be_absent() {
 
 fn command(line: &str) -> ClusterCommand {
     let Cli { command } = parse_line(line.split_whitespace().map(Into::into).collect()).unwrap();
-    let Command::Cluster(command) = command else { panic!("{line}") };
+    let Command::Cluster(ClusterAct::Running(command)) = command else { panic!("{line}") };
     command
 }
 

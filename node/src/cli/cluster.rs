@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use orch_raft::member::reseed::BEGINNING_MAX;
 
 use super::address::{parse_reachable_host_port, parse_server};
 use super::node::parse_member_name;
 
-/// What to do with the members of a running cluster.
+/// What to do with a cluster.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  \
     orch cluster found --kubeconfig certs/admin.conf\n  \
@@ -16,6 +17,49 @@ use super::node::parse_member_name;
     orch cluster add d 10.0.0.4:6444 --kubeconfig certs/admin.conf\n\n\
     To add a member: make its certificates with `orch certs add`, `orch cluster add NAME HOST:PORT`, start it with \
     `orch serve --join`, wait until `orch cluster status` shows it caught up, `orch cluster promote NAME`.")]
+pub enum ClusterAct {
+    /// Through a member that runs.
+    #[command(flatten)]
+    Running(ClusterCommand),
+    /// Make a new cluster of one stopped member's data, after the majority is lost for good
+    Recover(RecoverArgs),
+}
+
+/// Flags of `orch cluster recover`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make a new cluster of what one stopped member has, after the majority of its cluster is lost for good.\n\n\
+        It shows what is there and what may be lost, and asks for the cluster's id before it changes anything. Run it on every \
+        member that is left, and recover the one with the highest term and, where these are equal, the highest entry. Until it \
+        was confirmed the member can be started as before.\n\n\
+        The new cluster has another id and this member alone, every object, and versions beyond all that were given out. The \
+        members of the old one cannot take part in it: empty their data directories, and add them as new ones. The old store \
+        stays beside the new one, as DATA_DIR/store.before.",
+    after_help = "Examples:\n  \
+        orch cluster recover --data-dir /var/lib/orch                    looks, and asks\n  \
+        orch cluster recover --data-dir /var/lib/orch --confirm ID       for scripts"
+)]
+pub struct RecoverArgs {
+    /// Directory of the data of the member, which does not run
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The keys of the data, if it is encrypted
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+    /// The id of the cluster that is given up, instead of typing it
+    #[arg(long, value_name = "ID")]
+    pub confirm: Option<String>,
+    /// Where peers will reach the member [default: as before]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_reachable_host_port)]
+    pub peer_address: Option<String>,
+    /// Begin at this revision at least: one that the old cluster certainly never reached
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(0..=BEGINNING_MAX))]
+    pub revision_floor: u64,
+}
+
+/// What to do with the members of a running cluster.
+#[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Show who leads, who is there and how far each one is
     Status(StatusArgs),

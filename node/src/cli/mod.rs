@@ -37,7 +37,9 @@ pub use certs::{
     AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,
 };
 pub use clients::ClientArgs;
-pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
+pub use cluster::{
+    AccessArgs, AddArgs, ClusterAct, ClusterCommand, MemberArgs, Output, RecoverArgs, StatusArgs,
+};
 pub use connect::ConnectArgs;
 pub(crate) use duration::parse_duration;
 pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
@@ -101,9 +103,9 @@ pub enum Command {
     /// Make, show and renew the certificates of a cluster
     #[command(subcommand)]
     Certs(CertsCommand),
-    /// Show and change the members of a running cluster
+    /// Show and change the members of a running cluster, or recover one that has lost its majority
     #[command(subcommand)]
-    Cluster(ClusterCommand),
+    Cluster(ClusterAct),
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use orch_raft::disk::rocks::OpenError;
+use orch_raft::disk::rocks::{OpenError, RemakeError};
 use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
@@ -136,6 +136,9 @@ pub enum RunError {
     /// The data directory cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A store in the data directory is being made, or was not completed.
+    #[error(transparent)]
+    Remake(#[from] RemakeError),
     /// The data directory is not this member's, or cannot be read.
     #[error("data directory {path}")]
     Member {

@@ -11,7 +11,7 @@ use rand::{Rng, TryRngCore};
 use super::error::RunError;
 
 /// The identity of a cluster that this member founds.
-pub(super) fn seed(brand: &Brand) -> Result<ClusterSeed, RunError> {
+pub(crate) fn seed(brand: &Brand) -> Result<ClusterSeed, RunError> {
     let mut token_key = [0; 32];
     rand::rngs::OsRng.try_fill_bytes(&mut token_key).map_err(|error| RunError::System {
         action: "read random bytes",
@@ -21,12 +21,12 @@ pub(super) fn seed(brand: &Brand) -> Result<ClusterSeed, RunError> {
 }
 
 /// A random 64-bit number that distinguishes this start from earlier ones.
-pub(super) fn incarnation() -> u64 {
+pub(crate) fn incarnation() -> u64 {
     rand::rng().random()
 }
 
 /// A wall clock in milliseconds since the Unix epoch.
-pub(super) fn clock() -> Clock {
+pub(crate) fn clock() -> Clock {
     Arc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -10,7 +10,7 @@ use orch_api::authn::Authenticator;
 use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
-use orch_raft::disk::rocks::RocksDisk;
+use orch_raft::disk::rocks::{Remaking, RocksDisk};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -82,6 +82,8 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     let tls = Reloader::load(plan.tls.clone()).map_err(|source| plan.material(source))?;
     let peer_tls = peer_tls(&plan)?;
     make_data_dir(&plan.data_dir)?;
+    // Before the store is made where it is absent, and again once no other process can begin to make it anew.
+    Remaking::require_whole(&plan.data_dir)?;
     let path = store_dir(&plan);
     let directory = tokio::select! {
         directory = occupy(&path) => directory?,
@@ -90,6 +92,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
             return Ok(());
         }
     };
+    Remaking::require_whole(&plan.data_dir)?;
     // A killed process leaves its file behind.
     Endpoints::remove(&plan.data_dir)?;
     plan.audit.open()?;

@@ -45,6 +45,7 @@ pub use clients::ClientLimits;
 #[cfg(test)]
 pub(crate) use encryption::with_kms_check;
 pub use error::RunError;
+pub(crate) use identity::{clock, incarnation, seed};
 pub use lifetime::run;
 pub use plan::{Kind, Plan};
 pub(crate) use plan::{host_of, host_port};

@@ -19,7 +19,7 @@ use crate::key::Key;
 use crate::member::log::{LogError, read_meta};
 use crate::member::options::{ClusterSeed, Options, StartError};
 use crate::object::{Index, Object};
-use crate::state::State;
+use crate::state::{BEGINNING_FIELD, ORIGIN, State};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::NodeId;
 
@@ -27,8 +27,14 @@ pub use crate::state::CLUSTER_RESOURCE;
 
 const IDENTITY: &str = "identity";
 
+/// The field with the key of continue tokens: of the cluster's identity, and of the origin for those of the cluster before.
+const TOKEN_KEY_FIELD: &str = "tokenKey";
+
 /// The field of the cluster's identity that names the founders' disks.
 const FOUNDERS_FIELD: &str = "founders";
+
+/// The start of the names of members' objects.
+const MEMBER_PREFIX: &str = "member-";
 
 /// The field of a member's object that names its data directory.
 const DIRECTORY_FIELD: &str = "directory";
@@ -42,6 +48,9 @@ pub struct ClusterIdentity {
     pub brand: Arc<str>,
     /// The key that authenticates continue tokens, and recalls among members.
     pub token_key: [u8; 32],
+    /// That of the cluster which this one was made from (see [`crate::member::reseed`]): it tells the tokens of that cluster
+    /// from forged ones, and authenticates nothing.
+    pub earlier_token_key: Option<[u8; 32]>,
 }
 
 impl ClusterIdentity {
@@ -49,10 +58,13 @@ impl ClusterIdentity {
     pub fn read(state: &State) -> Option<Self> {
         let object = state.object(&cluster_key(IDENTITY))?;
         let fields = &object.index.fields;
+        let origin = state.object(&cluster_key(ORIGIN));
         Some(ClusterIdentity {
             cluster: Arc::from(fields.value("cluster", 0)),
             brand: Arc::from(fields.value("brand", 1)),
-            token_key: from_hex(fields.value("tokenKey", 2))?,
+            token_key: from_hex(fields.value(TOKEN_KEY_FIELD, 2))?,
+            earlier_token_key: origin
+                .and_then(|object| from_hex(object.index.fields.value(TOKEN_KEY_FIELD, 1))),
         })
     }
 }
@@ -112,17 +124,40 @@ impl Registration {
 
 /// The first transaction of a cluster, done once: its identity, with the disk of each founder in it.
 pub(crate) fn first_transaction(seed: &ClusterSeed, founding: &wire::Founding, now_ms: u64) -> Transaction {
+    Transaction {
+        proposed_ms: now_ms,
+        conditions: vec![Condition::Absent(cluster_key(IDENTITY))],
+        operations: vec![Operation::Put(identity_put(seed, founding))],
+    }
+}
+
+/// The object with the identity of the cluster of `founding`.
+pub(crate) fn identity_put(seed: &ClusterSeed, founding: &wire::Founding) -> Put {
     let cluster = if founding.cluster.is_empty() { &*seed.cluster } else { &*founding.cluster };
     let token_key = to_hex(&seed.token_key);
     let disks = founders_to_text(founding);
     // A new cluster is at level 0, where fields are stored by position alone.
+    let fields = [
+        ("cluster", cluster),
+        ("brand", &*seed.brand),
+        (TOKEN_KEY_FIELD, &*token_key),
+        (FOUNDERS_FIELD, &*disks),
+    ];
+    cluster_put(IDENTITY, &fields)
+}
+
+/// The object that tells where a cluster comes from: it begins at `beginning`, with objects of the cluster `earlier`.
+pub(crate) fn origin_put(beginning: u64, earlier: &ClusterIdentity) -> Put {
+    let (beginning, token_key) = (beginning.to_string(), to_hex(&earlier.token_key));
     let fields =
-        [("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key), (FOUNDERS_FIELD, &*disks)];
-    Transaction {
-        proposed_ms: now_ms,
-        conditions: vec![Condition::Absent(cluster_key(IDENTITY))],
-        operations: vec![Operation::Put(cluster_put(IDENTITY, &fields))],
-    }
+        [(BEGINNING_FIELD, &*beginning), (TOKEN_KEY_FIELD, &*token_key), ("cluster", &*earlier.cluster)];
+    cluster_put(ORIGIN, &fields)
+}
+
+/// Whether the store's own object at `path` tells of one cluster alone: its identity, its origin, and the starts of its
+/// members. A cluster that is made from another one's objects has its own.
+pub(crate) fn is_of_one_cluster(path: &str) -> bool {
+    path == IDENTITY || path == ORIGIN || path.starts_with(MEMBER_PREFIX)
 }
 
 /// The transaction that registers a start of `node`, replacing the registration in `state`.
@@ -187,7 +222,7 @@ fn founder_directory(founders: &str, node: NodeId) -> Option<&str> {
 }
 
 fn member_name(node: NodeId) -> String {
-    format!("member-{:016x}", node.0)
+    format!("{MEMBER_PREFIX}{:016x}", node.0)
 }
 
 /// The key of the store's own object called `name`.

@@ -44,6 +44,7 @@ mod promises;
 mod proposals;
 mod recall;
 mod registering;
+pub mod reseed;
 mod returning;
 mod scrutiny;
 mod service;

@@ -12,6 +12,7 @@
 //! Invariant: no clock, no randomness, no unordered map.
 //! Invariant: `floor <= applied`, and every change after the floor is in the history of its resource.
 
+mod beginning;
 mod collection;
 mod fingerprint;
 mod history;
@@ -25,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
+pub(crate) use self::beginning::{BEGINNING_FIELD, ORIGIN};
 pub use self::collection::{Change, Collection, Compacted};
 pub use self::fingerprint::{Fingerprint, digest_of_changes};
 use self::history::Ring;
@@ -52,6 +54,9 @@ pub struct State {
     /// All changes of all resources in order, and their cost in bytes.
     ring: Ring,
     floor: Revision,
+    /// The revision with which the cluster was made from an earlier one; 0 where it was founded. Every resource counts as
+    /// changed at it: see [`State::beginning`].
+    beginning: Revision,
     /// The digest of all objects as of `applied`.
     fingerprint: Fingerprint,
     /// The size of all objects, and the quota.
@@ -190,6 +195,7 @@ impl State {
     pub fn finish_restore(&mut self, applied: Revision, changed: Option<&BTreeMap<Arc<str>, Revision>>) {
         self.applied = applied;
         self.floor = applied;
+        self.begin();
         let Some(changed) = changed else {
             Arc::make_mut(&mut self.untouched).start_history(applied);
             let resources: Vec<Arc<str>> = self.collections.keys().cloned().collect();
@@ -199,18 +205,19 @@ impl State {
         };
         for (resource, revision) in changed {
             assert!(*revision <= applied, "no resource changed after the state's revision");
-            self.collection_mut(resource).start_history(*revision);
+            let newest = (*revision).max(self.beginning);
+            self.collection_mut(resource).start_history(newest);
         }
     }
 
-    /// The revision of each resource's newest change up to `floor`, removals included. Resources without one are left
-    /// out.
+    /// The revision of each resource's newest change up to `floor`, removals included. Resources without one since the
+    /// beginning are left out.
     pub fn changed_at_floor(&self, floor: Revision) -> BTreeMap<Arc<str>, Revision> {
         let changed = |collection: &Collection| collection.changed_at(floor);
         self.collections
             .iter()
             .map(|(resource, collection)| (resource.clone(), changed(collection)))
-            .filter(|(_, changed)| *changed > Revision(0))
+            .filter(|(_, changed)| *changed > self.beginning)
             .collect()
     }
 
@@ -218,7 +225,7 @@ impl State {
     pub fn digest_of_changes(&self) -> u128 {
         let changes =
             self.collections.iter().map(|(resource, collection)| (&**resource, collection.changed()));
-        digest_of_changes(changes.filter(|(_, changed)| *changed > Revision(0)))
+        digest_of_changes(changes.filter(|(_, changed)| *changed > self.beginning))
     }
 
     fn check(&self, condition: &Condition) -> Result<(), Option<SharedObject>> {

@@ -18,6 +18,7 @@ mod options;
 mod pace;
 mod plain;
 mod record;
+mod remaking;
 mod rewrite;
 mod rewritten;
 mod sealing;
@@ -40,6 +41,7 @@ use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, Wr
 pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
+pub use self::remaking::{RemakeError, Remaking};
 pub use self::rewrite::Report;
 pub use self::rewritten::{Progress, RewriteEnd, Rewritten};
 use self::sealing::Sealing;

@@ -20,6 +20,7 @@ mod pages;
 mod past;
 mod reads;
 mod replace;
+mod replay;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use self::announce::Announcements;
 pub(crate) use self::checkpoints::{CHECKPOINTS_MAX, Checkpoint};
 use self::pages::Pages;
 use self::past::Past;
+pub(crate) use self::replay::{Replayed, replay};
 pub(crate) use self::store::Restore;
 use self::store::{commit, load_state};
 use self::writer::{Lock, Writer};

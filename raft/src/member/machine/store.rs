@@ -93,8 +93,14 @@ impl Restore {
         if newest > at {
             return Err(DecodeError::new("state", format!("it is at {at} and holds a change of {newest}")));
         }
+        // Every resource counts as changed at the beginning, which the mark does not repeat.
+        let beginning = self.state.stored_beginning();
+        if beginning > at {
+            return Err(DecodeError::new("state", format!("it is at {at} and begins at {beginning}")));
+        }
         for (resource, collection) in self.state.collections().filter(|_| changed.is_some()) {
             let told = changed.and_then(|changed| changed.get(resource)).copied().unwrap_or_default();
+            let told = told.max(beginning);
             if collection.changed() > told {
                 let newest = collection.changed();
                 let reason = format!("{resource} last changed at {told} and holds an object of {newest}");

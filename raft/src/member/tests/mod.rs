@@ -18,6 +18,7 @@ mod liars;
 mod membership;
 mod net;
 mod reads;
+mod reseeding;
 mod scenarios;
 mod snapshots;
 mod space;
@@ -129,6 +130,7 @@ impl Cluster {
         let options = self.options(n);
         let transport = self.network.transport(peer(n).id);
         let member = Member::start(options, self.disks[n].clone(), transport).await?;
+        self.network.pin(peer(n).id, member.handle().identity().cluster);
         self.network.serve(peer(n).id, member.service());
         self.members[n] = Some(member);
         Ok(())

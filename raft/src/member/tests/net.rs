@@ -36,6 +36,11 @@ struct Net {
     breaks: BTreeMap<Purpose, VecDeque<u64>>,
     /// Purposes for which no stream is opened to a member.
     refused: BTreeSet<(Purpose, NodeId)>,
+    /// The clusters that members belong to, where their disks tell at their start. A peer of another one is refused, as by
+    /// the product's transport.
+    clusters: BTreeMap<NodeId, Arc<str>>,
+    /// Who was refused by whom for that.
+    strangers: BTreeSet<(NodeId, NodeId)>,
 }
 
 /// One direction of a stream.
@@ -64,6 +69,31 @@ impl MemoryNetwork {
 
     pub(super) fn unserve(&self, node: NodeId) {
         self.0.lock().services.remove(&node);
+    }
+
+    /// Sets the cluster that `node` belongs to.
+    pub(super) fn pin(&self, node: NodeId, cluster: Option<Arc<str>>) {
+        let clusters = &mut self.0.lock().clusters;
+        match cluster {
+            Some(cluster) => clusters.insert(node, cluster),
+            None => clusters.remove(&node),
+        };
+    }
+
+    /// Whether a frame of `from` was refused by `to` as one of another cluster.
+    pub(super) fn refused_cluster(&self, from: NodeId, to: NodeId) -> bool {
+        self.0.lock().strangers.contains(&(from, to))
+    }
+
+    /// Whether both members are known to belong to clusters, and to different ones.
+    fn are_of_two_clusters(&self, from: NodeId, to: NodeId) -> bool {
+        let mut net = self.0.lock();
+        let (own, claimed) = (net.clusters.get(&to), net.clusters.get(&from));
+        let differ = own.zip(claimed).is_some_and(|(own, claimed)| own != claimed);
+        if differ {
+            net.strangers.insert((from, to));
+        }
+        differ
     }
 
     /// Cuts both directions between `node` and the others.
@@ -164,6 +194,9 @@ impl MemoryTransport {
             && !self.network.0.lock().refused.contains(&(purpose, peer.id));
         let name = peer.name.clone();
         match service {
+            Some(_) if passes && self.network.are_of_two_clusters(self.from, peer.id) => {
+                Err(TransportError::Refused { peer: name, reason: "another cluster".into() })
+            }
             Some(service) if passes => Ok(service),
             None if !self.network.is_cut(self.from, peer.id) => {
                 Err(TransportError::Refused { peer: name, reason: "not started".into() })

@@ -1,0 +1,69 @@
+//! Replaying: the state that a disk has with its whole log, without a member that runs on it.
+//!
+//! Owns applying entries that nobody has called committed. That is for a cluster whose quorum is lost alone: the last entries
+//! of a survivor may have been acknowledged by a majority that no longer exists. A member that takes part never does it.
+
+use openraft::EntryPayload;
+
+use super::store::load_state;
+use super::{Batch, Writer};
+use crate::disk::{Disk, DiskError, Generation};
+use crate::encoding::{DecodeError, FEATURE_LEVEL_MAX, decode, decode_transaction};
+use crate::key::Revision;
+use crate::member::codec::{Mark, entry_from_wire};
+use crate::member::feature::FeatureLevel;
+use crate::member::log::LogError;
+use crate::member::proposals::Proposals;
+use crate::state::{HistoryBounds, State};
+
+/// Bytes of the log that are read at once, roughly: the memory that replaying needs beside the state.
+const READ_BYTES: usize = 2 << 20;
+
+/// The state at the end of a log.
+pub(crate) struct Replayed {
+    pub(crate) state: State,
+    /// Its mark, without the changes of resources.
+    pub(crate) mark: Mark,
+    /// Time of the newest write in it, by its proposer's clock, in milliseconds since 1970; 0 without one.
+    pub(crate) newest_ms: u64,
+}
+
+/// Reads the stored state and applies every entry of the log after it, also those that were never called committed.
+///
+/// # Errors
+/// The disk cannot be read, the log has a gap, or an entry was written by a newer program.
+pub(crate) fn replay(disk: &impl Disk) -> Result<Replayed, LogError> {
+    let (state, mark) = load_state(disk)?;
+    let written = state.collections().flat_map(|(_, collection)| collection.range_from(""));
+    let mut newest_ms = written.map(|(_, object)| object.written_ms).max().unwrap_or(0);
+    let mut writer = Writer::new(state, &mark, Generation::default());
+    // No proposal of a log is of this "member": outcomes are nobody's.
+    let proposals = Proposals::new(u64::MAX, u64::MAX, FeatureLevel::of(FEATURE_LEVEL_MAX));
+    let mut unused = Batch::default();
+    if let Some((first, last)) = disk.log_bounds()? {
+        let mut next = mark.log_id.map_or(first, |id| id.index.saturating_add(1));
+        while next <= last {
+            let records = disk.read_log(next, last.saturating_add(1), READ_BYTES)?;
+            if records.is_empty() {
+                let reason = format!("entry {next} is missing");
+                return Err(DiskError { operation: "read log", reason }.into());
+            }
+            for record in records {
+                let entry = entry_from_wire(decode("log entry", record.bytes)?, FEATURE_LEVEL_MAX)?;
+                if let EntryPayload::Normal(command) = &entry.payload {
+                    newest_ms = newest_ms.max(decode_transaction(command.0.clone())?.1.proposed_ms);
+                }
+                let applied = writer.apply(&entry, &proposals, &mut unused);
+                applied.map_err(|error| DecodeError::new("log", error))?;
+                next = record.index.saturating_add(1);
+            }
+            unused = Batch::default();
+            // Nobody watches: no change has to be kept.
+            let through = writer.state.applied();
+            writer.state.trim_history(&HistoryBounds { through, ..HistoryBounds::NONE });
+        }
+    }
+    let mark = writer.lineage.now();
+    assert_eq!(mark.revision(), Revision(writer.state.applied().0), "a state is at the revision of its mark");
+    Ok(Replayed { state: writer.state, mark, newest_ms })
+}

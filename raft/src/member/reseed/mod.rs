@@ -1,0 +1,241 @@
+//! Reseeding: the store of a new cluster of one member, made from the objects of an earlier one.
+//!
+//!     recover: a survivor's disk ---> state at the end of its log --+
+//!                                                                   +---> store beside it ---> takes its place
+//!     restore: a snapshot's records --------------------------------+
+//!
+//! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
+//! one cluster: its identity and its members. It begins with another identity, one member, and a revision beyond every one
+//! that the earlier cluster can have given out (docs/decisions/0039).
+//!
+//! Invariant: the new cluster has another name than the earlier one, so that no member of that one takes part in it.
+//! Invariant: no revision is given out twice: every object is at the beginning, and the first entry of the log behind it.
+//! Invariant: nobody else uses the data directory meanwhile, and a store that is not complete is never at its place (see
+//! [`Remaking`]).
+
+mod fill;
+mod survivor;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::executor::block_on;
+
+pub(crate) use self::fill::fill;
+#[cfg(test)]
+pub(crate) use self::survivor::records;
+pub use self::survivor::{Found, Survivor};
+use crate::disk::DiskError;
+use crate::disk::cipher::RecordCipher;
+use crate::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RocksDisk};
+use crate::encoding::DecodeError;
+use crate::member::log::LogError;
+use crate::member::options::ClusterSeed;
+use crate::object::SharedObject;
+use crate::transport::Peer;
+
+/// Revisions that a cluster gives out in a second, at the very most: five times what was ever measured of one (18,200 writes
+/// a second), and more than disks of today sync. Lower, it could be passed on better machines; higher, it costs nothing but
+/// digits: a year is 3 * 10^12 of 1.8 * 10^19 revisions.
+pub const REVISIONS_A_SECOND_MAX: u64 = 100_000;
+
+/// Revisions that are left out in any case: ten seconds at that rate, for clocks of two machines that differ by as much.
+pub const MARGIN_MIN: u64 = 1_000_000;
+
+/// The highest beginning: far beyond every revision that a cluster reaches, and as far from where numbers end.
+pub const BEGINNING_MAX: u64 = 1 << 62;
+
+/// The point of an earlier cluster whose objects a new one is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The earlier cluster's name.
+    pub cluster: Arc<str>,
+    /// The newest revision in the objects.
+    pub revision: u64,
+    /// When that was the newest: milliseconds since 1970. 0 for unknown, which counts as long ago.
+    pub time_ms: u64,
+}
+
+/// What a new cluster begins with.
+#[derive(Clone)]
+pub struct NewCluster {
+    /// Its only member. Others are added as to any cluster.
+    pub member: Peer,
+    /// Its name, the earlier one's being another, and the key of its tokens. The brand is that of the objects.
+    pub seed: ClusterSeed,
+    /// The name of the member's data directory: random.
+    pub directory: String,
+    /// The time of day: milliseconds since 1970.
+    pub now_ms: u64,
+    /// See [`beginning`].
+    pub beginning: u64,
+}
+
+/// An object of the earlier cluster.
+#[derive(Clone, Debug)]
+pub struct StoredRecord {
+    /// The resource's name in the store: see [`crate::Key::resource`].
+    pub resource: Arc<str>,
+    /// `namespace/name` or `name`.
+    pub path: Arc<str>,
+    /// The object.
+    pub object: SharedObject,
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The new cluster's name.
+    pub cluster: Arc<str>,
+    /// The name of its brand.
+    pub brand: Arc<str>,
+    /// The revision that it begins at.
+    pub beginning: u64,
+    /// Number of objects, the store's own included.
+    pub objects: u64,
+    /// Where the store of before is now, if there was one.
+    pub kept: Option<PathBuf>,
+}
+
+/// Why no new cluster was made. The data directory is as before, unless the error says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum ReseedError {
+    /// A store cannot be opened: a process has it, or it is damaged.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store cannot be made beside the data, or take its place.
+    #[error(transparent)]
+    Remake(#[from] RemakeError),
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The store on the disk cannot be read to its end.
+    #[error("the store cannot be read: {reason}; recover from another survivor, or restore a snapshot")]
+    Unreadable {
+        /// The defect.
+        reason: String,
+    },
+    /// The source of the records failed.
+    #[error("the snapshot cannot be read")]
+    Source(#[source] Box<dyn Error + Send + Sync>),
+    /// The objects lack the identity of a cluster: the member was never part of one, or the snapshot is not whole.
+    #[error("there is no cluster in it: it lacks the identity that the first write of every cluster makes")]
+    NoCluster,
+    /// The identity given is that of the earlier cluster.
+    #[error("the new cluster must have another name than {0}, whose members could take part in it otherwise")]
+    SameCluster(Arc<str>),
+    /// The member is the only voter of its cluster: no quorum is lost.
+    #[error("{0} is the only voter of its cluster, which has its quorum: start it with `orch serve`")]
+    NotNeeded(Arc<str>),
+    /// The member is not in its own membership, so that its address is not known.
+    #[error("{0} is no member of its cluster any more: give its peer address with --peer-address")]
+    NoAddress(Arc<str>),
+    /// The objects are newer than the beginning.
+    #[error("the beginning {beginning} is not beyond revision {revision} of the objects")]
+    BeginsTooEarly {
+        /// The beginning.
+        beginning: u64,
+        /// A revision that was given out.
+        revision: u64,
+    },
+}
+
+impl From<LogError> for ReseedError {
+    fn from(error: LogError) -> Self {
+        ReseedError::Unreadable { reason: error.to_string() }
+    }
+}
+
+impl From<DecodeError> for ReseedError {
+    fn from(error: DecodeError) -> Self {
+        ReseedError::Unreadable { reason: error.to_string() }
+    }
+}
+
+/// The revision at which a new cluster begins that is made at `now_ms` from `origin`: beyond what the earlier cluster gave
+/// out since, and no lower than `floor`. At most [`BEGINNING_MAX`].
+pub fn beginning(origin: &Origin, now_ms: u64, floor: u64) -> u64 {
+    let since_ms = now_ms.saturating_sub(origin.time_ms);
+    let given_out = since_ms.saturating_mul(REVISIONS_A_SECOND_MAX / 1000);
+    let margin = given_out.saturating_add(MARGIN_MIN);
+    origin.revision.saturating_add(margin).max(floor).min(BEGINNING_MAX)
+}
+
+/// Opens the store in `data_dir`, whose member is stopped, and replays its log, for [`recover`]. Changes nothing but to put
+/// back a store that an interrupted recovery had moved away.
+///
+/// # Errors
+/// The store is in use, or cannot be read; it never was part of a cluster; its member is the only voter.
+pub fn examine(
+    data_dir: &Path,
+    keys: Option<Arc<dyn RecordCipher>>,
+) -> Result<(Survivor, RocksDisk), ReseedError> {
+    Remaking::undo_interrupted(data_dir)?;
+    let store = Remaking::existing_store(data_dir)?;
+    let disk = RocksDisk::open_locked(DataDirectory::lock(&store)?, keys)?;
+    Ok((Survivor::read(&disk)?, disk))
+}
+
+/// Makes the store of a new cluster from what is on a survivor's disk, in its place. The old one is kept beside it.
+///
+/// # Errors
+/// See [`ReseedError`].
+pub fn recover(
+    data_dir: &Path,
+    keys: Option<Arc<dyn RecordCipher>>,
+    (survivor, disk): (Survivor, RocksDisk),
+    new: &NewCluster,
+) -> Result<Made, ReseedError> {
+    // The old store stays locked until the new one is complete: no node starts on it meanwhile.
+    let remaking = Remaking::of_survivor(data_dir)?;
+    let (term, origin) = (survivor.next_term(), survivor.origin());
+    let made = build(&remaking, keys, &origin, new, term, survivor.records());
+    drop(disk);
+    finish(remaking, made)
+}
+
+/// Makes the store of a new cluster from the `records` of a snapshot, in a data directory without a store.
+///
+/// # Errors
+/// See [`ReseedError`].
+pub fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
+    data_dir: &Path,
+    keys: Option<Arc<dyn RecordCipher>>,
+    origin: &Origin,
+    new: &NewCluster,
+    records: impl Iterator<Item = Result<StoredRecord, E>>,
+) -> Result<Made, ReseedError> {
+    let remaking = Remaking::of_nothing(data_dir)?;
+    let records = records.map(|record| record.map_err(|error| ReseedError::Source(error.into())));
+    let made = build(&remaking, keys, origin, new, FIRST_TERM, records);
+    finish(remaking, made)
+}
+
+/// The term of a restored log's beginning: no member of the new cluster has voted in any.
+const FIRST_TERM: u64 = 1;
+
+fn build(
+    remaking: &Remaking,
+    keys: Option<Arc<dyn RecordCipher>>,
+    origin: &Origin,
+    new: &NewCluster,
+    term: u64,
+    records: impl Iterator<Item = Result<StoredRecord, ReseedError>>,
+) -> Result<Made, ReseedError> {
+    let draft = RocksDisk::open_locked(DataDirectory::lock(&remaking.draft())?, keys)?;
+    block_on(fill(&draft, origin, new, term, records))
+}
+
+/// Puts what was made at its place, or takes it away.
+fn finish(remaking: Remaking, made: Result<Made, ReseedError>) -> Result<Made, ReseedError> {
+    match made {
+        Ok(made) => Ok(Made { kept: remaking.finish()?, ..made }),
+        Err(error) => {
+            remaking.abandon()?;
+            Err(error)
+        }
+    }
+}

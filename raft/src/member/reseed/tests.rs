@@ -1,0 +1,165 @@
+//! Recovery and restore in real data directories; clusters that live on from them are in `member::tests::reseeding`.
+
+use std::io;
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use openraft::entry::RaftEntry;
+use prost::Message;
+
+use super::survivor::records;
+use super::*;
+use crate::disk::{Disk, LogRecord, MetaKey, completed};
+use crate::encoding::{ProposalId, encode_transaction};
+use crate::key::{Key, Revision};
+use crate::member::codec::entry_to_wire;
+use crate::member::consensus::{Command, Entry, Membership, Place, log_id};
+use crate::member::identity::{first_transaction, node_id};
+use crate::object::Index;
+use crate::state::State;
+use crate::transaction::{Operation, Put, Transaction};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+fn peer(name: &str) -> Peer {
+    Peer { id: node_id(name), name: name.into(), address: format!("{name}:1").into() }
+}
+
+fn seed(cluster: &str) -> ClusterSeed {
+    ClusterSeed { cluster: cluster.into(), brand: "orch".into(), token_key: [7; 32] }
+}
+
+fn anew(cluster: &str, beginning: u64) -> NewCluster {
+    NewCluster {
+        member: peer("a"),
+        seed: seed(cluster),
+        directory: format!("disk of {cluster}"),
+        now_ms: NOW_MS,
+        beginning,
+    }
+}
+
+fn put(name: &str) -> Transaction {
+    let key = Key::new(&Arc::from("pods"), "ns", name).unwrap();
+    let put = Put { key, json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index: Index::default() };
+    Transaction { proposed_ms: NOW_MS - 1000, conditions: vec![], operations: vec![Operation::Put(put)] }
+}
+
+/// The state of a cluster called `one` with some pods.
+fn state() -> State {
+    let mut state = State::default();
+    state.apply(Revision(2), &first_transaction(&seed("one"), &Default::default(), 5));
+    for (at, name) in [(3, "x"), (4, "y"), (5, "z")] {
+        state.apply(Revision(at), &put(name));
+    }
+    state
+}
+
+fn origin(cluster: &str, revision: u64) -> Origin {
+    Origin { cluster: cluster.into(), revision, time_ms: NOW_MS - 1000 }
+}
+
+fn sound(records: impl Iterator<Item = StoredRecord>) -> impl Iterator<Item = io::Result<StoredRecord>> {
+    records.map(Ok)
+}
+
+/// Restores `state` as the cluster `two`, which begins at 1000.
+fn restored(data_dir: &Path) -> Made {
+    restore(data_dir, None, &origin("one", 5), &anew("two", 1000), sound(records(&state()))).unwrap()
+}
+
+/// Appends two entries to the store in `data_dir`, whose log begins behind 1000: b and c become members, and a pod is made.
+fn grow(data_dir: &Path) {
+    let disk = RocksDisk::open(&data_dir.join("store")).unwrap();
+    let places = ["a", "b", "c"].map(|name| (peer(name).id.0, Place::of(&peer(name))));
+    let places = std::collections::BTreeMap::from(places);
+    let membership = Membership::new(vec![places.keys().copied().collect()], places).unwrap();
+    let pod = encode_transaction(ProposalId { node: 9, incarnation: 9, sequence: 1 }, &put("late"), 1);
+    let entries = [
+        Entry::new(log_id(4, 1001), EntryPayload::Membership(membership)),
+        Entry::new(log_id(4, 1002), EntryPayload::Normal(Command(pod))),
+    ];
+    let records = entries.iter().map(|entry| LogRecord {
+        index: entry.log_id.index,
+        bytes: entry_to_wire(entry, 1).encode_to_vec().into(),
+    });
+    block_on(completed("append", |done| disk.append(records.collect(), done))).unwrap();
+}
+
+#[test]
+fn revisions_begin_beyond_what_the_earlier_cluster_can_have_given_out() {
+    let origin = origin("one", 500);
+    assert_eq!(beginning(&origin, origin.time_ms, 0), 1_000_500);
+    assert_eq!(beginning(&origin, origin.time_ms + 3000, 0), 1_300_500, "three seconds at the highest rate");
+    assert_eq!(beginning(&origin, origin.time_ms - 9000, 0), 1_000_500, "a clock that is behind");
+    assert_eq!(beginning(&origin, origin.time_ms, 7_000_000), 7_000_000);
+    assert_eq!(beginning(&origin, u64::MAX, u64::MAX), BEGINNING_MAX);
+    let unknown = Origin { time_ms: 0, ..origin };
+    assert!(beginning(&unknown, NOW_MS, 0) > 100_000_000_000_000, "as if it was taken long ago");
+}
+
+#[test]
+fn a_restored_store_is_that_of_a_cluster_of_one() {
+    let root = tempfile::tempdir().unwrap();
+    let made = restored(root.path());
+    assert_eq!((&*made.cluster, &*made.brand, made.objects, made.kept), ("two", "orch", 5, None));
+    let disk = RocksDisk::open(&root.path().join("store")).unwrap();
+    assert_eq!(disk.log_bounds().unwrap(), None);
+    assert!(disk.meta(MetaKey::Identity).unwrap().is_some() && disk.meta(MetaKey::Vote).unwrap().is_some());
+    drop(disk);
+    let refused = examine(root.path(), None).err().unwrap();
+    assert!(matches!(refused, ReseedError::NotNeeded(_)), "{refused}");
+    let again = restore(root.path(), None, &origin("one", 5), &anew("two", 1000), sound(records(&state())));
+    assert!(again.unwrap_err().to_string().contains("has a store already"));
+}
+
+#[test]
+fn a_survivor_is_recovered_with_the_whole_of_its_log() {
+    let root = tempfile::tempdir().unwrap();
+    restored(root.path());
+    grow(root.path());
+    let examined = examine(root.path(), None).unwrap();
+    let found = examined.0.found().clone();
+    assert_eq!((&*found.cluster, &*found.name, found.member), ("two", "a", Some(peer("a"))));
+    assert_eq!((found.revision, found.term, found.committed), (1002, 4, 0));
+    assert_eq!((found.time_ms, found.objects), (NOW_MS, 6), "the identity was written at the restore");
+    let mut others: Vec<&str> = found.others.iter().map(|peer| &*peer.name).collect();
+    others.sort_unstable();
+    assert_eq!(others, ["b", "c"]);
+    let in_use = examine(root.path(), None).err().unwrap();
+    assert!(matches!(in_use, ReseedError::Open(OpenError::InUse { .. })), "{in_use}");
+
+    let same = recover(root.path(), None, examined, &anew("two", 5000)).unwrap_err();
+    assert!(matches!(same, ReseedError::SameCluster(_)), "{same}");
+    Remaking::require_whole(root.path()).unwrap();
+    let examined = examine(root.path(), None).unwrap();
+    let made = recover(root.path(), None, examined, &anew("three", 5000)).unwrap();
+    assert_eq!(made.kept, Some(root.path().join("store.before")));
+    let disk = RocksDisk::open(&root.path().join("store")).unwrap();
+    let replayed = crate::member::machine::replay(&disk).unwrap();
+    assert_eq!(replayed.mark.log_id, Some(log_id(5, 5000)), "the term is beyond the old one");
+    assert_eq!(replayed.mark.membership.membership().voter_ids().collect::<Vec<_>>(), [peer("a").id.0]);
+    let pods = replayed.state.collection("pods");
+    let paths: Vec<&str> = pods.range_from("").map(|(path, _)| &**path).collect();
+    assert_eq!(paths, ["ns/late", "ns/x", "ns/y", "ns/z"]);
+    assert_eq!(pods.get("ns/x").unwrap().json.as_ref(), br#"{"v":"5000"}"#);
+    let identity = crate::ClusterIdentity::read(&replayed.state).unwrap();
+    assert_eq!((&*identity.cluster, identity.earlier_token_key), ("three", Some([7; 32])));
+}
+
+#[test]
+fn nothing_is_left_of_a_restore_that_fails() {
+    let root = tempfile::tempdir().unwrap();
+    let whole: Vec<StoredRecord> = records(&state()).collect();
+    let torn = whole.iter().take(2).cloned().map(Ok).chain([Err(io::Error::other("torn"))]);
+    let error = restore(root.path(), None, &origin("one", 5), &anew("two", 1000), torn).unwrap_err();
+    assert!(matches!(error, ReseedError::Source(_)), "{error}");
+    let without = whole.iter().filter(|one| &*one.path != "identity").cloned();
+    let error =
+        restore(root.path(), None, &origin("one", 5), &anew("two", 1000), sound(without)).unwrap_err();
+    assert!(matches!(error, ReseedError::NoCluster), "{error}");
+    let early = restore(root.path(), None, &origin("one", 5), &anew("two", 5), sound(records(&state())));
+    assert!(matches!(early, Err(ReseedError::BeginsTooEarly { .. })));
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    restored(root.path());
+}
