@@ -7,6 +7,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::key::key_pair;
 use super::signer::matching_certificate;
@@ -71,6 +72,19 @@ pub enum CertsError {
         /// The step that is due.
         step: &'static str,
     },
+    /// The authority that would sign is not valid.
+    #[error(
+        "the authority in {path} is valid from {from} to {until}, and not now; if this machine's clock is right, replace it \
+         (orch certs rotate-ca)"
+    )]
+    AuthorityNotValid {
+        /// File of its certificate.
+        path: PathBuf,
+        /// Start of its validity.
+        from: OffsetDateTime,
+        /// End of its validity.
+        until: OffsetDateTime,
+    },
     /// A certificate could not be made.
     #[error("cannot make certificate {name}")]
     Make {
@@ -118,6 +132,8 @@ pub struct Pair {
 pub struct Authority {
     /// Its certificate and key.
     pub pair: Pair,
+    /// Start and end of its validity.
+    validity: (OffsetDateTime, OffsetDateTime),
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -132,7 +148,8 @@ impl Authority {
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let certificate = params.self_signed(&key).map_err(failed)?;
         let pair = Pair { certificate: certificate.pem(), key: key.serialize_pem() };
-        Ok(Authority { pair, issuer: Issuer::new(params, key) })
+        let validity = (params.not_before, params.not_after);
+        Ok(Authority { pair, validity, issuer: Issuer::new(params, key) })
     }
 
     /// Reads an authority from its files. Of several certificates (a rotation is under way) that of the key counts.
@@ -140,17 +157,44 @@ impl Authority {
         let pair = Pair { certificate: read(certificate)?, key: read(key)? };
         let parsed = key_pair(key, &pair.key)?;
         let own = matching_certificate(certificate, key, &parsed)?;
-        let issuer = Issuer::from_ca_cert_der(&own, parsed)
-            .map_err(|error| content(certificate, "an authority's certificate", &error))?;
-        Ok(Authority { pair, issuer })
+        let unusable = |reason: String| CertsError::Content {
+            path: certificate.to_owned(),
+            expected: "an authority's certificate",
+            reason,
+        };
+        let (_, facts) = X509Certificate::from_der(&own).map_err(|error| unusable(error.to_string()))?;
+        let validity = facts.validity();
+        let validity = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
+        let issuer = Issuer::from_ca_cert_der(&own, parsed).map_err(|error| unusable(error.to_string()))?;
+        Ok(Authority { pair, validity, issuer })
+    }
+
+    /// Refuses an authority that is not valid at `now`; `path` is the file of its certificate.
+    pub(super) fn require_valid(&self, path: &Path, now: OffsetDateTime) -> Result<(), CertsError> {
+        let (from, until) = self.validity;
+        match (from..=until).contains(&now) {
+            true => Ok(()),
+            false => Err(CertsError::AuthorityNotValid { path: path.to_owned(), from, until }),
+        }
     }
 
     /// Signs a new pair, valid from `now`.
     pub fn issue(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<Pair, CertsError> {
+        self.issue_from(leaf, now, now)
+    }
+
+    /// Signs a new pair at `now` that is valid from `start` on, if that is earlier.
+    pub(super) fn issue_from(
+        &self,
+        leaf: &Leaf,
+        start: OffsetDateTime,
+        now: OffsetDateTime,
+    ) -> Result<Pair, CertsError> {
         let failed = |source| CertsError::Make { name: leaf.common_name.clone(), source };
         let key = KeyPair::generate().map_err(failed)?;
         let names = CertificateParams::new(leaf.hosts.clone()).map_err(failed)?.subject_alt_names;
         let mut params = params(&leaf.common_name, leaf.organization.as_deref(), now, PAIR_LIFE);
+        params.not_before = params.not_before.min(start);
         params.subject_alt_names = names;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -177,10 +221,6 @@ pub(super) fn read(path: &Path) -> Result<String, CertsError> {
         path: path.to_owned(),
         source,
     })
-}
-
-fn content(path: &Path, expected: &'static str, error: &rcgen::Error) -> CertsError {
-    CertsError::Content { path: path.to_owned(), expected, reason: error.to_string() }
 }
 
 fn params(

@@ -12,7 +12,7 @@ use crate::kubeconfig::{
 };
 
 /// A client of the cluster that comes with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Client {
     /// The administrator.
     Admin,

@@ -1,103 +1,293 @@
-//! Watches when this node's certificates and authorities expire.
+//! Watches when the certificates of a node end, and how old the files of its token keys are.
 //!
-//! Owns the warnings in the log, at the start and once a day, 30 and 7 days ahead; and the gauge
-//! `orch_certificate_expiry_seconds`, the seconds left of each file. Files are read again each time: renewed ones count.
+//! Owns the uses of certificates by which they are told apart, the rule that a renewal is due, the warnings in the log (at the
+//! start and once a day), the gauges, and the figures that `/orch/v1/cluster` shows. It tells what the files say: whether a renewed
+//! one was taken up is in the log of the reload. No path is a label, since paths may tell of secrets.
 
-use std::path::PathBuf;
-use std::time::Duration as Wait;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration as Wait, SystemTime, UNIX_EPOCH};
 
+use metrics::{Unit, describe_gauge, gauge};
+use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
 use tokio_util::sync::CancellationToken;
 
+use super::clients::Client;
 use super::inspect::{Facts, inspect};
 use crate::report::Causes;
+use crate::tls::{Stamp, stamps};
+use crate::token_keys::KeyFiles;
 
-/// Interval of looks at the files. The gauge is as old as that at most.
-const LOOK_EVERY: Wait = Wait::from_secs(3600);
+/// Interval of looks at the files' modification times, as with reloads. Only changed files are read.
+const LOOK_EVERY: Wait = Wait::from_secs(30);
 /// Looks between two warnings: a day.
-const LOOKS_A_WARNING: u32 = 24;
+const LOOKS_A_WARNING: u32 = 2880;
 
-/// Ahead of an expiry by this much there is a warning: time to plan a renewal.
-const WARN_BEFORE: Duration = Duration::days(30);
-/// Ahead of an expiry by this much it is an error: somebody must act.
-const URGE_BEFORE: Duration = Duration::days(7);
+/// A renewal is due when less than this is left, or less than a fifth of the validity: time to plan it.
+const DUE_BEFORE: Duration = Duration::days(30);
+const DUE_DIVISOR: i32 = 5;
+/// It is urgent when less than this is left, or less than a twentieth of the validity: somebody must act.
+const URGENT_BEFORE: Duration = Duration::days(7);
+const URGENT_DIVISOR: i32 = 20;
 
-/// How urgent a renewal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Urgency {
-    /// More than 30 days are left.
-    None,
-    /// Less than 30 days are left.
-    Soon,
-    /// Less than 7 days are left, or none.
-    Now,
+const EXPIRATION: &str = "orch_certificate_expiration_timestamp_seconds";
+const NOT_BEFORE: &str = "orch_certificate_not_before_timestamp_seconds";
+const KEY_MODIFIED: &str = "orch_service_account_key_file_modified_timestamp_seconds";
+
+/// The use of a certificate file by a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CertificateUse {
+    /// Shown to clients.
+    Serving,
+    /// Shown to other members.
+    Peer,
+    /// Of a client of the cluster, in the certificate directory of this node.
+    Client(Client),
+    /// Shown to kubelets.
+    Kubelet,
+    /// Authority of the servers.
+    ServingAuthority,
+    /// Authorities of clients.
+    ClientAuthority,
+    /// Authority of members.
+    PeerAuthority,
+    /// Authorities of front proxies.
+    FrontProxyAuthority,
+    /// Authority of the servers that pods get.
+    PodAuthority,
+    /// Authorities of kubelets.
+    KubeletAuthority,
+    /// Authorities of the built-in signers, where flags name them.
+    SigningAuthority,
 }
 
-/// Looks at `files` until `stopped`.
-pub async fn follow_expiry(files: Vec<PathBuf>, stopped: CancellationToken) {
-    metrics::describe_gauge!(
-        "orch_certificate_expiry_seconds",
-        metrics::Unit::Seconds,
-        "Seconds until the first certificate of the file expires."
-    );
-    for look in (0..LOOKS_A_WARNING).cycle() {
-        let (files, is_warning) = (files.clone(), look == 0);
-        // Files are read on a thread that may wait for a disk.
-        let looked = tokio::task::spawn_blocking(move || look_at(&files, is_warning));
-        if let Err(error) = looked.await {
-            tracing::warn!(%error, "the expiry of certificates is no longer watched");
+impl CertificateUse {
+    /// Its name in metrics, in the log and in the cluster's status.
+    pub fn name(self) -> &'static str {
+        match self {
+            CertificateUse::Serving => "serving",
+            CertificateUse::Peer => "peer",
+            CertificateUse::Client(Client::Admin) => "client_admin",
+            CertificateUse::Client(Client::Scheduler) => "client_scheduler",
+            CertificateUse::Client(Client::ControllerManager) => "client_controller_manager",
+            CertificateUse::Kubelet => "client_kubelet",
+            CertificateUse::ServingAuthority => "authority_serving",
+            CertificateUse::ClientAuthority => "authority_client",
+            CertificateUse::PeerAuthority => "authority_peer",
+            CertificateUse::FrontProxyAuthority => "authority_front_proxy",
+            CertificateUse::PodAuthority => "authority_pod",
+            CertificateUse::KubeletAuthority => "authority_kubelet",
+            CertificateUse::SigningAuthority => "authority_signing",
+        }
+    }
+}
+
+/// Whether a certificate has to be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Nothing is due.
+    None,
+    /// A renewal is due: less than 30 days are left, or less than a fifth of the validity.
+    Due,
+    /// Less than 7 days are left, or less than a twentieth of the validity, or it has ended.
+    Urgent,
+}
+
+/// The validity of the certificate of one use; of several the one that ends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// Its use.
+    pub used_as: CertificateUse,
+    /// Start of its validity.
+    pub not_before: OffsetDateTime,
+    /// End of its validity.
+    pub not_after: OffsetDateTime,
+}
+
+impl Expiry {
+    /// Whether it has to be renewed at `now`.
+    pub fn urgency(&self, now: OffsetDateTime) -> Urgency {
+        urgency(self.not_before, self.not_after, now)
+    }
+}
+
+/// Whether a renewal of the certificate is due at `now`, or late.
+pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
+    urgency(facts.not_before, facts.not_after, now) != Urgency::None
+}
+
+fn urgency(not_before: OffsetDateTime, not_after: OffsetDateTime, now: OffsetDateTime) -> Urgency {
+    let (left, whole) = (not_after - now, not_after - not_before);
+    if left < URGENT_BEFORE.min(whole / URGENT_DIVISOR) {
+        Urgency::Urgent
+    } else if left < DUE_BEFORE.min(whole / DUE_DIVISOR) {
+        Urgency::Due
+    } else {
+        Urgency::None
+    }
+}
+
+/// The files that are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedFiles {
+    /// Certificates with their uses; a use may have several files, and a file several uses.
+    pub certificates: Vec<(CertificateUse, PathBuf)>,
+    /// Keys of service account tokens.
+    pub token_keys: KeyFiles,
+}
+
+/// The certificates of a node. Clones share what was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Expiries {
+    files: Arc<WatchedFiles>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// The result of the last look.
+#[derive(Debug, Default)]
+struct Seen {
+    stamps: Vec<Stamp>,
+    expiries: Vec<Expiry>,
+}
+
+impl Expiries {
+    /// Those in `files`, at which nothing has looked yet.
+    pub fn new(files: WatchedFiles) -> Expiries {
+        Expiries { files: Arc::new(files), seen: Arc::default() }
+    }
+
+    /// As of the last look, the first to end first.
+    pub fn all(&self) -> Vec<Expiry> {
+        self.seen.lock().expiries.clone()
+    }
+
+    /// Looks at the files until `stopped`.
+    pub async fn follow(self, stopped: CancellationToken) {
+        describe_gauge!(EXPIRATION, Unit::Seconds, "End of the certificate's validity since 1970.");
+        describe_gauge!(NOT_BEFORE, Unit::Seconds, "Start of the certificate's validity since 1970.");
+        describe_gauge!(KEY_MODIFIED, Unit::Seconds, "Modification of the key's file since 1970.");
+        for look in (0..LOOKS_A_WARNING).cycle() {
+            let (this, is_warning) = (self.clone(), look == 0);
+            // Files are read on a thread that may wait for a disk.
+            let looked = tokio::task::spawn_blocking(move || this.look(is_warning));
+            if let Err(error) = looked.await {
+                tracing::warn!(%error, "the expiry of certificates is no longer watched");
+                return;
+            }
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    fn look(&self, is_warning: bool) {
+        let mut paths: Vec<PathBuf> = self.files.certificates.iter().map(|(_, path)| path.clone()).collect();
+        paths.extend(self.files.token_keys.paths());
+        let found = stamps(&paths);
+        let mut seen = self.seen.lock();
+        if found == seen.stamps && !is_warning {
             return;
         }
-        tokio::select! {
-            () = stopped.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+        let expiries = expiries(&self.files.certificates, is_warning);
+        let before = seen.expiries.iter().map(|expiry| expiry.used_as);
+        let now: BTreeSet<CertificateUse> = expiries.iter().map(|expiry| expiry.used_as).collect();
+        for gone in before.filter(|used_as| !now.contains(used_as)) {
+            // Equal to nothing, so that no alert goes on for a file that was taken away.
+            gauge!(EXPIRATION, "use" => gone.name()).set(f64::NAN);
+            gauge!(NOT_BEFORE, "use" => gone.name()).set(f64::NAN);
         }
+        for Expiry { used_as, not_before, not_after } in &expiries {
+            gauge!(EXPIRATION, "use" => used_as.name()).set(seconds(*not_after));
+            gauge!(NOT_BEFORE, "use" => used_as.name()).set(seconds(*not_before));
+        }
+        let KeyFiles { signing, verifying } = &self.files.token_keys;
+        show_oldest_key("signing", signing.as_slice());
+        show_oldest_key("verifying", verifying);
+        *seen = Seen { stamps: found, expiries };
     }
 }
 
-fn look_at(files: &[PathBuf], is_warning: bool) {
+/// Reads `certificates`, of each use the one that ends first; sorted by their ends. Logs those whose renewal is due if
+/// `is_warning`, and files that cannot be read.
+fn expiries(certificates: &[(CertificateUse, PathBuf)], is_warning: bool) -> Vec<Expiry> {
     let now = OffsetDateTime::now_utc();
-    for file in files {
-        let facts = match inspect(file) {
-            Ok(facts) => facts,
-            Err(error) => {
-                if is_warning {
-                    tracing::warn!(error = %Causes(&error), "cannot tell when a certificate expires");
-                }
-                continue;
+    let mut files: BTreeMap<&Path, Vec<Facts>> = BTreeMap::new();
+    let mut first: BTreeMap<CertificateUse, Expiry> = BTreeMap::new();
+    for (used_as, path) in certificates {
+        // A client's file is there on the operator's machine alone, and where one machine has everything.
+        if matches!(used_as, CertificateUse::Client(_)) && !path.exists() {
+            continue;
+        }
+        let facts = files.entry(path).or_insert_with(|| read(path, *used_as, is_warning, now));
+        if let Some(Facts { not_before, not_after, .. }) = facts.iter().min_by_key(|facts| facts.not_after) {
+            let found = Expiry { used_as: *used_as, not_before: *not_before, not_after: *not_after };
+            let earliest = first.entry(*used_as).or_insert(found);
+            if found.not_after < earliest.not_after {
+                *earliest = found;
             }
-        };
-        if let Some(first) = facts.iter().min_by_key(|facts| facts.not_after) {
-            let left = (first.not_after - now).as_seconds_f64();
-            metrics::gauge!("orch_certificate_expiry_seconds", "file" => file.display().to_string())
-                .set(left);
         }
-        for facts in facts.iter().filter(|_| is_warning) {
-            warn(facts, now);
+    }
+    let mut all: Vec<Expiry> = first.into_values().collect();
+    all.sort_by_key(|expiry| expiry.not_after);
+    all
+}
+
+/// The certificates in `path`, with their warnings; none if it cannot be read.
+fn read(path: &Path, used_as: CertificateUse, is_warning: bool, now: OffsetDateTime) -> Vec<Facts> {
+    match inspect(path) {
+        Ok(facts) => {
+            for facts in facts.iter().filter(|_| is_warning) {
+                warn(facts, used_as, now);
+            }
+            facts
+        }
+        Err(error) => {
+            tracing::warn!(error = %Causes(&error), "cannot tell when a certificate expires");
+            Vec::new()
         }
     }
 }
 
-fn warn(facts: &Facts, now: OffsetDateTime) {
-    let (file, subject, expires) = (facts.path.display(), &facts.subject, facts.not_after);
-    let days = (facts.not_after - now).whole_days();
-    match urgency(facts.not_after, now) {
+fn warn(facts: &Facts, used_as: CertificateUse, now: OffsetDateTime) {
+    let (file, subject, expires, used_as) =
+        (facts.path.display(), &facts.subject, facts.not_after, used_as.name());
+    let (days, command) = ((facts.not_after - now).whole_days(), command(facts.authority));
+    match urgency(facts.not_before, facts.not_after, now) {
         Urgency::None => {}
-        Urgency::Soon => {
-            tracing::warn!(%file, %subject, %expires, days, "a certificate expires soon; renew it (orch certs)");
+        Urgency::Due => {
+            tracing::warn!(used_as, %file, %subject, %expires, days, "a certificate expires soon: {command}");
         }
-        Urgency::Now => {
-            tracing::error!(%file, %subject, %expires, days, "a certificate is about to expire or has expired; renew it (orch certs)");
+        Urgency::Urgent => {
+            tracing::error!(used_as, %file, %subject, %expires, days, "a certificate is about to expire or has expired: {command}");
         }
     }
 }
 
-fn urgency(not_after: OffsetDateTime, now: OffsetDateTime) -> Urgency {
-    match not_after - now {
-        left if left < URGE_BEFORE => Urgency::Now,
-        left if left < WARN_BEFORE => Urgency::Soon,
-        _ => Urgency::None,
+/// The operator's command against the end of a certificate.
+fn command(is_authority: bool) -> &'static str {
+    match is_authority {
+        true => "replace it (orch certs rotate-ca)",
+        false => "renew it (orch certs renew)",
     }
+}
+
+/// Sets the gauge of token keys to the oldest of `paths`. A file that cannot be read is left out: the reload of the keys says so.
+fn show_oldest_key(key: &'static str, paths: &[PathBuf]) {
+    let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+    if let Some(oldest) = paths.iter().filter_map(modified).min() {
+        gauge!(KEY_MODIFIED, "use" => key).set(seconds_of(oldest));
+    }
+}
+
+fn seconds(time: OffsetDateTime) -> f64 {
+    (time - OffsetDateTime::UNIX_EPOCH).as_seconds_f64()
+}
+
+fn seconds_of(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]
@@ -105,17 +295,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewals_become_urgent_a_month_and_a_week_ahead() {
-        let now = OffsetDateTime::UNIX_EPOCH;
-        for (left, expected) in [
-            (Duration::days(31), Urgency::None),
-            (Duration::days(30), Urgency::None),
-            (Duration::days(29), Urgency::Soon),
-            (Duration::days(8), Urgency::Soon),
-            (Duration::days(6), Urgency::Now),
-            (-Duration::days(1), Urgency::Now),
+    fn renewals_become_due_a_month_or_a_fifth_ahead_and_urgent_a_week_or_a_twentieth() {
+        let start = OffsetDateTime::UNIX_EPOCH;
+        let (year, day) = (Duration::days(365), Duration::days(1));
+        for (whole, left, expected) in [
+            (year, Duration::days(31), Urgency::None),
+            (year, Duration::days(30), Urgency::None),
+            (year, Duration::days(29), Urgency::Due),
+            (year, Duration::days(8), Urgency::Due),
+            (year, Duration::days(6), Urgency::Urgent),
+            (year, -day, Urgency::Urgent),
+            (day, Duration::hours(5), Urgency::None),
+            (day, Duration::hours(4), Urgency::Due),
+            (day, Duration::hours(1), Urgency::Urgent),
+            (day, -Duration::SECOND, Urgency::Urgent),
         ] {
-            assert_eq!(urgency(now + left, now), expected, "{left}");
+            assert_eq!(urgency(start, start + whole, start + whole - left), expected, "{left} of {whole}");
         }
+    }
+
+    #[test]
+    fn each_use_has_the_certificate_that_ends_first_and_a_file_that_is_gone_has_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let write = |name: &str, made: &[Duration]| -> PathBuf {
+            let path = directory.path().join(name);
+            let pem = made
+                .iter()
+                .map(|age| super::super::Authority::create("x", now - *age).unwrap().pair.certificate);
+            std::fs::write(&path, pem.collect::<String>()).unwrap();
+            path
+        };
+        let bundle = write("ca.crt", &[Duration::ZERO, Duration::days(100)]);
+        let admin = write("admin.crt", &[Duration::days(50)]);
+        let used = [CertificateUse::ClientAuthority, CertificateUse::PodAuthority];
+        let mut certificates: Vec<_> = used.into_iter().map(|used_as| (used_as, bundle.clone())).collect();
+        certificates.push((CertificateUse::Client(Client::Admin), admin.clone()));
+        certificates.push((CertificateUse::Client(Client::Scheduler), directory.path().join("none.crt")));
+        let watched = Expiries::new(WatchedFiles { certificates, token_keys: KeyFiles::default() });
+        watched.look(false);
+        let shown = || -> Vec<(&str, i64)> {
+            let days = |expiry: &Expiry| (expiry.not_after - now).whole_days();
+            watched.all().iter().map(|expiry| (expiry.used_as.name(), days(expiry))).collect()
+        };
+        assert_eq!(shown(), [("authority_client", 3549), ("authority_pod", 3549), ("client_admin", 3599)]);
+        std::fs::remove_file(admin).unwrap();
+        watched.look(false);
+        assert_eq!(shown(), [("authority_client", 3549), ("authority_pod", 3549)]);
     }
 }

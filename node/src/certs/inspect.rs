@@ -5,15 +5,12 @@ use std::path::{Path, PathBuf};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{CertsError, read};
 use super::pem::MALFORMED_PEM;
-
-/// `orch dev` renews a pair at its start when less than this is left.
-const RENEWED_BEFORE: Duration = Duration::days(30);
 
 /// Facts of one certificate. `Display` prints them on several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +51,6 @@ pub fn no_certificate_in(path: &Path) -> String {
         true => format!("there is no certificate in {} (a file *.crt) nor below it", path.display()),
         false => format!("there is no certificate in {}: no PEM block CERTIFICATE", path.display()),
     }
-}
-
-/// Whether the certificate expires within 30 days of `now`.
-pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
-    facts.not_after - now < RENEWED_BEFORE
 }
 
 fn certificate_files(path: &Path) -> Result<Vec<PathBuf>, CertsError> {

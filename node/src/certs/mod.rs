@@ -1,4 +1,4 @@
-//! Certificates: making, layout, inspection, renewal.
+//! Certificates: making, layout, inspection, renewal, expiry.
 //!
 //! Owns the authorities of a cluster and the files that `orch certs` and `orch dev` make. Two authorities that never
 //! sign for each other: one for servers and clients, one for peers. Keys are ECDSA P-256. Every file is written
@@ -13,6 +13,7 @@ mod init;
 mod inspect;
 mod key;
 mod layout;
+mod own;
 mod pem;
 mod renew;
 mod rotate;
@@ -21,11 +22,12 @@ mod signer;
 pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use clients::{Client, admin_leaf};
-pub use expiry::follow_expiry;
+pub use expiry::{CertificateUse, Expiries, Expiry, Urgency, WatchedFiles, is_about_to_expire};
 pub use file::{replace_file, write_new};
 pub use init::{add_members, init, peer_leaf, server_leaf};
-pub use inspect::{Facts, inspect, is_about_to_expire, no_certificate_in};
+pub use inspect::{Facts, inspect, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
+pub use own::{OwnPair, OwnRenewal, renew_own};
 pub(crate) use pem::MALFORMED_PEM;
 pub use renew::{Renewed, renew};
 pub use rotate::{Role, rotate};

@@ -173,12 +173,12 @@ fn renew_member(
     Ok(written)
 }
 
-fn same_names(certificate: &Path, name: &str, purpose: Purpose) -> Result<Leaf, CertsError> {
+pub(super) fn same_names(certificate: &Path, name: &str, purpose: Purpose) -> Result<Leaf, CertsError> {
     let hosts = inspect(certificate)?.into_iter().next().map(|facts| facts.hosts).unwrap_or_default();
     Ok(Leaf { common_name: name.to_owned(), organization: None, hosts, purpose })
 }
 
-fn write(certificate: &Path, key: &Path, pair: &Pair) -> Result<[PathBuf; 2], CertsError> {
+pub(super) fn write(certificate: &Path, key: &Path, pair: &Pair) -> Result<[PathBuf; 2], CertsError> {
     replace_file(key, &pair.key)?;
     replace_file(certificate, &pair.certificate)?;
     Ok([certificate.to_owned(), key.to_owned()])

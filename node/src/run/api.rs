@@ -101,7 +101,8 @@ impl Api {
             .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared());
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
-        let own = cluster::router(handle.clone()).merge(encryption::router(&plan.name, rewriter));
+        let cluster_paths = cluster::router(handle.clone(), plan.expiries.clone());
+        let own = cluster_paths.merge(encryption::router(&plan.name, rewriter));
         let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
         let router = guard.before(own).merge(resources.router());
         Ok(Api { brand, router, stopping })

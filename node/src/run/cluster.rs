@@ -1,6 +1,7 @@
 //! `/orch/v1/cluster`: status and membership of the cluster, for administrators.
 //!
-//!     GET    /orch/v1/cluster                         leader, members (up or down, last heard, lag), and this node
+//!     GET    /orch/v1/cluster                         leader, members (up or down, last heard, lag), and this node,
+//!                                                     its certificates included
 //!     GET    /orch/v1/cluster?survey=true             the same, after it has asked all members once more
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
@@ -38,9 +39,11 @@ use orch_api::http::{REQUEST_MAX, check_timeout_beside, finish_audit};
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 use super::cluster_view::{added_before, founded_before, unchanged, view};
 use super::store::Handle;
+use crate::certs::Expiries;
 
 /// Most bytes of a request's body: a name and an address.
 const BODY_BYTES_MAX: usize = 4096;
@@ -79,10 +82,10 @@ const UNDO_PATH: &str = "/orch/v1/cluster/undo";
 /// The paths without the name of a member in them.
 pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
 
-/// All paths.
-pub(super) fn router(handle: Handle) -> Router {
+/// All paths. `expiries`: the certificates of this node, for its status.
+pub(super) fn router(handle: Handle, expiries: Expiries) -> Router {
+    let status_path = Router::new().route(STATUS_PATH, get(status)).with_state((handle.clone(), expiries));
     Router::new()
-        .route(STATUS_PATH, get(status))
         .route(MEMBERS_PATH, post(add))
         .route(FOUND_PATH, post(found))
         .route(UNDO_PATH, post(undo))
@@ -90,6 +93,7 @@ pub(super) fn router(handle: Handle) -> Router {
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
         .with_state(handle)
+        .merge(status_path)
 }
 
 /// Lets users in to the node's own paths: authentication, authorization, flow control and audit.
@@ -175,8 +179,11 @@ fn refusal(error: &ApiError) -> Response {
     }
 }
 
-async fn status(State(handle): State<Handle>, request: Request) -> Response {
-    let status = async { json(StatusCode::OK, &view(handle.status())) };
+async fn status(State((handle, expiries)): State<(Handle, Expiries)>, request: Request) -> Response {
+    let status = async {
+        let view = view(handle.status()).with_certificates(&expiries.all(), OffsetDateTime::now_utc());
+        json(StatusCode::OK, &view)
+    };
     let is_survey = request.uri().query() == Some(SURVEY);
     match is_survey {
         true => unless_removed(handle.survey(), status).await,

@@ -5,6 +5,10 @@
 use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::certs::{Expiry, Urgency};
 
 /// The cluster as this node sees it.
 #[derive(Serialize)]
@@ -26,6 +30,22 @@ pub(super) struct ClusterView {
     state: StateView,
     space: SpaceView,
     agreement: AgreementView,
+    /// Certificates of this node, the first to end first; empty in answers to changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    certificates: Vec<CertificateView>,
+}
+
+/// The end of a certificate.
+#[derive(Serialize)]
+struct CertificateView {
+    /// Its use: `serving`, `peer`, `authority_client` and the like.
+    r#use: &'static str,
+    /// End of its validity, RFC 3339.
+    expires: String,
+    /// Seconds until then; negative after it.
+    left_s: i64,
+    /// `valid`, `due` for a renewal, `urgent`, or `expired`.
+    condition: &'static str,
 }
 
 /// The size of all objects.
@@ -125,6 +145,29 @@ fn agreement(status: &Status) -> AgreementView {
     }
 }
 
+impl ClusterView {
+    /// The same with `expiries`, those of this node, as they are at `now`.
+    pub(super) fn with_certificates(self, expiries: &[Expiry], now: OffsetDateTime) -> ClusterView {
+        ClusterView { certificates: certificates(expiries, now), ..self }
+    }
+}
+
+fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
+    let view = |expiry: &Expiry| CertificateView {
+        r#use: expiry.used_as.name(),
+        // A year beyond 9999 has no such form.
+        expires: expiry.not_after.format(&Rfc3339).unwrap_or_else(|_| expiry.not_after.to_string()),
+        left_s: (expiry.not_after - now).whole_seconds(),
+        condition: match expiry.urgency(now) {
+            _ if expiry.not_after < now => "expired",
+            Urgency::None => "valid",
+            Urgency::Due => "due",
+            Urgency::Urgent => "urgent",
+        },
+    };
+    expiries.iter().map(view).collect()
+}
+
 fn member_view(member: MemberStatus, committed: u64) -> MemberView {
     MemberView {
         id: member.peer.id.to_string(),
@@ -193,6 +236,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         space,
         agreement,
+        certificates: Vec::new(),
     }
 }
 

@@ -157,7 +157,7 @@ impl Listening {
         let server = Server::new(door.clone(), plan.clients.connections);
         let following = CancellationToken::new();
         follow_certificates(&tls, following.clone());
-        tokio::spawn(crate::certs::follow_expiry(plan.certificates(), following.clone()));
+        tokio::spawn(plan.expiries.clone().follow(following.clone()));
         server.listen(Port::Tls { listener: secure, tls: tls.clone() });
         if let Some(listener) = plain {
             server.listen(Port::Plain { listener });

@@ -13,6 +13,7 @@ mod authentication;
 mod authorization;
 mod brand;
 mod capacity;
+mod certificates;
 mod clients;
 mod cluster;
 mod cluster_view;

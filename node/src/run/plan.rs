@@ -1,6 +1,5 @@
 //! The settings of a node, resolved from flags: no defaults and no paths are decided after this.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +23,9 @@ use super::error::RunError;
 use super::scheduler::Scheduler;
 use super::service_accounts::ServiceAccountPlan;
 use super::services::ServicePlan;
-use super::{admission, authentication, authorization, encryption, service_accounts, services};
+use super::{admission, authentication, authorization, certificates, encryption, service_accounts, services};
 use crate::access::authorization::Strictness;
-use crate::certs::Layout;
+use crate::certs::{Expiries, Layout};
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
 use crate::files::{self, MATERIAL_BYTES_MAX};
@@ -61,6 +60,8 @@ pub struct Plan {
     pub tls_flags: Vec<(&'static str, PathBuf)>,
     /// Certificates of the peer port.
     pub peer_tls: PeerFiles,
+    /// The certificates and token keys whose age is watched.
+    pub expiries: Expiries,
     /// Keys with which records are encrypted on the disk; `None` without `--encryption-provider-config`.
     pub keys: Option<Arc<Keyring>>,
     /// `--encryption-provider-config-automatic-reload`.
@@ -123,15 +124,6 @@ impl Plan {
             .map_or_else(|| "certificates of the HTTPS port".to_owned(), |(flag, _)| format!("--{flag}"));
         RunError::Material { origin, source }
     }
-
-    /// The files whose certificates must not expire, each once.
-    pub(super) fn certificates(&self) -> Vec<PathBuf> {
-        let TlsFiles { certificate, client_authorities, server_authority, .. } = &self.tls;
-        let api = [certificate, client_authorities].into_iter().chain(server_authority);
-        let files: BTreeSet<&PathBuf> =
-            api.chain([&self.peer_tls.authority, &self.peer_tls.certificate]).collect();
-        files.into_iter().cloned().collect()
-    }
 }
 
 /// The settings that `orch dev` and `orch serve` each resolve in their own way. The rest of a plan is the same for both.
@@ -164,6 +156,14 @@ impl Resolved {
         let own = (files.server_certificate, files.server_key);
         let authority = layout.authority_certificate();
         let accounts = service_accounts::plan(&shared.service_accounts, layout.token_key(), &authority)?;
+        let tls = tls_files(shared, own, authority)?;
+        let peer_tls = PeerFiles {
+            authority: layout.peer_authority_certificate(),
+            certificate: files.peer_certificate,
+            key: files.peer_key,
+            revocations: shared.revocation.peer_crl_file.clone(),
+        };
+        let watched = certificates::watched(&tls, &peer_tls, &accounts, &layout, shared);
         Ok(Plan {
             kind: self.kind,
             data_dir: self.data_dir,
@@ -175,14 +175,10 @@ impl Resolved {
             peer_flag: self.peer_flag,
             founders: self.founders,
             join: self.join,
-            tls: tls_files(shared, own, authority)?,
+            tls,
             tls_flags: tls_flags(shared),
-            peer_tls: PeerFiles {
-                authority: layout.peer_authority_certificate(),
-                certificate: files.peer_certificate,
-                key: files.peer_key,
-                revocations: shared.revocation.peer_crl_file.clone(),
-            },
+            peer_tls,
+            expiries: Expiries::new(watched),
             tokens: self.tokens,
             keys: encryption::keys(&shared.encryption)?,
             reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::brand::brand_of_data;
 use super::capacity;
+use super::certificates;
 use super::error::RunError;
 use super::plan::{Kind, Plan, Resolved, host_of, host_port, tokens};
 use crate::access::authorization::Strictness;
@@ -21,6 +22,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     let certs = certs.ok_or_else(|| missing("certs-dir", "the directory made by `orch certs init`"))?;
     let peers = peers(arguments, &name)?;
     let layout = certificate_directory(certs, &name)?;
+    certificates::renew_own_pairs(&layout, &name, shared);
     let bind = shared.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let advertise = arguments.advertise_address.clone();
     let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));

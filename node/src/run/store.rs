@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
@@ -11,6 +12,7 @@ use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTranspor
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
 use parking_lot::Mutex;
+use rustls::pki_types::UnixTime;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -20,6 +22,7 @@ use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
+use crate::certs::inspect;
 use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls::{self, MaterialError, Revocations};
 
@@ -42,13 +45,30 @@ pub(super) struct PeerMaterial {
     revocations: Revocations,
 }
 
-/// Loads the certificates of the peer port.
+/// Loads the certificates of the peer port. A certificate of this member that has ended passes, with an error in the log: the
+/// member waits for its peers as behind a broken network, and needs none of them where it is alone.
 pub(super) fn peer_tls(plan: &Plan) -> Result<PeerMaterial, RunError> {
     let PeerFiles { authority, certificate, key, revocations } = &plan.peer_tls;
     let (authority, chain, secret) = (read(authority)?, read(certificate)?, read(key)?);
     let revocations = Revocations::load(revocations, OffsetDateTime::now_utc()).map_err(list_fault)?;
-    let tls = PeerTls::from_pem(&authority, &chain, &secret, &revocations.lists(), &plan.name)
+    let now = OffsetDateTime::now_utc();
+    // A file that cannot be read is refused below, with the reason.
+    let facts = inspect(certificate).unwrap_or_default();
+    let end = facts.iter().map(|facts| facts.not_after).min();
+    let ended = end.filter(|end| *end < now);
+    let seconds = u64::try_from(ended.unwrap_or(now).unix_timestamp()).unwrap_or_default();
+    let as_of = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let lists = revocations.lists();
+    let tls = PeerTls::from_pem_as_of(&authority, &chain, &secret, &lists, &plan.name, as_of)
         .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })?;
+    if let Some(expired) = ended {
+        let file = certificate.display();
+        tracing::error!(
+            %file, %expired,
+            "the peer certificate has expired: the other members refuse this one; replace its file (orch certs renew), which is \
+             taken up without a restart"
+        );
+    }
     Ok(PeerMaterial { tls, revocations })
 }
 

@@ -62,6 +62,16 @@ pub enum MaterialError {
         /// End of its validity.
         on: OffsetDateTime,
     },
+    /// Every authority in the file has expired.
+    #[error(
+        "the authority in {path} expired on {on}; if this machine's clock is right, replace it (orch certs rotate-ca)"
+    )]
+    AuthorityExpired {
+        /// The file.
+        path: PathBuf,
+        /// End of its validity.
+        on: OffsetDateTime,
+    },
     /// The certificate is not valid yet.
     #[error("the certificate in {path} is valid only from {from}; is this machine's clock right?")]
     NotYetValid {
@@ -108,6 +118,7 @@ impl MaterialError {
             | MaterialError::Empty { path, .. }
             | MaterialError::Malformed { path, .. }
             | MaterialError::Expired { path, .. }
+            | MaterialError::AuthorityExpired { path, .. }
             | MaterialError::NotYetValid { path, .. }
             | MaterialError::WrongAuthority { path, .. } => Some(path),
             MaterialError::KeyMismatch { certificate, .. } => Some(certificate),
@@ -150,14 +161,27 @@ pub fn load_pair(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<
     Ok(ServerPair { key: Arc::new(pair), certificate: certificate.to_owned() })
 }
 
-/// Loads the authorities in a file. An expired one is refused: no certificate that it signed can be verified.
+/// Loads the authorities in a file. Expired ones are left out, because the verifier does not look at their dates: one that ended
+/// must not turn away the certificates of the others.
+///
+/// # Errors
+/// The file is damaged, none of its authorities is left, or one is not valid yet.
 pub fn load_authorities(path: &Path, now: OffsetDateTime) -> Result<RootCertStore, MaterialError> {
-    let mut roots = RootCertStore::empty();
+    let (mut roots, mut expired) = (RootCertStore::empty(), None);
     for certificate in load_certificates(path)? {
-        check_validity(path, &certificate, now)?;
+        match check_validity(path, &certificate, now) {
+            Err(MaterialError::Expired { path, on }) => {
+                expired = Some(MaterialError::AuthorityExpired { path, on });
+                continue;
+            }
+            checked => checked?,
+        }
         roots.add(certificate).map_err(|error| malformed(path, &error))?;
     }
-    Ok(roots)
+    match expired {
+        Some(error) if roots.is_empty() => Err(error),
+        _ => Ok(roots),
+    }
 }
 
 impl ServerPair {

@@ -29,9 +29,17 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Loads `files` for the first time.
+    /// Loads `files` for the first time. A server certificate that has ended is served, with an error in the log.
     pub fn load(files: TlsFiles) -> Result<Reloader, MaterialError> {
-        let tls = Tls::load(&files, OffsetDateTime::now_utc())?;
+        let (tls, ended) = Tls::load_ended(&files, OffsetDateTime::now_utc())?;
+        if let Some(expired) = ended {
+            let file = files.certificate.display();
+            tracing::error!(
+                %file, %expired,
+                "the server certificate has expired: clients refuse this node; replace its file (orch certs renew), which is \
+                 taken up without a restart"
+            );
+        }
         Ok(Reloader { files: Arc::new(files), current: Arc::new(watch::Sender::new(Arc::new(tls))) })
     }
 

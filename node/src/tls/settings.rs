@@ -94,10 +94,37 @@ fn require_apart(
 impl Tls {
     /// Reads and checks `files` as of `now`.
     pub fn load(files: &TlsFiles, now: OffsetDateTime) -> Result<Tls, MaterialError> {
+        Tls::load_as_of(files, now, now)
+    }
+
+    /// The same, but a server certificate that has ended passes; the end of its validity then. A node that starts with one is
+    /// where it would be had it gone on running: clients that verify it stay away until its file is replaced.
+    pub fn load_ended(
+        files: &TlsFiles,
+        now: OffsetDateTime,
+    ) -> Result<(Tls, Option<OffsetDateTime>), MaterialError> {
+        let mut as_of = now;
+        loop {
+            match Tls::load_as_of(files, now, as_of) {
+                // Earlier each time: the next certificate of the chain may have ended before.
+                Err(MaterialError::Expired { path, on }) if path == files.certificate && on < as_of => {
+                    as_of = on;
+                }
+                loaded => return loaded.map(|tls| (tls, (as_of < now).then_some(as_of))),
+            }
+        }
+    }
+
+    /// Reads `files` and checks them as of `now`, but for the server certificate, which is checked as of `pair_as_of`.
+    fn load_as_of(
+        files: &TlsFiles,
+        now: OffsetDateTime,
+        pair_as_of: OffsetDateTime,
+    ) -> Result<Tls, MaterialError> {
         let setup = |error: &dyn std::fmt::Display| MaterialError::Setup { reason: error.to_string() };
-        let pair = load_pair(&files.certificate, &files.key, now)?;
+        let pair = load_pair(&files.certificate, &files.key, pair_as_of)?;
         if let Some(authority) = &files.server_authority {
-            pair.check_signed_by(&load_authorities(authority, now)?, authority, now)?;
+            pair.check_signed_by(&load_authorities(authority, now)?, authority, pair_as_of)?;
         }
         let trust = Arc::new(files.trust(now)?);
         let clients = ClientAuthorities::new(&trust)?;

@@ -55,8 +55,21 @@ impl PeerTls {
         revoked: &[CertificateRevocationListDer<'static>],
         node_name: &str,
     ) -> Result<PeerTls, PeerTlsError> {
+        PeerTls::from_pem_as_of(ca, certificate, key, revoked, node_name, UnixTime::now())
+    }
+
+    /// The same for a certificate that is valid at `as_of`, the end of its validity for a member that starts with one that has
+    /// ended. Peers refuse it, and are refused or accepted as ever, until [`PeerTls::reload`] has a valid one.
+    pub fn from_pem_as_of(
+        ca: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+        revoked: &[CertificateRevocationListDer<'static>],
+        node_name: &str,
+        as_of: UnixTime,
+    ) -> Result<PeerTls, PeerTlsError> {
         let name: Arc<str> = node_name.into();
-        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &name)?;
+        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &name, as_of)?;
         Ok(PeerTls { name, current: Arc::new(ArcSwap::from_pointee(credentials)) })
     }
 
@@ -69,7 +82,8 @@ impl PeerTls {
         key: &[u8],
         revoked: &[CertificateRevocationListDer<'static>],
     ) -> Result<(), PeerTlsError> {
-        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &self.name)?;
+        let now = UnixTime::now();
+        let credentials = Credentials::from_pem(ca, certificate, key, revoked, &self.name, now)?;
         self.current.store(Arc::new(credentials));
         Ok(())
     }
@@ -124,11 +138,12 @@ impl Credentials {
         key: &[u8],
         revoked: &[CertificateRevocationListDer<'static>],
         name: &Arc<str>,
+        as_of: UnixTime,
     ) -> Result<Credentials, PeerTlsError> {
         let provider = Arc::new(ring::default_provider());
         let roots = Arc::new(roots(ca)?);
         let chain = certificates("certificate", certificate)?;
-        check_own(&chain, &roots, &provider, name)?;
+        check_own(&chain, &roots, &provider, name, as_of)?;
         let own = CertifiedKey::from_der(chain, private_key(key)?, &provider)
             .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
         Credentials::of(provider, roots, Arc::new(SingleCertAndKey::from(own)), revoked)
@@ -209,16 +224,17 @@ fn server_config(
     Ok(config)
 }
 
-/// Checks the own certificate as every peer will, so that an error shows at start.
+/// Checks the own certificate as every peer would at `as_of`, so that an error shows at start.
 fn check_own(
     chain: &[CertificateDer<'static>],
     roots: &RootCertStore,
     provider: &CryptoProvider,
     name: &Arc<str>,
+    as_of: UnixTime,
 ) -> Result<(), PeerTlsError> {
     let Some((own, intermediates)) = chain.split_first() else { return Err(PeerNameError::Missing.into()) };
     let algorithms = &provider.signature_verification_algorithms;
-    verify_chain(own, intermediates, roots, algorithms, UnixTime::now())
+    verify_chain(own, intermediates, roots, algorithms, as_of)
         .map_err(|error| PeerTlsError::Untrusted(error.to_string()))?;
     let found = peer_name_of(own)?;
     if *found != **name {
