@@ -25,6 +25,9 @@ use crate::pipeline::Request;
 use crate::render::Renderer;
 use crate::watch::{CatchUp, LookResult, Watch};
 
+/// Most bytes of objects that a look reads on a thread which serves connections: less than what makes a request large.
+const READ_MAX: usize = RENDERED_BYTES_MIN - 1;
+
 /// The threads by which a request is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Threads {
@@ -95,7 +98,7 @@ impl Pool {
         mut watch: Box<Watch<S>>,
     ) -> Result<Box<Watch<S>>, ApiError> {
         let is_short = !watch.has_much_to_look_at(GATHERED_OBJECTS_MIN);
-        if is_short && watch.catch_up(RENDERED_BYTES_MIN) == CatchUp::Done {
+        if is_short && watch.catch_up(READ_MAX) == CatchUp::Done {
             return Ok(watch);
         }
         let job = Box::pin(self.in_pool(party, watch, |watch| watch.catch_up(usize::MAX)));
@@ -111,7 +114,7 @@ impl Pool {
         loop {
             let mut looked = match watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
                 true => LookResult::Costly,
-                false => watch.look(RENDERED_BYTES_MIN),
+                false => watch.look(READ_MAX),
             };
             if matches!(looked, LookResult::Costly) {
                 // In a box of its own while it runs: the rest of this future is held by every watch that waits.

@@ -204,7 +204,7 @@ async fn one_large_object_among_small_ones_is_costly_and_they_are_not() {
     let mut second = node.watch(TABLE, 1, "");
     assert_eq!(looked(&mut second, READ_MAX).map(|frame| rows(&frame)), Some(42), "others have rendered all");
     let mut plain = node.watch(JSON, 1, "");
-    while looked(&mut plain, 0).expect("stored bytes are not read").len() > 0 {}
+    while !looked(&mut plain, 0).expect("stored bytes are not read").is_empty() {}
 }
 
 #[tokio::test(start_paused = true)]
