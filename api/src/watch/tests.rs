@@ -90,7 +90,7 @@ impl Node {
                 let json = r#"{"metadata":{"resourceVersion":"","#;
                 let revision_at = u32::try_from(json.len() - 2).unwrap();
                 let metadata = metadata.to_string();
-                object.as_object_mut().unwrap().remove("metadata");
+                object.as_object_mut().unwrap().swap_remove("metadata");
                 let json = format!("{json}{},{}", &metadata[1..], &object.to_string()[1..]);
                 let labels = Labels::new(app.iter().map(|app| ("app", app.as_str())));
                 let fields = Fields::new([("type", object["type"].as_str().unwrap_or_default())]);
