@@ -151,7 +151,7 @@ async fn a_watch_keeps_its_seat_until_it_has_looked_at_what_is_due() {
     let newest =
         server.create(MAPS, map("a", &"x".repeat(100_000))).await["metadata"]["resourceVersion"].clone();
     // A pool without threads: work for it never ends.
-    let server = with_one_seat_over(server, false, Pool::of(0)).await;
+    let server = with_one_seat_over(server, true, Pool::of(0)).await;
     let path = |start: &str| format!("{MAPS}?watch=1&resourceVersion={start}");
     let table = ["accept", "application/json;as=Table;g=meta.orch.io;v=v1"];
     let headers = [ANN[0], (table[0], table[1])];
@@ -159,10 +159,13 @@ async fn a_watch_keeps_its_seat_until_it_has_looked_at_what_is_due() {
     let at_end = server.open(Method::GET, &newest, &headers, Body::empty()).await;
     assert_eq!(at_end.status(), 200, "nothing is due");
     let behind = path("2");
-    let mut resumed = Box::pin(server.open(Method::GET, &behind, &headers, Body::empty()));
-    assert!(poll!(&mut resumed).is_pending(), "a large change is due");
+    let resume = || Box::pin(server.open(Method::GET, &behind, &headers, Body::empty()));
+    let mut resumed = [resume(), resume()];
+    for watch in &mut resumed {
+        assert!(poll!(watch).is_pending(), "a large change is due");
+    }
     let refused = server.open(Method::GET, &newest, &headers, Body::empty()).await;
-    assert_eq!(refused.status(), 429, "the only seat is taken");
+    assert_eq!(refused.status(), 429, "all seats are taken");
     drop(resumed);
     let free = server.open(Method::GET, &newest, &headers, Body::empty()).await;
     assert_eq!(free.status(), 200);
