@@ -52,9 +52,14 @@ impl Timestamp {
         self.0 / 1000
     }
 
+    /// Whole seconds since 1970.
+    pub fn seconds(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
     /// RFC 3339 with second precision, as `Time` fields hold it.
     pub fn seconds_text(self) -> String {
-        let seconds = i64::try_from(self.0 / 1_000_000).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(self.seconds()).unwrap_or(i64::MAX);
         OffsetDateTime::from_unix_timestamp(seconds)
             .ok()
             .and_then(|time| time.format(&Rfc3339).ok())

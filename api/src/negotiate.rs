@@ -10,7 +10,7 @@ use crate::registry::Resource;
 use crate::request::Query;
 
 /// Encoding of a document's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// `application/json`.
     Json,
@@ -21,7 +21,7 @@ pub enum Encoding {
 }
 
 /// Shape of a document before it is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// The object itself.
     Whole,
@@ -34,7 +34,7 @@ pub enum View {
 }
 
 /// Version of `Table` and `PartialObjectMetadata`. Both versions have the same fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaVersion {
     /// `v1`.
     V1,

@@ -31,6 +31,7 @@ mod tests;
 mod token_keys;
 mod turns;
 mod version;
+mod watching;
 
 use std::sync::{Arc, OnceLock};
 
@@ -39,7 +40,6 @@ use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
 use deadline::{check_timeout, deadline, run_until_deadline};
-use futures::future::{BoxFuture, FutureExt, select};
 use held::{COUNTED_BYTES_MIN, Hold, Ledger, Payer, keep_until_sent};
 use http::{Extensions, HeaderValue, Method, Request as HttpRequest, Response, Uri, Version, header};
 use orch_raft::Store;
@@ -48,9 +48,9 @@ use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
 use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
-use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
+use watching::Threads;
 
 use crate::audit::Auditor;
 use crate::authn::impersonate;
@@ -59,18 +59,17 @@ use crate::authz::{Asked, Attributes};
 use crate::connect::Connector;
 use crate::connect::headers::asks_for_upgrade;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, NotAcceptable};
+use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::flow::FlowControl;
 use crate::follow::Applied;
 use crate::metrics::{Exposition, Measured, RequestMetrics};
-use crate::negotiate::{Encoding, JSON, Negotiate, Representation, View, negotiate, negotiate_without_table};
+use crate::negotiate::{JSON, Negotiate, Representation, View, negotiate, negotiate_without_table};
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
 use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
-use crate::watch::Watch;
 
 pub use audited::finish_audit;
 pub use deadline::{REQUEST_MAX, check_timeout_beside};
@@ -295,7 +294,7 @@ impl<S: Store> Api<S> {
                 budget: &budget,
             };
             if !self.is_large(request, representation) {
-                return self.carry_out(request, representation).await;
+                return self.carry_out(request, representation, Threads::Serving).await;
             }
             let large = OwnedRequest::of(request, exchange.clone(), user.clone(), budget.clone());
             self.carry_out_large(request, large, representation, hold).await
@@ -339,11 +338,12 @@ impl<S: Store> Api<S> {
         self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
     }
 
-    /// Runs the pipeline and renders its answer.
+    /// Runs the pipeline and renders its answer, on one of `threads`.
     async fn carry_out(
         self: &Arc<Self>,
         request: Request<'_>,
         representation: Representation,
+        threads: Threads,
     ) -> Result<Response<Body>, ApiError> {
         // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
@@ -352,17 +352,7 @@ impl<S: Store> Api<S> {
         };
         let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
-            if representation.encoding == Encoding::Yaml {
-                return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
-            }
-            let stopping = self.end_of_watch(request);
-            let content_type = renderer.watch_content_type();
-            let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
-            let watcher = self.flow.watch(&request.resource.storage, watch.interest());
-            let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
-            let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
-            let under_way = (self.measure_watch(request), watcher, held);
-            return Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way));
+            return Box::pin(self.start_watch(request, representation, renderer, threads)).await;
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
@@ -394,21 +384,6 @@ impl<S: Store> Api<S> {
                 status_response(code, request.registry, &status, representation)
             }
         })
-    }
-
-    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
-    fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
-        let stopping = self.stopping.clone().cancelled_owned();
-        let right = WatchRight {
-            gate: self.pipeline.gate.clone(),
-            ambient: self.pipeline.ambient.clone(),
-            credential: request.exchange.credential().cloned(),
-            asked: Asked::of(&Method::GET, request.target, request.query),
-            target: request.target.clone(),
-            query: request.query.clone(),
-        };
-        let lost = right.lost(self.pipeline.store.clone());
-        select(Box::pin(stopping), Box::pin(lost)).map(drop).boxed()
     }
 
     /// Runs the pipeline. A deletion of a collection reserves memory for its response before the first object is

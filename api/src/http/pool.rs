@@ -25,8 +25,8 @@ use orch_schema::budget::{Budget, pausing};
 use tokio::sync::Notify;
 
 use super::Api;
-use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
 use super::turns::{Party, Slices, Turns};
+use super::watching::Threads;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -34,7 +34,6 @@ use crate::negotiate::Representation;
 use crate::pipeline::Request;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
-use crate::watch::{LookResult, Watch};
 
 /// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the
 /// thread works on others. Further requests wait with their undecoded body.
@@ -134,40 +133,6 @@ impl Pool {
     }
 }
 
-impl Pool {
-    /// The next frame of `watch`, which `party` opened. `None`: the watch has ended, or the node stops.
-    pub(super) async fn next_frame<S: Store>(
-        &self,
-        party: &Party,
-        mut watch: Box<Watch<S>>,
-    ) -> Option<(Box<Watch<S>>, Bytes)> {
-        loop {
-            let is_large = watch.has_much_to_look_at(GATHERED_OBJECTS_MIN)
-                || watch.has_much_to_render(RENDERED_BYTES_MIN);
-            let looked = if is_large {
-                // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.
-                let job = Box::pin(async move {
-                    let looked = watch.look();
-                    (watch, looked)
-                });
-                // In a box of its own while it runs: the rest of this future is held by every watch that waits.
-                let budget = Arc::new(Budget::of(u64::MAX));
-                let (back, looked) = Box::pin(self.run(party, Work::Read, &budget, job)).await.ok()?;
-                watch = back;
-                looked
-            } else {
-                watch.look()
-            };
-            match looked {
-                LookResult::Frame(frame) => return Some((watch, frame)),
-                LookResult::Ended => return None,
-                // Without a thread of the pool.
-                LookResult::Nothing => watch.rest().await,
-            }
-        }
-    }
-}
-
 /// Wakes a job. A wake-up that comes before the job waits is kept.
 struct Woken(Notify);
 
@@ -241,7 +206,8 @@ impl<S: Store> Api<S> {
         let (budget, work) = (large.budget.clone(), Work::of(large.verb));
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
-        let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
+        let job =
+            Box::pin(async move { api.carry_out(large.request(), representation, Threads::Pool).await });
         let result = self.pool.run(&party, work, &budget, job).await?;
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {

@@ -159,14 +159,14 @@ pub(super) fn text_stream(body: Body) -> Response<Body> {
 pub(super) fn stream<S: Store>(
     content_type: &str,
     user: &User,
-    watch: Watch<S>,
+    watch: Box<Watch<S>>,
     api: Arc<Api<S>>,
     under_way: impl Send + Sync + 'static,
 ) -> Response<Body> {
     let lasting = WatchResponse { initial_events: watch.initial_events() };
     let party = Party::of(user);
-    // Boxed once: a stream holds its state or the future that has taken it, and room for both.
-    let state = (Box::new(watch), Arc::new((api, party, under_way)));
+    // In a box: a stream holds its state or the future that has taken it, and room for both.
+    let state = (watch, Arc::new((api, party, under_way)));
     let frames = stream::unfold(state, |(watch, shared)| async move {
         let (api, party, _) = &*shared;
         let (watch, frame) = api.pool.next_frame(party, watch).await?;

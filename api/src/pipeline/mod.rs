@@ -67,7 +67,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
-use crate::watch::BATCH_DELAY;
+use crate::watch::{BATCH_DELAY, SharedEvents};
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
@@ -136,6 +136,8 @@ pub struct Pipeline<S> {
     pub turns: Turns,
     /// Longest time for which a watch gathers changes after a frame: [`crate::watch::BATCH_DELAY`] unless set.
     pub watch_batch_delay: Duration,
+    /// Events that are rendered once for all watches.
+    pub shared_events: SharedEvents,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -228,6 +230,7 @@ impl<S: Store> Pipeline<S> {
             gate,
             turns,
             watch_batch_delay: BATCH_DELAY,
+            shared_events: SharedEvents::default(),
             budget_selectors,
         }
     }

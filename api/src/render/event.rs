@@ -1,6 +1,6 @@
 //! Watch events: JSON lines, or Protobuf frames with a length prefix.
 //!
-//! Owns the form of a stream. An event of plain JSON is written by three copies into the connection's buffer, but for
+//! Owns the bytes of a stream. An event of plain JSON is written by three copies into the connection's buffer, but for
 //! large objects: a thousand watchers that do not read would each hold a copy.
 
 use bytes::Bytes;
@@ -14,27 +14,28 @@ use orch_schema::protobuf::{
 use orch_schema::write_value;
 
 use super::protobuf::{encoded_meta, message_field_len};
-use super::{Renderer, at_revision};
+use super::{Form, Renderer, at_revision};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::negotiate::Encoding;
 use crate::status::Status;
 
-/// Bytes of a stored object from which on events share it with the store: less is copied faster than it is sent in parts.
-const SHARED_BYTES_MIN: usize = 16 << 10;
+/// Bytes of a stored object, or of a rendered event, from which on watches share it: less is copied faster than it is sent in
+/// parts.
+pub const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// An event whose object is shared with the store: its parts in order.
+/// An event whose object is shared with the store: its parts, in order.
 pub struct SharedEvent {
-    /// Up to the stored bytes.
+    /// Up to the bytes that the object holds.
     pub open: Vec<u8>,
-    /// The stored bytes; the revision between them where another replaces theirs.
+    /// Its stored bytes, the revision between them where another replaces theirs; or its Protobuf message.
     pub object: Vec<Bytes>,
     /// What follows them.
     pub end: &'static [u8],
 }
 
 /// The type of a watch event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// The object was created, or entered the selection.
     Added,
@@ -97,31 +98,53 @@ impl Renderer {
         Ok(())
     }
 
-    /// The event, as [`Renderer::event`] writes it, with a large object shared; `None` for a small one, and for forms that
-    /// are not the stored one.
+    /// The event, as [`Renderer::event`] writes it, with a large object shared; `None` for a small one, and for events that
+    /// are not made of bytes that the object holds.
+    ///
+    /// # Errors
+    /// `Internal`: the stored bytes cannot be read.
     pub fn shared_event(
         &self,
         kind: EventType,
         object: &SharedObject,
         revision: Option<Revision>,
-    ) -> Option<SharedEvent> {
-        let is_json = matches!(self.representation.encoding, Encoding::Json | Encoding::Yaml);
-        if object.json.len() < SHARED_BYTES_MIN || !is_json || !self.is_stored_form() {
-            return None;
+    ) -> Result<Option<SharedEvent>, ApiError> {
+        if object.json.len() < SHARED_BYTES_MIN || !self.is_stored_form() {
+            return Ok(None);
         }
+        match (self.representation.encoding, revision) {
+            (Encoding::Protobuf, None) => self.shared_message(kind, object).map(Some),
+            (Encoding::Protobuf, Some(_)) => Ok(None),
+            (Encoding::Json | Encoding::Yaml, revision) => Ok(Some(self.shared_json(kind, object, revision))),
+        }
+    }
+
+    fn shared_json(&self, kind: EventType, object: &SharedObject, revision: Option<Revision>) -> SharedEvent {
         let mut open = Vec::new();
         json_event_open(kind.as_str(), &mut open);
         open.extend_from_slice(&self.resource.head);
-        let shared = |part: &[u8]| object.json.slice_ref(part);
         let object = match revision {
             None => vec![object.json.slice(1..)],
             Some(revision) => {
                 let (before, after) = object.json_around_revision();
                 let digits = Bytes::copy_from_slice(itoa::Buffer::new().format(revision.0).as_bytes());
-                vec![shared(before.get(1..)?), digits, shared(after)]
+                let before = object.json.slice_ref(before.get(1..).unwrap_or_default());
+                vec![before, digits, object.json.slice_ref(after)]
             }
         };
-        Some(SharedEvent { open, object, end: JSON_EVENT_END })
+        SharedEvent { open, object, end: JSON_EVENT_END }
+    }
+
+    fn shared_message(&self, kind: EventType, object: &SharedObject) -> Result<SharedEvent, ApiError> {
+        let message = self.message(object)?;
+        let mut open = Vec::new();
+        self.protobuf_open(kind.as_str(), message.len(), &mut open);
+        Ok(SharedEvent { open, object: vec![message], end: ENVELOPE_END })
+    }
+
+    /// The form of this renderer's events.
+    pub fn form(&self) -> Form {
+        Form::of(self)
     }
 
     /// Appends a BOOKMARK: an empty object of the kind whose resourceVersion says that all earlier events were sent.
@@ -202,14 +225,20 @@ impl Renderer {
 
     /// Appends an event with `message` in its envelope.
     fn protobuf_event(&self, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+        self.protobuf_open(kind, message.len(), out);
+        out.extend_from_slice(message);
+        out.extend_from_slice(ENVELOPE_END);
+    }
+
+    /// Appends an event up to its message of `len` bytes.
+    fn protobuf_open(&self, kind: &str, len: usize, out: &mut Vec<u8>) {
         let (api_version, object_kind) = self.object_head();
         let mut head = Vec::new();
         write_envelope_head(&api_version, &object_kind, &mut head);
-        let object_len = head.len() + message_field_len(message.len()) + ENVELOPE_END.len();
+        let object_len = head.len() + message_field_len(len) + ENVELOPE_END.len();
         protobuf_event_open(kind, object_len, out);
         out.extend_from_slice(&head);
-        write_message_field(2, message, out);
-        out.extend_from_slice(ENVELOPE_END);
+        write_field_open(2, len, out);
     }
 }
 

@@ -12,6 +12,7 @@
 //! response beyond its current frame are shared with the store.
 
 mod event;
+mod form;
 mod json;
 mod list;
 mod metadata;
@@ -41,7 +42,8 @@ use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
 
-pub use event::{EventType, SharedEvent};
+pub use event::{EventType, SHARED_BYTES_MIN, SharedEvent};
+pub use form::Form;
 pub use payload::{Frames, Payload};
 pub use status::{meta_document, status, whole_document};
 
@@ -57,7 +59,7 @@ pub struct Renderer {
 }
 
 /// The part of its object that a table row contains besides the cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IncludeObject {
     /// No object.
     None,
@@ -107,6 +109,11 @@ impl Renderer {
     /// Whether items are sent as their stored bytes: plain JSON of whole objects, in the stored version.
     pub fn is_as_stored(&self) -> bool {
         self.representation.is_as_stored(&self.resource)
+    }
+
+    /// The resource whose objects are rendered.
+    pub fn resource(&self) -> &Arc<Resource> {
+        &self.resource
     }
 
     /// The cluster's brand names.

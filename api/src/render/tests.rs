@@ -1,6 +1,7 @@
 //! Small objects in every representation.
 
 mod binary;
+mod form;
 mod properties;
 mod taken;
 mod text;

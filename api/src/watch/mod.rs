@@ -4,14 +4,19 @@
 //! watch. A change that concerns it wakes it, and it reads the history when its socket has room: from memory, older
 //! changes from the disk. Changes that follow one another closely are sent together. A watch that reads too slowly falls
 //! out of both and ends with a 410. Of memory it holds its selectors, which its user is charged for (`http::held`).
+//! An event that has to be rendered is rendered once for all watches of its form (`shared`).
 //!
-//! Invariant: the cursor passes a revision only when all its events are rendered.
+//! Invariant: the cursor passes a revision only when all its events are rendered (`cursor`).
 
+mod cursor;
 mod event;
 mod initial;
 mod output;
 mod rest;
+mod shared;
 mod start;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use std::sync::Arc;
@@ -20,17 +25,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use orch_raft::Subscription;
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{Change, Collection, Interest, Revision, Store};
+use orch_raft::{Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;
 use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
-use event::{Event, Scope};
+use cursor::Reading;
+use event::Scope;
 use output::Output;
 use timers::Timers;
 
+pub use cursor::CatchUp;
 pub use initial::InitialEvents;
+pub use shared::SharedEvents;
 
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const MATCHED_PER_LOOK_MAX: usize = 4096;
@@ -64,6 +72,9 @@ pub struct Watch<S> {
     position: Revision,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
+    reading: Reading,
+    /// Changes that the watch has passed by looking at them.
+    looked_at: usize,
     /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
     /// The bookmark that ends the initial events is still to be sent.
@@ -98,8 +109,10 @@ enum Written {
     All,
     /// The frame is full; the next one continues with the remaining changes.
     FrameFull,
-    /// [`MATCHED_PER_LOOK_MAX`] changes were matched.
+    /// [`MATCHED_PER_LOOK_MAX`] changes were matched, or those of a block from the disk.
     Enough,
+    /// Nothing is written: the next event reads too much.
+    Costly,
 }
 
 /// The result of [`Watch::look`], which never waits.
@@ -108,6 +121,8 @@ pub enum LookResult {
     Frame(Bytes),
     /// No event to send.
     Nothing,
+    /// Rendering what is due reads more than the look may.
+    Costly,
     /// The watch has ended.
     Ended,
 }
@@ -117,10 +132,12 @@ impl<S: Store> Watch<S> {
     /// watch has ended.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
-            match self.look() {
+            match self.look(usize::MAX) {
                 LookResult::Frame(frame) => return Some(frame),
                 LookResult::Ended => return None,
                 LookResult::Nothing => self.rest().await,
+                // Without a bound none is.
+                LookResult::Costly => {}
             }
         }
     }
@@ -148,41 +165,23 @@ impl<S: Store> Watch<S> {
         }
         match &self.phase {
             Phase::Initial { beginning, .. } => beginning.collection.len() >= many,
-            // Changes are no more than revisions, except for transactions of several changes.
             Phase::Following => {
                 let state = self.pipeline.store.state();
-                self.revisions_due(&state.collection(&self.storage))
-                    >= u64::try_from(many).unwrap_or(u64::MAX)
+                self.changes_due(&state.collection(&self.storage)) >= many
             }
             Phase::Ended => false,
         }
     }
 
-    /// Whether rendering the next frame takes too long for a thread that serves other connections: the representation
-    /// is made from each object, and the objects have `bytes` or more in all while the initial events last, on average
-    /// afterwards, where changes may concern the watch.
-    pub fn has_much_to_render(&self, bytes: usize) -> bool {
-        if self.output.renderer.is_as_stored() {
-            return false;
-        }
-        match &self.phase {
-            Phase::Initial { beginning, .. } => beginning.collection.object_bytes() >= bytes,
-            Phase::Following => {
-                let collection = self.pipeline.store.state().collection(&self.storage);
-                collection.object_bytes() / collection.len().max(1) >= bytes
-                    && self.revisions_due(&collection) > 0
-            }
-            Phase::Ended => false,
-        }
+    /// Changes of `collection` that the watch has not passed, from the first that may concern it; very many where they have to be
+    /// read from the disk.
+    fn changes_due(&self, collection: &Collection) -> usize {
+        collection.changes_since(self.subscription.pass(self.position)).unwrap_or(usize::MAX)
     }
 
-    /// Revisions of `collection` that the watch has not passed, from the first that may concern it.
-    fn revisions_due(&self, collection: &Collection) -> u64 {
-        collection.changed().0.saturating_sub(self.subscription.pass(self.position).0)
-    }
-
-    /// Looks at a bounded number of objects, and returns the next part of their events.
-    pub fn look(&mut self) -> LookResult {
+    /// Looks at a bounded number of objects, and returns the next part of their events. Where rendering them reads more than
+    /// `read_max` bytes, counted since nothing was due, the result is [`LookResult::Costly`], and the next look begins there.
+    pub fn look(&mut self, read_max: usize) -> LookResult {
         // Even after the watch's time: an event that has begun is sent whole.
         if let Some(part) = self.take_part() {
             return LookResult::Frame(part);
@@ -195,13 +194,8 @@ impl<S: Store> Watch<S> {
         if self.timers.is_over() {
             self.finish();
         } else {
-            let written = match self.phase {
-                _ if self.is_revoked() => Err(ApiError::revoked()),
-                Phase::Initial { .. } => self.write_initial(),
-                Phase::Following | Phase::Ended => self.write_changed(),
-            };
-            if let Err(error) = written {
-                self.end_with(&error);
+            if self.write(read_max) == Written::Costly {
+                return LookResult::Costly;
             }
             // Checked after every frame: with changes that never pause, possibly all outside the selection, the watch never
             // waits for the timer.
@@ -238,92 +232,6 @@ impl<S: Store> Watch<S> {
         self.pipeline.store.revocations() != self.revocations
     }
 
-    /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
-    /// it.
-    fn write_initial(&mut self) -> Result<(), ApiError> {
-        let Phase::Initial { beginning, after } = &mut self.phase else { return Ok(()) };
-        let beginning = beginning.clone();
-        let Beginning { collection, lookup } = &*beginning;
-        let now = self.pipeline.ambient.now();
-        let candidates = self.scope.candidates(collection, lookup.as_ref(), after);
-        for (at, (path, object)) in candidates.enumerate() {
-            if at >= MATCHED_PER_LOOK_MAX {
-                self.is_behind = true;
-                return Ok(());
-            }
-            *after = path.clone();
-            if !self.scope.selector.matches(path, object) {
-                continue;
-            }
-            self.output.event(&Event::added(object), now)?;
-            if self.output.is_full() {
-                return Ok(());
-            }
-        }
-        self.phase = Phase::Following;
-        self.initial_events.end();
-        if std::mem::take(&mut self.owes_initial_end) {
-            self.output.bookmark(self.position, true)?;
-        }
-        Ok(())
-    }
-
-    /// Writes events of the changes after the cursor, up to one frame: from memory, or one block of older changes from
-    /// the disk.
-    fn write_changed(&mut self) -> Result<(), ApiError> {
-        self.position = self.subscription.pass(self.position);
-        let state = self.pipeline.store.state();
-        // Checked after the state was taken, so that a state found wrong meanwhile is not sent.
-        if self.is_revoked() {
-            return Err(ApiError::revoked());
-        }
-        let collection = state.collection(&self.storage);
-        if collection.changed() > self.position {
-            let written = match collection.changes_after(self.position) {
-                Ok(changes) => self.write_changes(changes)?,
-                Err(_) => {
-                    self.is_behind = true;
-                    let past = self.pipeline.store.past_changes(&self.storage, self.position);
-                    let past = past.map_err(|gone| ApiError::too_old(gone.requested, gone.oldest))?;
-                    let position = self.position;
-                    self.write_changes(past.iter().filter(move |change| change.revision > position))?;
-                    if self.position == position {
-                        // Without a later change in the block, the next look would read it again, for ever.
-                        return Err(ApiError::too_old(position, state.applied()));
-                    }
-                    return Ok(());
-                }
-            };
-            if written != Written::All {
-                self.is_behind |= written == Written::Enough;
-                return Ok(());
-            }
-        }
-        self.position = self.position.max(state.applied());
-        Ok(())
-    }
-
-    /// Writes the events of `changes`, which follow the cursor without a gap, and moves the cursor.
-    fn write_changes<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) -> Result<Written, ApiError> {
-        let now = self.pipeline.ambient.now();
-        for (at, change) in changes.enumerate() {
-            if change.revision > self.position {
-                if self.output.is_full() {
-                    return Ok(Written::FrameFull);
-                }
-                if at >= MATCHED_PER_LOOK_MAX {
-                    return Ok(Written::Enough);
-                }
-            }
-            self.position = change.revision;
-            // After an error the events before it are the client's: the cursor has passed them.
-            if let Some(event) = self.scope.event(change) {
-                self.output.event(&event, now)?;
-            }
-        }
-        Ok(Written::All)
-    }
-
     /// Writes a bookmark at the cursor, if the client asked for bookmarks.
     fn write_bookmark(&mut self) {
         if self.timers.has_bookmarks()
@@ -347,19 +255,5 @@ impl<S: Store> Watch<S> {
         {
             tracing::error!(%error, left_out, "an ERROR event cannot be written");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use orch_raft::memory::MemoryStore;
-
-    use super::*;
-
-    /// A node holds a hundred thousand of them.
-    #[test]
-    fn an_idle_watch_holds_little() {
-        let held = size_of::<Watch<MemoryStore>>();
-        assert!(held <= 768, "{held} bytes");
     }
 }

@@ -1,17 +1,20 @@
 //! What a watch has rendered and its connection has not taken.
 //!
-//! Owns the order of rendered bytes. A large object is a part of its own that is shared with the store, so that a watcher
-//! who does not read holds a frame and references. It never looks at the history.
+//! Owns the order of rendered bytes, and where the bytes of an event come from: from its object, from the events that are
+//! shared, or from a rendering. A large event is a part of its own that is shared with the store or with other watches, so
+//! that a watcher who does not read holds a frame and references. It never looks at the history.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use orch_raft::Revision;
+use orch_schema::budget::count_step;
 
 use super::event::Event;
+use super::shared::{EventKey, SharedEvents};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
-use crate::render::Renderer;
+use crate::render::{Renderer, SHARED_BYTES_MIN};
 
 /// Bytes of events after which a frame goes to the socket: four TLS records. A slow reader holds this much.
 const FRAME_BYTES: usize = 64 << 10;
@@ -26,6 +29,50 @@ pub(super) struct Output {
     is_first_event: bool,
 }
 
+/// An event that is to be written, and where its bytes come from.
+pub(super) struct Due<'a> {
+    event: Event<'a>,
+    origin: Origin,
+    /// Bytes of the object that writing the event reads.
+    pub reads: usize,
+}
+
+enum Origin {
+    /// Bytes that the object holds, or a rendering that is not worth being shared.
+    Object,
+    /// Rendered for another watch.
+    Shared(Bytes),
+    /// To be rendered, for other watches, too.
+    Rendering(EventKey),
+}
+
+impl<'a> Due<'a> {
+    /// `event` in the form of `output`; `before`: number of events that will be written before it.
+    pub(super) fn of_change(
+        event: Event<'a>,
+        output: &Output,
+        before: usize,
+        shared: &SharedEvents,
+        now: Timestamp,
+    ) -> Due<'a> {
+        let form = output.renderer.form();
+        if !form.renders_each(event.revision) {
+            return Due::alone(event, output);
+        }
+        let key = EventKey::of(&event, form, output.is_first_event && before == 0, now);
+        match shared.take(&key) {
+            Some(bytes) => Due { event, origin: Origin::Shared(bytes), reads: 0 },
+            None => Due { origin: Origin::Rendering(key), ..Due::alone(event, output) },
+        }
+    }
+
+    /// An event that no other watch takes from this one.
+    pub(super) fn alone(event: Event<'a>, output: &Output) -> Due<'a> {
+        let reads = output.renderer.form().bytes_read_for(event.object, event.revision);
+        Due { event, origin: Origin::Object, reads }
+    }
+}
+
 impl Output {
     pub(super) fn new(renderer: Renderer) -> Output {
         Output { renderer, parts: VecDeque::new(), frame: Vec::new(), is_first_event: true }
@@ -34,17 +81,37 @@ impl Output {
     /// Writes one event.
     ///
     /// # Errors
-    /// Those of [`Renderer::event`]; nothing is written then.
-    pub(super) fn event(&mut self, event: &Event<'_>, now: Timestamp) -> Result<(), ApiError> {
-        let Event { kind, object, revision } = *event;
+    /// Those of [`Renderer::event`]; `DeadlineExceeded` where the work was stopped. Nothing is written then.
+    pub(super) fn event(
+        &mut self,
+        due: Due<'_>,
+        shared: &SharedEvents,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
+        let Event { kind, object, revision } = due.event;
         let first = std::mem::take(&mut self.is_first_event);
-        let Some(shared) = self.renderer.shared_event(kind, object, revision) else {
-            return self.renderer.event(kind, object, revision, first, now, &mut self.frame);
-        };
-        self.frame.extend_from_slice(&shared.open);
-        self.parts.push_back(std::mem::take(&mut self.frame).into());
-        self.parts.extend(shared.object);
-        self.frame.extend_from_slice(shared.end);
+        match due.origin {
+            Origin::Shared(bytes) => self.push(bytes),
+            Origin::Rendering(key) => {
+                let mut bytes = Vec::new();
+                self.renderer.event(kind, object, revision, first, now, &mut bytes)?;
+                if !count_step() {
+                    // An event of an object that was read in part must not get to other watches.
+                    return Err(ApiError::DeadlineExceeded);
+                }
+                let bytes = shared.keep(key, bytes, object, self.renderer.resource());
+                self.push(bytes);
+            }
+            Origin::Object => match self.renderer.shared_event(kind, object, revision)? {
+                None => self.renderer.event(kind, object, revision, first, now, &mut self.frame)?,
+                Some(parts) => {
+                    self.frame.extend_from_slice(&parts.open);
+                    self.end_frame();
+                    self.parts.extend(parts.object);
+                    self.frame.extend_from_slice(parts.end);
+                }
+            },
+        }
         Ok(())
     }
 
@@ -70,9 +137,30 @@ impl Output {
         self.frame.len() >= FRAME_BYTES || !self.parts.is_empty()
     }
 
+    /// Whether nothing is rendered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frame.is_empty() && self.parts.is_empty()
+    }
+
     /// Takes the next part; `None` where nothing is rendered.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         let rest = |frame: &mut Vec<u8>| Some(std::mem::take(frame)).filter(|frame| !frame.is_empty());
         self.parts.pop_front().or_else(|| rest(&mut self.frame).map(Bytes::from))
+    }
+
+    /// Appends an event that is rendered.
+    fn push(&mut self, bytes: Bytes) {
+        if bytes.len() < SHARED_BYTES_MIN {
+            self.frame.extend_from_slice(&bytes);
+            return;
+        }
+        self.end_frame();
+        self.parts.push_back(bytes);
+    }
+
+    fn end_frame(&mut self) {
+        if !self.frame.is_empty() {
+            self.parts.push_back(std::mem::take(&mut self.frame).into());
+        }
     }
 }

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use orch_raft::{Change, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 
+use super::cursor::Reading;
 use super::event::Scope;
 use super::output::Output;
 use super::timers::Timers;
@@ -98,6 +99,8 @@ impl<S: Store> Watch<S> {
             phase,
             position,
             is_behind: false,
+            reading: Reading::default(),
+            looked_at: 0,
             framed: None,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timers,

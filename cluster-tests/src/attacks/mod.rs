@@ -9,6 +9,7 @@ mod devices;
 mod graph;
 mod honest;
 mod hook;
+mod lists;
 mod report;
 mod selectors;
 mod stage;
@@ -54,6 +55,8 @@ pub enum Attack {
     Bodies,
     /// Pods with millions of references, and the first request of a kubelet after the server's start.
     Graph,
+    /// A tenant lists 8,000 events as a table, metadata only and converted, and watches them so, while they change.
+    Lists,
     /// Made-up tokens, for a token webhook that answers never, slowly, without end or with nonsense.
     TokenWebhook,
     /// Requests that an authorization webhook decides about, which answers never, slowly, without end or with nonsense.
@@ -79,6 +82,7 @@ impl Attack {
             Self::Selectors | Self::Answers | Self::Bodies => Stage::start(Vec::new()).await,
             Self::Devices => devices::prepare().await,
             Self::Graph => graph::prepare().await,
+            Self::Lists => lists::prepare().await,
             Self::TokenWebhook => webhooks::prepare_authentication().await,
             Self::AuthorizationWebhook => webhooks::prepare_authorization().await,
         }
@@ -92,6 +96,7 @@ impl Attack {
             Self::Answers => streams::hoard_answers(stage).await,
             Self::Bodies => streams::withhold_bodies(stage).await,
             Self::Graph => graph::attack(stage).await,
+            Self::Lists => lists::attack(stage).await,
             Self::TokenWebhook => webhooks::attack_authentication(stage).await,
             Self::AuthorizationWebhook => webhooks::attack_authorization(stage).await,
         }

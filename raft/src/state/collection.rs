@@ -176,6 +176,15 @@ impl Collection {
         Ok(self.history.focus().narrow(start..).into_iter())
     }
 
+    /// Number of the changes after `revision`, known without counting: whoever goes through them knows before how long it takes.
+    ///
+    /// # Errors
+    /// A change after `revision` is no longer held.
+    pub fn changes_since(&self, revision: Revision) -> Result<usize, Compacted> {
+        self.require(revision)?;
+        Ok(self.history.len() - self.first_after(revision))
+    }
+
     /// The collection as it was at `revision`: the objects of the next root, or the current ones, with the changes in
     /// between undone.
     ///

@@ -305,7 +305,9 @@ fn a_watch_of_a_resource_at_rest_goes_on_after_a_restart_and_a_missed_removal_is
     let restored = restored_at_floor(&state);
     let since = |resource: &str, revision| {
         let collection = restored.collection(resource);
-        collection.changes_after(Revision(revision)).map(Iterator::count).ok()
+        let counted = collection.changes_after(Revision(revision)).map(Iterator::count).ok();
+        assert_eq!(collection.changes_since(Revision(revision)).ok(), counted, "{resource} after {revision}");
+        counted
     };
     assert_eq!(since("nodes", 2), Some(0), "nothing has changed since");
     assert_eq!(since("never", 0), Some(0));
@@ -323,6 +325,7 @@ fn what_is_to_leave_stays_until_it_is_forgotten_and_leaves_in_batches() {
     let EvictionBatch { floor, changes } = state.oldest(&all, 1).unwrap();
     assert_eq!((floor, changes.len()), (Revision(2), 1), "a batch ends behind what makes it large enough");
     assert_eq!(state.collection("pods").changes_after(Revision(1)).unwrap().count(), 10);
+    assert_eq!(state.collection("pods").changes_since(Revision(4)), Ok(7));
     state.drop_history_through(floor);
     assert!(state.collection("pods").changes_after(Revision(1)).is_err());
     let EvictionBatch { floor, changes } = state.oldest(&all, usize::MAX).unwrap();

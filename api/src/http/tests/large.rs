@@ -259,6 +259,34 @@ fn a_quiet_watch_of_large_objects_takes_no_thread_of_the_pool() {
 }
 
 #[test]
+fn a_resume_that_renders_much_is_answered_after_it_was_rendered() {
+    block_on(async {
+        let server = Server::new().await;
+        server.create(MAPS, large("a")).await;
+        let api = server.api_over(server.store.clone());
+        let threadless = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        let table = [("accept", "application/json;as=Table;g=meta.orch.io;v=v1")];
+        let open = async |server: &Server, start: &str, headers: &[(&str, &str)]| {
+            let path = format!("{MAPS}?watch=1&timeoutSeconds=1{start}");
+            let opened = server.open(Method::GET, &path, headers, Body::empty());
+            tokio::time::timeout(Duration::from_secs(5), opened).await.ok()
+        };
+        assert!(open(&threadless, "&resourceVersion=2", &table).await.is_none(), "it waits for the pool");
+        assert!(open(&threadless, "&resourceVersion=2", &[]).await.is_some(), "stored bytes are handed out");
+        assert!(open(&threadless, "", &table).await.is_some(), "initial events come behind the head");
+        let router = threadless.api_over(threadless.store.clone()).router();
+        let server = Server { router, ..threadless };
+        let long =
+            format!("&resourceVersion=2&labelSelector={}", "x!%3Dy,".repeat(1000).trim_end_matches(','));
+        for start in ["&resourceVersion=2", &long] {
+            let watch = open(&server, start, &table).await.expect("the pool has threads");
+            let text = watch.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1, "{text:?}");
+        }
+    });
+}
+
+#[test]
 fn answers_that_are_not_taken_have_a_bound_for_each_user() {
     block_on(async {
         let server = filled().await;

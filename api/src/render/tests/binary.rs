@@ -54,6 +54,21 @@ fn a_message_is_made_once_and_copied_from_then_on() {
 }
 
 #[test]
+fn events_of_large_objects_share_their_messages() {
+    let renderer = renderer("configmaps", PROTOBUF);
+    let mut large = config_map("a");
+    large["data"]["payload"] = json!("x".repeat(20_000));
+    let object = stored(&renderer, &large);
+    let mut whole = Vec::new();
+    renderer.event(EventType::Modified, &object, None, false, NOW, &mut whole).unwrap();
+    let shared = renderer.shared_event(EventType::Modified, &object, None).unwrap().unwrap();
+    assert_eq!(shared.object[0].as_ptr(), object.protobuf.get().unwrap().as_ptr());
+    assert_eq!([&shared.open[..], &shared.object.concat(), shared.end].concat(), whole);
+    let removed = renderer.shared_event(EventType::Deleted, &object, Some(Revision(8))).unwrap();
+    assert!(removed.is_none(), "no message has its revision");
+}
+
+#[test]
 fn a_list_is_its_metadata_and_the_messages_of_its_objects() {
     let renderer = renderer("configmaps", PROTOBUF);
     let objects = ["a", "b"].map(|name| stored(&renderer, &config_map(name)));

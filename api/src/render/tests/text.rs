@@ -150,14 +150,14 @@ fn events_of_large_objects_share_the_stored_bytes() {
         let whole = stream(&renderer, |renderer, out| {
             renderer.event(EventType::Deleted, &object, revision, false, NOW, out)
         });
-        let shared = renderer.shared_event(EventType::Deleted, &object, revision).unwrap();
+        let shared = renderer.shared_event(EventType::Deleted, &object, revision).unwrap().unwrap();
         let of_store = object.json.as_ptr_range();
         assert!(shared.object.iter().any(|part| part.len() > 20_000 && of_store.contains(&part.as_ptr())));
         let parts = [&shared.open[..], &shared.object.concat(), shared.end].concat();
         assert_eq!(String::from_utf8(parts).unwrap(), whole);
     }
     let small = stored(&renderer, &config_map("a"));
-    assert!(renderer.shared_event(EventType::Added, &small, None).is_none());
+    assert!(renderer.shared_event(EventType::Added, &small, None).unwrap().is_none());
 }
 
 #[test]

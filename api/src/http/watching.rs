@@ -1,0 +1,149 @@
+//! The response to a watch: its start, what it counts with, and where its looks are carried out.
+//!
+//! Owns the order: the watch begins, its account is taken, and it looks at what is due, all with the request's seat; then it is
+//! answered. So a client that resumes far behind, and ten thousand that resume together, wait for their turn. Looks that
+//! take long are jobs of the pool; a watch that waits occupies no thread.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt, select};
+use http::{Method, Response};
+use orch_raft::Store;
+use orch_schema::budget::Budget;
+
+use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
+use super::pool::{Pool, Work};
+use super::rights::WatchRight;
+use super::turns::Party;
+use super::{Api, respond};
+use crate::authz::Asked;
+use crate::error::{ApiError, NotAcceptable};
+use crate::negotiate::{Encoding, Representation};
+use crate::pipeline::Request;
+use crate::render::Renderer;
+use crate::watch::{CatchUp, LookResult, Watch};
+
+/// Most bytes of objects that a look reads on a thread which serves connections: less than what makes a request large.
+const READ_MAX: usize = RENDERED_BYTES_MIN - 1;
+
+/// The threads by which a request is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Threads {
+    /// Those that serve connections.
+    Serving,
+    /// Those of the pool. A job of the pool waits for no other, which its user's places may be too few for.
+    Pool,
+}
+
+impl<S: Store> Api<S> {
+    /// Starts a watch in `representation`, which `renderer` writes, on one of `threads`.
+    ///
+    /// # Errors
+    /// Those of [`Watch::start`]; `NotAcceptable`: the representation has no stream; `NoRoom`: the user or the node has as
+    /// many watches as it may.
+    pub(super) async fn start_watch(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        representation: Representation,
+        renderer: Renderer,
+        threads: Threads,
+    ) -> Result<Response<Body>, ApiError> {
+        if representation.encoding == Encoding::Yaml {
+            return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
+        }
+        let stopping = self.end_of_watch(request);
+        let content_type = renderer.watch_content_type();
+        let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
+        let watcher = self.flow.watch(&request.resource.storage, watch.interest());
+        let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
+        let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
+        let under_way = (self.measure_watch(request), watcher, held);
+        let mut watch = Box::new(watch);
+        match threads {
+            Threads::Serving => watch = self.pool.catch_up(&Party::of(request.user), watch).await?,
+            Threads::Pool => {
+                // Without a bound it is never costly.
+                let _: CatchUp = watch.catch_up(usize::MAX);
+            }
+        }
+        Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way))
+    }
+
+    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
+    fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
+        let stopping = self.stopping.clone().cancelled_owned();
+        let right = WatchRight {
+            gate: self.pipeline.gate.clone(),
+            ambient: self.pipeline.ambient.clone(),
+            credential: request.exchange.credential().cloned(),
+            asked: Asked::of(&Method::GET, request.target, request.query),
+            target: request.target.clone(),
+            query: request.query.clone(),
+        };
+        let lost = right.lost(self.pipeline.store.clone());
+        select(Box::pin(stopping), Box::pin(lost)).map(drop).boxed()
+    }
+}
+
+impl Pool {
+    /// `watch`, which `party` starts, after it has looked at what is due.
+    ///
+    /// # Errors
+    /// Those of [`Pool::run`].
+    async fn catch_up<S: Store>(
+        &self,
+        party: &Party,
+        mut watch: Box<Watch<S>>,
+    ) -> Result<Box<Watch<S>>, ApiError> {
+        let is_short = !watch.has_much_to_look_at(GATHERED_OBJECTS_MIN);
+        if is_short && watch.catch_up(READ_MAX) == CatchUp::Done {
+            return Ok(watch);
+        }
+        let job = Box::pin(self.in_pool(party, watch, |watch| watch.catch_up(usize::MAX)));
+        job.await.map(|(watch, _)| watch)
+    }
+
+    /// The next frame of `watch`, which `party` opened. `None`: the watch has ended, or the node stops.
+    pub(super) async fn next_frame<S: Store>(
+        &self,
+        party: &Party,
+        mut watch: Box<Watch<S>>,
+    ) -> Option<(Box<Watch<S>>, Bytes)> {
+        loop {
+            let mut looked = match watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
+                true => LookResult::Costly,
+                false => watch.look(READ_MAX),
+            };
+            if matches!(looked, LookResult::Costly) {
+                // In a box of its own while it runs: the rest of this future is held by every watch that waits.
+                let job = Box::pin(self.in_pool(party, watch, |watch| watch.look(usize::MAX)));
+                (watch, looked) = job.await.ok()?;
+            }
+            match looked {
+                LookResult::Frame(frame) => return Some((watch, frame)),
+                LookResult::Ended => return None,
+                // Without a thread of the pool.
+                LookResult::Nothing => watch.rest().await,
+                // Not in the pool.
+                LookResult::Costly => {}
+            }
+        }
+    }
+
+    /// Carries out `work` on `watch` in the pool. Each look is a job of its own, so that other jobs get turns and the work for
+    /// a disconnected client ends.
+    async fn in_pool<S: Store, T: Send + 'static>(
+        &self,
+        party: &Party,
+        mut watch: Box<Watch<S>>,
+        work: fn(&mut Watch<S>) -> T,
+    ) -> Result<(Box<Watch<S>>, T), ApiError> {
+        let job = Box::pin(async move {
+            let done = work(&mut watch);
+            (watch, done)
+        });
+        self.run(party, Work::Read, &Arc::new(Budget::of(u64::MAX)), job).await
+    }
+}

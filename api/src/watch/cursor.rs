@@ -1,0 +1,207 @@
+//! The way of a watch's cursor: through the state at the start, then through the changes.
+//!
+//! Owns how far the cursor goes in a look: by the objects and changes that are matched, by a frame, and by the bytes that
+//! rendering reads. These are the sizes of the very events that are due, since one large object may stand among many small
+//! ones. It knows no timer and sends nothing.
+//!
+//! Invariant: the cursor passes a revision only when all its events are rendered. A look that ends before an event because
+//! it reads too much leaves the cursor before it.
+
+use orch_raft::{Change, Store};
+use smallvec::SmallVec;
+
+use super::event::Event;
+use super::output::{Due, Output};
+use super::{Beginning, MATCHED_PER_LOOK_MAX, Phase, Watch, Written};
+use crate::error::ApiError;
+
+/// Most changes that a watch looks at before it is answered: two looks, about a millisecond with usual selectors. Ten thousand
+/// watches that come back together after a member has died are some seconds of work, within the seats of flow control.
+/// A watch that is further behind goes on when it is answered.
+pub(super) const CAUGHT_UP_MAX: usize = 2 * MATCHED_PER_LOOK_MAX;
+
+/// Whether a watch has looked at what was due at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatchUp {
+    /// It has looked at all that it looks at before it is answered.
+    Done,
+    /// Rendering the next event reads more than it may.
+    Costly,
+}
+
+/// Bytes that were read to render events since the cursor last stood at the end: a watch that is behind and renders much
+/// stays away from the threads that serve until it has caught up.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    bytes: usize,
+}
+
+impl Reading {
+    /// Counts `bytes` that are about to be read. `false`: they are not, because that would make more than `max`.
+    fn may_read(&mut self, bytes: usize, max: usize) -> bool {
+        let read = self.bytes.saturating_add(bytes);
+        let may = bytes == 0 || read <= max;
+        if may {
+            self.bytes = read;
+        }
+        may
+    }
+
+    /// The cursor stands at the end.
+    fn end(&mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Written {
+    /// The end of a look before events that read too much.
+    fn before_costly(output: &Output) -> Written {
+        if output.is_empty() { Written::Costly } else { Written::FrameFull }
+    }
+}
+
+impl<S: Store> Watch<S> {
+    /// Looks at what is due where the watch resumes, [`CAUGHT_UP_MAX`] changes and a frame at most, so that this work is done
+    /// before the watch is answered. Initial events are rendered as the client takes them. `read_max`: as for [`Watch::look`].
+    pub fn catch_up(&mut self, read_max: usize) -> CatchUp {
+        let is_due = |watch: &Self| matches!(watch.phase, Phase::Following) && watch.output.is_empty();
+        while self.looked_at < CAUGHT_UP_MAX && is_due(self) {
+            match self.write(read_max) {
+                Written::Costly => return CatchUp::Costly,
+                Written::Enough => {}
+                Written::All | Written::FrameFull => break,
+            }
+        }
+        CatchUp::Done
+    }
+
+    /// Writes the next events of the phase. An error ends the watch.
+    pub(super) fn write(&mut self, read_max: usize) -> Written {
+        let written = match self.phase {
+            _ if self.is_revoked() => Err(ApiError::revoked()),
+            Phase::Initial { .. } => self.write_initial(read_max),
+            Phase::Following | Phase::Ended => self.write_changed(read_max),
+        };
+        let written = written.unwrap_or_else(|error| {
+            self.end_with(&error);
+            Written::All
+        });
+        self.is_behind = written == Written::Enough;
+        if written == Written::All {
+            self.reading.end();
+        }
+        written
+    }
+
+    /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
+    /// it.
+    fn write_initial(&mut self, read_max: usize) -> Result<Written, ApiError> {
+        let Watch { pipeline, phase, scope, output, reading, .. } = self;
+        let Phase::Initial { beginning, after } = phase else { return Ok(Written::All) };
+        let beginning = beginning.clone();
+        let Beginning { collection, lookup } = &*beginning;
+        let now = pipeline.ambient.now();
+        let candidates = scope.candidates(collection, lookup.as_ref(), after);
+        for (at, (path, object)) in candidates.enumerate() {
+            if at >= MATCHED_PER_LOOK_MAX {
+                return Ok(Written::Enough);
+            }
+            if scope.selector.matches(path, object) {
+                let due = Due::alone(Event::added(object), output);
+                if !reading.may_read(due.reads, read_max) {
+                    return Ok(Written::before_costly(output));
+                }
+                output.event(due, &pipeline.shared_events, now)?;
+            }
+            *after = path.clone();
+            if output.is_full() {
+                return Ok(Written::FrameFull);
+            }
+        }
+        self.phase = Phase::Following;
+        self.initial_events.end();
+        if std::mem::take(&mut self.owes_initial_end) {
+            self.output.bookmark(self.position, true)?;
+        }
+        Ok(Written::All)
+    }
+
+    /// Writes events of the changes after the cursor, up to one frame: from memory, or one block of older changes from
+    /// the disk.
+    fn write_changed(&mut self, read_max: usize) -> Result<Written, ApiError> {
+        self.position = self.subscription.pass(self.position);
+        let state = self.pipeline.store.state();
+        // Checked after the state was taken, so that a state found wrong meanwhile is not sent.
+        if self.is_revoked() {
+            return Err(ApiError::revoked());
+        }
+        let collection = state.collection(&self.storage);
+        if collection.changed() > self.position {
+            let written = match collection.changes_after(self.position) {
+                Ok(changes) => self.write_changes(changes, read_max)?,
+                Err(_) => return self.write_past(read_max),
+            };
+            if written != Written::All {
+                return Ok(written);
+            }
+        }
+        self.position = self.position.max(state.applied());
+        Ok(Written::All)
+    }
+
+    /// Writes events of one block of changes that memory no longer holds.
+    fn write_past(&mut self, read_max: usize) -> Result<Written, ApiError> {
+        let position = self.position;
+        let past = self.pipeline.store.past_changes(&self.storage, position);
+        let past = past.map_err(|gone| ApiError::too_old(gone.requested, gone.oldest))?;
+        match self.write_changes(past.iter().filter(|change| change.revision > position), read_max)? {
+            Written::Costly => Ok(Written::Costly),
+            // Without a later change in the block, the next look would read it again, for ever.
+            _ if self.position == position => {
+                Err(ApiError::too_old(position, self.pipeline.store.state().applied()))
+            }
+            Written::FrameFull => Ok(Written::FrameFull),
+            Written::All | Written::Enough => Ok(Written::Enough),
+        }
+    }
+
+    /// Writes the events of `changes`, which follow the cursor without a gap, and moves the cursor.
+    fn write_changes<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change>,
+        read_max: usize,
+    ) -> Result<Written, ApiError> {
+        let Watch { pipeline, scope, output, reading, looked_at, position, .. } = self;
+        let (shared, now) = (&pipeline.shared_events, pipeline.ambient.now());
+        let (mut changes, mut matched) = (changes.peekable(), 0);
+        while let Some(first) = changes.next() {
+            if output.is_full() {
+                return Ok(Written::FrameFull);
+            }
+            if matched >= MATCHED_PER_LOOK_MAX {
+                return Ok(Written::Enough);
+            }
+            // Those of one revision, nearly always one.
+            let before = matched;
+            let (mut due, mut next) = (SmallVec::<[Due<'a>; 1]>::new(), Some(first));
+            while let Some(change) = next {
+                matched += 1;
+                if let Some(event) = scope.event(change) {
+                    due.push(Due::of_change(event, output, due.len(), shared, now));
+                }
+                next = changes.next_if(|next| next.revision == first.revision);
+            }
+            let reads = due.iter().fold(0_usize, |sum, due| sum.saturating_add(due.reads));
+            if !reading.may_read(reads, read_max) {
+                return Ok(Written::before_costly(output));
+            }
+            *looked_at = looked_at.saturating_add(matched - before);
+            // After an error the events before it are the client's: the cursor has passed them.
+            *position = first.revision;
+            for due in due {
+                output.event(due, shared, now)?;
+            }
+        }
+        Ok(Written::All)
+    }
+}
