@@ -182,6 +182,10 @@ impl<S: Store> Watch<S> {
     /// Looks at a bounded number of objects, and returns the next part of their events. Where rendering them reads more than
     /// `read_max` bytes, counted since nothing was due, the result is [`LookResult::Costly`], and the next look begins there.
     pub fn look(&mut self, read_max: usize) -> LookResult {
+        // What was rendered before the watch was answered may be of a state that was found wrong since.
+        if self.framed.is_none() && self.is_revoked() && !matches!(self.phase, Phase::Ended) {
+            self.output.discard();
+        }
         // Even after the watch's time: an event that has begun is sent whole.
         if let Some(part) = self.take_part() {
             return LookResult::Frame(part);

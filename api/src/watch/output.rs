@@ -148,6 +148,12 @@ impl Output {
         self.parts.pop_front().or_else(|| rest(&mut self.frame).map(Bytes::from))
     }
 
+    /// Drops what is rendered.
+    pub(super) fn discard(&mut self) {
+        self.parts.clear();
+        self.frame.clear();
+    }
+
     /// Appends an event that is rendered.
     fn push(&mut self, bytes: Bytes) {
         if bytes.len() < SHARED_BYTES_MIN {

@@ -288,3 +288,16 @@ async fn an_old_start_is_told_in_the_first_frame() {
     assert!(frame.starts_with(b"{\"type\":\"ERROR\""), "{frame:?}");
     assert!(matches!(watch.look(READ_MAX), LookResult::Ended));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_rendered_of_a_state_that_is_found_wrong_before_the_answer_is_not_sent() {
+    let node = Node::new();
+    node.write("configmaps", "ns/a", Some(&map(20_000)));
+    let mut watch = node.watch(JSON, 1, "");
+    assert_eq!(watch.catch_up(READ_MAX), CatchUp::Done);
+    assert!(!watch.output.is_empty());
+    node.store().revoke();
+    let LookResult::Frame(frame) = watch.look(READ_MAX) else { panic!("no frame") };
+    assert!(frame.starts_with(b"{\"type\":\"ERROR\""), "{frame:?}");
+    assert!(matches!(watch.look(READ_MAX), LookResult::Ended));
+}
