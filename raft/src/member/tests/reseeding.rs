@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::casts::{converge, write_many};
+use super::casts::{converge, known_everywhere, write_many};
 use super::*;
 use crate::Runtime;
 use crate::member::reseed::{self, NewCluster, Origin, Survivor, fill};
@@ -42,6 +42,7 @@ async fn recover(cluster: &mut Cluster, n: usize) -> (u64, u64) {
 async fn without_quorum(seed: u64, n: usize) -> Cluster {
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader().await;
+    known_everywhere(&cluster).await;
     write_many(&cluster, leader, "kept", 20).await;
     converge(&cluster).await;
     if seed % 2 == 1 {
@@ -93,9 +94,12 @@ async fn old_members_are_kept_out(seed: u64, keeps_name: bool) -> Result<(), Str
         return Err(format!("revision {revision} is not beyond the beginning"));
     }
 
-    // Emptied, the others join like any new member, under their old names.
+    // Emptied, the others join like any new member, under their old names. One that ran with its old data would know the
+    // other with another disk.
+    for m in &old {
+        cluster.kill(*m).await;
+    }
     for m in old {
-        cluster.kill(m).await;
         cluster.disks[m] = Arc::default();
         cluster.restart(m).await.unwrap();
         cluster.handle(n).add_learner(&peer(m)).await.unwrap();
@@ -184,6 +188,7 @@ impl Client {
 async fn clients_begin_again(beginning: impl Fn(&Origin) -> u64) -> Result<(), String> {
     let mut cluster = Cluster::start(1).await;
     let leader = cluster.leader().await;
+    known_everywhere(&cluster).await;
     write_many(&cluster, leader, "a", 10).await;
     let mut client = Client::default();
     assert_eq!(client.watch(&cluster.handle(leader)), Ok(true));
