@@ -15,6 +15,7 @@ mod disk;
 mod divergence;
 mod encryption;
 mod evictions;
+mod expiry;
 mod foundings;
 mod front_proxies;
 mod hostile;

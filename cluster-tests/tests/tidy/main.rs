@@ -1,6 +1,7 @@
 //! Checks the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, brand
 //! names in their one place, unused files, and documents that match the tree.
 
+mod alerts;
 mod clocks;
 mod fields;
 mod hostile;
@@ -211,6 +212,16 @@ fn names_of_fields_are_those_of_the_messages() {
         sources.iter().filter(|source| !is_test(&source.name) && !only_for_tests.contains(&source.name));
     let found: Vec<String> = product.flat_map(|source| fields::unknown(source, &declared)).collect();
     check("no message of proto/schema has such a field", found);
+}
+
+#[test]
+fn alert_rules_name_metrics_that_exist() {
+    let programs = ["api/", "node/", "raft/", "scheduler/"];
+    let is_product = |source: &Source| {
+        programs.iter().any(|folder| source.name.starts_with(folder)) && !is_test(&source.name)
+    };
+    let product: Vec<Source> = sources("rs").into_iter().filter(is_product).collect();
+    check("no program has such a metric", alerts::unknown(&alerts::file(), &product));
 }
 
 #[test]

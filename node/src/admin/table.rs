@@ -39,6 +39,7 @@ pub(super) fn table(cluster: &Value) -> String {
     out.push_str(&state_line(cluster));
     out.push_str(&space_lines(&server, &cluster["space"]));
     out.push_str(&agreement_lines(&server, &cluster["agreement"]));
+    out.push_str(&certificate_lines(&server, &cluster["certificates"]));
     out.push_str(&legend(&server));
     out
 }
@@ -91,14 +92,20 @@ fn text(value: &Value) -> String {
 
 /// An age in the two largest units that it has.
 fn age(ms: u64) -> String {
-    let s = ms / 1000;
+    match ms / 1000 {
+        0 => "now".to_owned(),
+        s => format!("{} ago", duration(s)),
+    }
+}
+
+/// `s` seconds in the two largest units that they have.
+fn duration(s: u64) -> String {
     let pair = |large: u64, unit: &str, small: u64, lesser: &str| match small {
-        0 => format!("{large}{unit} ago"),
-        _ => format!("{large}{unit}{small}{lesser} ago"),
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit}{small}{lesser}"),
     };
     match s {
-        0 => "now".to_owned(),
-        1..60 => format!("{s}s ago"),
+        0..60 => format!("{s}s"),
         60..3600 => pair(s / 60, "m", s % 60, "s"),
         3600..86_400 => pair(s / 3600, "h", s / 60 % 60, "m"),
         _ => pair(s / 86_400, "d", s / 3600 % 24, "h"),
@@ -205,6 +212,35 @@ fn agreement_lines(server: &str, agreement: &Value) -> String {
     out
 }
 
+/// The server's certificates that have to be renewed, or else the first one to end; empty if the server does not report them.
+fn certificate_lines(server: &str, certificates: &Value) -> String {
+    let certificates = || certificates.as_array().into_iter().flatten();
+    let mut out = String::new();
+    for certificate in certificates().filter(|certificate| certificate["condition"] != "valid") {
+        let (used_as, expires) = (text(&certificate["use"]), text(&certificate["expires"]));
+        let (verb, left) = match certificate["left_s"].as_i64() {
+            Some(left_s @ ..0) => ("EXPIRED", format!("{} ago", duration(left_s.unsigned_abs()))),
+            Some(left_s) => ("EXPIRES", format!("in {}", duration(left_s.unsigned_abs()))),
+            None => ("EXPIRES", "unknown".to_owned()),
+        };
+        let command = match used_as.starts_with("authority") {
+            true => "orch certs rotate-ca",
+            false => "orch certs renew",
+        };
+        let _ = writeln!(out, "CERTIFICATE {verb}: {used_as} of {server}, {expires} ({left}): {command}");
+    }
+    if let (true, Some(first)) = (out.is_empty(), certificates().next()) {
+        let left = first["left_s"].as_i64().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "the first certificate of {server} to expire is {}, in {}",
+            text(&first["use"]),
+            duration(left.unsigned_abs())
+        );
+    }
+    out
+}
+
 /// Meaning of the columns.
 fn legend(server: &str) -> String {
     format!(
@@ -296,6 +332,25 @@ mod tests {
             "2 of 3 voters are down: NO MAJORITY, nothing can be written\n"
         );
         assert_eq!(line(&["up", "down"]), "1 of 2 voters is down: NO MAJORITY, nothing can be written\n");
+    }
+
+    #[test]
+    fn certificates_that_have_to_be_renewed_are_told_with_the_command() {
+        let certificate = |used_as: &str, left_s: i64, condition: &str| {
+            json!({"use": used_as, "left_s": left_s,
+            "expires": "2027-01-01T00:00:00Z", "condition": condition})
+        };
+        let lines = |certificates: &[Value]| certificate_lines("a", &json!(certificates));
+        let (valid, due) =
+            (certificate("serving", 8_640_000, "valid"), certificate("authority_peer", 266_400, "due"));
+        let expired = certificate("peer", -90, "expired");
+        assert_eq!(
+            lines(&[expired, due, valid.clone()]),
+            "CERTIFICATE EXPIRED: peer of a, 2027-01-01T00:00:00Z (1m30s ago): orch certs renew\n\
+             CERTIFICATE EXPIRES: authority_peer of a, 2027-01-01T00:00:00Z (in 3d2h): orch certs rotate-ca\n"
+        );
+        assert_eq!(lines(&[valid]), "the first certificate of a to expire is serving, in 100d\n");
+        assert_eq!(certificate_lines("a", &Value::Null), "", "of an older server");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration as Wait, SystemTime, UNIX_EPOCH};
 use metrics::{Unit, describe_gauge, gauge};
 use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::clients::Client;
@@ -163,8 +164,12 @@ impl Expiries {
         self.seen.lock().expiries.clone()
     }
 
-    /// Looks at the files until `stopped`.
-    pub async fn follow(self, stopped: CancellationToken) {
+    /// Looks at the files until `stopped`, and at once on SIGHUP.
+    ///
+    /// # Errors
+    /// The signal cannot be taken.
+    pub async fn follow(self, stopped: CancellationToken) -> std::io::Result<()> {
+        let mut hangup = signal(SignalKind::hangup())?;
         describe_gauge!(EXPIRATION, Unit::Seconds, "End of the certificate's validity since 1970.");
         describe_gauge!(NOT_BEFORE, Unit::Seconds, "Start of the certificate's validity since 1970.");
         describe_gauge!(KEY_MODIFIED, Unit::Seconds, "Modification of the key's file since 1970.");
@@ -173,14 +178,15 @@ impl Expiries {
             // Files are read on a thread that may wait for a disk.
             let looked = tokio::task::spawn_blocking(move || this.look(is_warning));
             if let Err(error) = looked.await {
-                tracing::warn!(%error, "the expiry of certificates is no longer watched");
-                return;
+                tracing::warn!(%error, "a look at the expiry of certificates failed");
             }
             tokio::select! {
-                () = stopped.cancelled() => return,
+                () = stopped.cancelled() => return Ok(()),
+                _ = hangup.recv() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
+        Ok(())
     }
 
     fn look(&self, is_warning: bool) {

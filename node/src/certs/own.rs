@@ -66,3 +66,84 @@ pub fn renew_own(
     write(&certificate, &key, &made)?;
     Ok(Some(OwnRenewal { certificate, expired: first.not_after }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use time::Duration;
+
+    use super::super::{Facts, init, renew};
+    use super::*;
+    use crate::cli::{BrandName, InitArgs, MemberSpec, RenewArgs};
+
+    /// A directory of the members `a` and `b`, made at `made`.
+    fn directory(made: OffsetDateTime) -> (tempfile::TempDir, Layout) {
+        let directory = tempfile::tempdir().unwrap();
+        let member =
+            |name: &str| MemberSpec { name: name.to_owned(), hosts: vec![format!("{name}.example.com")] };
+        let arguments = InitArgs {
+            dir: directory.path().to_owned(),
+            members: vec![member("a"), member("b")],
+            secure_port: 6443,
+            brand: BrandName(&orch_proto::brand::ORCH),
+        };
+        init(&arguments, made).unwrap();
+        let layout = Layout::new(directory.path());
+        (directory, layout)
+    }
+
+    fn facts(path: &Path) -> Facts {
+        inspect(path).unwrap().remove(0)
+    }
+
+    #[test]
+    fn pairs_that_have_ended_are_renewed_where_the_key_is_at_hand_and_no_others() {
+        let made = OffsetDateTime::UNIX_EPOCH + Duration::days(20_000);
+        let (_directory, layout) = directory(made);
+        let files = layout.member("a");
+        let other = [layout.member("b").server_certificate, layout.root().join("admin.crt")];
+        let untouched = other.clone().map(|path| std::fs::read(path).unwrap());
+        let later = made + Duration::days(400);
+        assert_eq!(renew_own(&layout, "a", OwnPair::Peer, made + Duration::days(300)).unwrap(), None);
+        let elsewhere = layout.root().join("elsewhere");
+        std::fs::rename(layout.peer_authority_key(), &elsewhere).unwrap();
+        assert_eq!(renew_own(&layout, "a", OwnPair::Peer, later).unwrap(), None, "the key is elsewhere");
+        std::fs::rename(&elsewhere, layout.peer_authority_key()).unwrap();
+        for (pair, certificate, key) in [
+            (OwnPair::Server, &files.server_certificate, &files.server_key),
+            (OwnPair::Peer, &files.peer_certificate, &files.peer_key),
+        ] {
+            let before = facts(certificate);
+            let renewed = renew_own(&layout, "a", pair, later).unwrap().unwrap();
+            assert_eq!((&renewed.certificate, renewed.expired), (certificate, before.not_after));
+            let after = facts(certificate);
+            assert_eq!((&after.subject, &after.hosts), (&before.subject, &before.hosts));
+            assert_eq!(after.not_before, before.not_before, "a clock that runs ahead does no harm");
+            assert_eq!(after.not_after, later + Duration::days(365));
+            crate::tls::load_pair(certificate, key, later).unwrap();
+            assert_eq!(renew_own(&layout, "a", pair, later).unwrap(), None, "once");
+        }
+        assert_eq!(other.map(|path| std::fs::read(path).unwrap()), untouched);
+    }
+
+    #[test]
+    fn under_a_clock_outside_the_authority_nothing_is_renewed() {
+        let made = OffsetDateTime::UNIX_EPOCH + Duration::days(20_000);
+        let (_directory, layout) = directory(made);
+        let certificate = layout.member("a").server_certificate;
+        let before = std::fs::read(&certificate).unwrap();
+        for clock in [OffsetDateTime::UNIX_EPOCH, made + Duration::days(4000)] {
+            let error = renew_own(&layout, "a", OwnPair::Server, clock).unwrap_err();
+            assert!(matches!(error, CertsError::AuthorityNotValid { .. }), "{error}");
+            assert_eq!(std::fs::read(&certificate).unwrap(), before);
+        }
+        // A clock that runs behind the last renewal: the certificate is not valid yet.
+        let renewed = made + Duration::days(400);
+        let arguments = RenewArgs { dir: layout.root().to_owned(), members: vec!["a".to_owned()] };
+        renew(&arguments, renewed).unwrap();
+        let behind = renewed - Duration::days(1);
+        renew_own(&layout, "a", OwnPair::Server, behind).unwrap().unwrap();
+        assert!(facts(&certificate).not_before <= behind);
+    }
+}

@@ -5,10 +5,11 @@
 use std::path::PathBuf;
 
 use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
 
 use super::plan::PeerFiles;
 use super::service_accounts::ServiceAccountPlan;
-use crate::certs::{CertificateUse, Client, Layout, OwnPair, WatchedFiles, renew_own};
+use crate::certs::{CertificateUse, Client, Expiries, Layout, OwnPair, WatchedFiles, renew_own};
 use crate::cli::SharedArgs;
 use crate::report::Causes;
 use crate::tls::TlsFiles;
@@ -47,6 +48,15 @@ pub(super) fn watched(
     let given = |(used_as, path): (CertificateUse, &Option<PathBuf>)| Some((used_as, path.clone()?));
     certificates.extend(optional.into_iter().filter_map(given));
     WatchedFiles { certificates, token_keys: accounts.files.clone() }
+}
+
+/// Starts the task that watches when certificates end.
+pub(super) fn follow_expiry(expiries: Expiries, stopped: CancellationToken) {
+    tokio::spawn(async move {
+        if let Err(error) = expiries.follow(stopped).await {
+            tracing::warn!(%error, "the expiry of certificates is not watched");
+        }
+    });
 }
 
 /// Renews those of the own pairs of member `name` in `layout` that have ended, or are about to, and whose authority's key is

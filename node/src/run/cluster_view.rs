@@ -245,9 +245,29 @@ mod tests {
     use orch_raft::member::node_id;
 
     use super::*;
+    use crate::certs::CertificateUse;
 
     fn peer(name: &str, address: &str) -> Peer {
         Peer { id: node_id(name), name: name.into(), address: address.into() }
+    }
+
+    #[test]
+    fn certificates_are_shown_with_what_is_left_of_them() {
+        let now = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000);
+        let days = time::Duration::days;
+        let expiry = |left: time::Duration| Expiry {
+            used_as: CertificateUse::Peer,
+            not_before: now - days(300),
+            not_after: now + left,
+        };
+        let found = [-time::Duration::SECOND, days(6), days(29), days(65)].map(expiry);
+        let shown = serde_json::to_value(certificates(&found, now)).unwrap();
+        let conditions: Vec<_> = (0..4).map(|place| &shown[place]["condition"]).collect();
+        assert_eq!(conditions, ["expired", "urgent", "due", "valid"]);
+        let expected = serde_json::json!(
+            {"use": "peer", "expires": "2024-10-03T23:59:59Z", "left_s": -1, "condition": "expired"}
+        );
+        assert_eq!(shown[0], expected);
     }
 
     #[test]

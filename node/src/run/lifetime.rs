@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
 use super::brand;
+use super::certificates;
 use super::cluster::founding_router;
 use super::dev;
 use super::encryption;
@@ -157,7 +158,7 @@ impl Listening {
         let server = Server::new(door.clone(), plan.clients.connections);
         let following = CancellationToken::new();
         follow_certificates(&tls, following.clone());
-        tokio::spawn(plan.expiries.clone().follow(following.clone()));
+        certificates::follow_expiry(plan.expiries.clone(), following.clone());
         server.listen(Port::Tls { listener: secure, tls: tls.clone() });
         if let Some(listener) = plain {
             server.listen(Port::Plain { listener });

@@ -3,6 +3,7 @@
 pub(crate) mod trust;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration as StdDuration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
@@ -107,6 +108,55 @@ fn a_server_certificate_of_another_authority_is_refused() {
         message.starts_with("the certificate in server.crt is not signed by an authority in stranger.crt: "),
         "{message}"
     );
+}
+
+#[test]
+fn a_start_serves_a_certificate_that_has_ended_and_a_reload_does_not() {
+    let files = Files::new();
+    let leaf = server_leaf("a", &[], &orch_proto::brand::ORCH);
+    let old = files.authority.issue(&leaf, now() - Duration::days(400)).unwrap();
+    let set = files.set();
+    assert_eq!(Tls::load_ended(&set, now()).unwrap().1, None);
+    files.pair("server", &old);
+    let end = crate::certs::inspect(&set.certificate).unwrap()[0].not_after;
+    assert_eq!(Tls::load_ended(&set, now()).unwrap().1, Some(end));
+    let reloader = Reloader::load(set.clone()).unwrap();
+    let message = refused(reloader.reload(), files.directory.path());
+    assert!(message.starts_with("the certificate in server.crt expired on "), "{message}");
+    let shown = Arc::as_ptr(&reloader.current().server);
+    files.pair("server", &files.server_pair());
+    reloader.reload().unwrap();
+    assert_ne!(Arc::as_ptr(&reloader.current().server), shown, "the renewed one is taken up");
+    // Everything else is checked as ever.
+    let stranger = Authority::create("stranger", now() - Duration::days(400)).unwrap();
+    files.pair("server", &stranger.issue(&leaf, now() - Duration::days(400)).unwrap());
+    let message = refused(Reloader::load(set.clone()), files.directory.path());
+    assert!(message.contains("is not signed by an authority in ca.crt"), "{message}");
+    std::fs::write(&set.key, &files.server_pair().key).unwrap();
+    let message = refused(Reloader::load(set), files.directory.path());
+    assert!(message.contains("does not belong to the certificate"), "{message}");
+}
+
+#[test]
+fn an_authority_that_has_ended_is_left_out_beside_others_and_refused_alone() {
+    let files = Files::new();
+    let old = Authority::create("old", now() - Duration::days(4000)).unwrap();
+    let alone = files.write("old.crt", &old.pair.certificate);
+    let both = format!("{}{}", old.pair.certificate, files.authority.pair.certificate);
+    let both = files.write("both.crt", &both);
+    let roots = load_authorities(&both, now()).unwrap();
+    assert_eq!(roots.len(), 1);
+    let set = TlsFiles { client_authorities: both, ..files.set() };
+    let clients = Tls::load(&set, now()).unwrap().clients;
+    let judged = |authority: &Authority| {
+        let pair = authority.issue(&admin_leaf(), now()).unwrap();
+        clients.identify(Some(&presented(&pair)), SystemTime::now()).unwrap().certificate.is_ok()
+    };
+    assert_eq!((judged(&files.authority), judged(&old)), (true, false));
+    let set = TlsFiles { client_authorities: alone, ..files.set() };
+    let message = refused(Reloader::load(set), files.directory.path());
+    assert!(message.starts_with("the authority in old.crt expired on "), "{message}");
+    assert!(message.ends_with("replace it (orch certs rotate-ca)"), "{message}");
 }
 
 fn presented(pair: &Pair) -> Vec<CertificateDer<'static>> {

@@ -1,5 +1,6 @@
 //! Client and server on loopback: calls, streams, refusals, crashes, certificate reloads, and malformed bytes.
 
+mod ended;
 mod revocation;
 
 use std::sync::Arc;
