@@ -50,7 +50,6 @@ use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
 use served::Served;
 use tokio_util::sync::CancellationToken;
-use watching::Threads;
 
 use crate::audit::Auditor;
 use crate::authn::impersonate;
@@ -294,7 +293,7 @@ impl<S: Store> Api<S> {
                 budget: &budget,
             };
             if !self.is_large(request, representation) {
-                return self.carry_out(request, representation, Threads::Serving).await;
+                return self.carry_out(request, representation).await;
             }
             let large = OwnedRequest::of(request, exchange.clone(), user.clone(), budget.clone());
             self.carry_out_large(request, large, representation, hold).await
@@ -338,12 +337,11 @@ impl<S: Store> Api<S> {
         self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
     }
 
-    /// Runs the pipeline and renders its answer, on one of `threads`.
+    /// Runs the pipeline and renders its answer.
     async fn carry_out(
         self: &Arc<Self>,
         request: Request<'_>,
         representation: Representation,
-        threads: Threads,
     ) -> Result<Response<Body>, ApiError> {
         // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
@@ -352,7 +350,7 @@ impl<S: Store> Api<S> {
         };
         let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
-            return Box::pin(self.start_watch(request, representation, renderer, threads)).await;
+            return Box::pin(self.start_watch(request, representation, renderer)).await;
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();

@@ -26,7 +26,6 @@ use tokio::sync::Notify;
 
 use super::Api;
 use super::turns::{Party, Slices, Turns};
-use super::watching::Threads;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -206,8 +205,7 @@ impl<S: Store> Api<S> {
         let (budget, work) = (large.budget.clone(), Work::of(large.verb));
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
-        let job =
-            Box::pin(async move { api.carry_out(large.request(), representation, Threads::Pool).await });
+        let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
         let result = self.pool.run(&party, work, &budget, job).await?;
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {

@@ -1,8 +1,8 @@
 //! The response to a watch: its start, what it counts with, and where its looks are carried out.
 //!
-//! Owns the order: the watch begins, its account is taken, and it looks at what is due, all with the request's seat; then it is
-//! answered. So a client that resumes far behind, and ten thousand that resume together, wait for their turn. Looks that
-//! take long are jobs of the pool; a watch that waits occupies no thread.
+//! Owns the order: the watch begins, its account is taken, and it passes what is due and does not concern it, all with the
+//! request's seat; then it is answered. So ten thousand watches that resume together wait for their turn where requests have
+//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread.
 
 use std::sync::Arc;
 
@@ -23,22 +23,13 @@ use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, Representation};
 use crate::pipeline::Request;
 use crate::render::Renderer;
-use crate::watch::{CatchUp, LookResult, Watch};
+use crate::watch::{LookResult, Watch};
 
 /// Most bytes of objects that a look reads on a thread which serves connections: less than what makes a request large.
 const READ_MAX: usize = RENDERED_BYTES_MIN - 1;
 
-/// The threads by which a request is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Threads {
-    /// Those that serve connections.
-    Serving,
-    /// Those of the pool. A job of the pool waits for no other, which its user's places may be too few for.
-    Pool,
-}
-
 impl<S: Store> Api<S> {
-    /// Starts a watch in `representation`, which `renderer` writes, on one of `threads`.
+    /// Starts a watch in `representation`, which `renderer` writes.
     ///
     /// # Errors
     /// Those of [`Watch::start`]; `NotAcceptable`: the representation has no stream; `NoRoom`: the user or the node has as
@@ -48,7 +39,6 @@ impl<S: Store> Api<S> {
         request: Request<'_>,
         representation: Representation,
         renderer: Renderer,
-        threads: Threads,
     ) -> Result<Response<Body>, ApiError> {
         if representation.encoding == Encoding::Yaml {
             return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
@@ -61,13 +51,7 @@ impl<S: Store> Api<S> {
         let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
         let under_way = (self.measure_watch(request), watcher, held);
         let mut watch = Box::new(watch);
-        match threads {
-            Threads::Serving => watch = self.pool.catch_up(&Party::of(request.user), watch).await?,
-            Threads::Pool => {
-                // Without a bound it is never costly.
-                let _: CatchUp = watch.catch_up(usize::MAX);
-            }
-        }
+        watch.catch_up();
         Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way))
     }
 
@@ -88,23 +72,6 @@ impl<S: Store> Api<S> {
 }
 
 impl Pool {
-    /// `watch`, which `party` starts, after it has looked at what is due.
-    ///
-    /// # Errors
-    /// Those of [`Pool::run`].
-    async fn catch_up<S: Store>(
-        &self,
-        party: &Party,
-        mut watch: Box<Watch<S>>,
-    ) -> Result<Box<Watch<S>>, ApiError> {
-        let is_short = !watch.has_much_to_look_at(GATHERED_OBJECTS_MIN);
-        if is_short && watch.catch_up(READ_MAX) == CatchUp::Done {
-            return Ok(watch);
-        }
-        let job = Box::pin(self.in_pool(party, watch, |watch| watch.catch_up(usize::MAX)));
-        job.await.map(|(watch, _)| watch)
-    }
-
     /// The next frame of `watch`, which `party` opened. `None`: the watch has ended, or the node stops.
     pub(super) async fn next_frame<S: Store>(
         &self,
@@ -118,8 +85,7 @@ impl Pool {
             };
             if matches!(looked, LookResult::Costly) {
                 // In a box of its own while it runs: the rest of this future is held by every watch that waits.
-                let job = Box::pin(self.in_pool(party, watch, |watch| watch.look(usize::MAX)));
-                (watch, looked) = job.await.ok()?;
+                (watch, looked) = Box::pin(self.look(party, watch)).await?;
             }
             match looked {
                 LookResult::Frame(frame) => return Some((watch, frame)),
@@ -132,18 +98,17 @@ impl Pool {
         }
     }
 
-    /// Carries out `work` on `watch` in the pool. Each look is a job of its own, so that other jobs get turns and the work for
-    /// a disconnected client ends.
-    async fn in_pool<S: Store, T: Send + 'static>(
+    /// A look without a bound, in the pool. Each look is a job of its own, so that other jobs get turns and the work for a
+    /// disconnected client ends.
+    async fn look<S: Store>(
         &self,
         party: &Party,
         mut watch: Box<Watch<S>>,
-        work: fn(&mut Watch<S>) -> T,
-    ) -> Result<(Box<Watch<S>>, T), ApiError> {
+    ) -> Option<(Box<Watch<S>>, LookResult)> {
         let job = Box::pin(async move {
-            let done = work(&mut watch);
-            (watch, done)
+            let looked = watch.look(usize::MAX);
+            (watch, looked)
         });
-        self.run(party, Work::Read, &Arc::new(Budget::of(u64::MAX)), job).await
+        self.run(party, Work::Read, &Arc::new(Budget::of(u64::MAX)), job).await.ok()
     }
 }

@@ -15,19 +15,13 @@ use super::output::{Due, Output};
 use super::{Beginning, MATCHED_PER_LOOK_MAX, Phase, Watch, Written};
 use crate::error::ApiError;
 
-/// Most changes that a watch looks at before it is answered: two looks, about a millisecond with usual selectors. Ten thousand
+/// Most changes that a watch passes before it is answered: two looks, about a millisecond with usual selectors. Ten thousand
 /// watches that come back together after a member has died are some seconds of work, within the seats of flow control.
 /// A watch that is further behind goes on when it is answered.
-pub(super) const CAUGHT_UP_MAX: usize = 2 * MATCHED_PER_LOOK_MAX;
+const CAUGHT_UP_MAX: usize = 2 * MATCHED_PER_LOOK_MAX;
 
-/// Whether a watch has looked at what was due at its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CatchUp {
-    /// It has looked at all that it looks at before it is answered.
-    Done,
-    /// Rendering the next event reads more than it may.
-    Costly,
-}
+/// Bound of changes times bytes of selectors there: half a nanosecond each, so that long selectors take no longer.
+pub(super) const MATCHED_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that were read to render events since the cursor last stood at the end: a watch that is behind and renders much
 /// stays away from the threads that serve until it has caught up.
@@ -53,6 +47,14 @@ impl Reading {
     }
 }
 
+/// Where changes were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Memory,
+    /// Each reading decodes objects of its own, which no other watch asks for: their events are not shared.
+    Disk,
+}
+
 impl Written {
     /// The end of a look before events that read too much.
     fn before_costly(output: &Output) -> Written {
@@ -61,18 +63,33 @@ impl Written {
 }
 
 impl<S: Store> Watch<S> {
-    /// Looks at what is due where the watch resumes, [`CAUGHT_UP_MAX`] changes and a frame at most, so that this work is done
-    /// before the watch is answered. Initial events are rendered as the client takes them. `read_max`: as for [`Watch::look`].
-    pub fn catch_up(&mut self, read_max: usize) -> CatchUp {
-        let is_due = |watch: &Self| matches!(watch.phase, Phase::Following) && watch.output.is_empty();
-        while self.looked_at < CAUGHT_UP_MAX && is_due(self) {
-            match self.write(read_max) {
-                Written::Costly => return CatchUp::Costly,
-                Written::Enough => {}
-                Written::All | Written::FrameFull => break,
+    /// Passes the changes due where the watch resumes that do not concern it, up to the first that does: [`CAUGHT_UP_MAX`] at
+    /// most, and those in memory alone. So this work is done before the watch is answered. It renders nothing: what is
+    /// rendered is counted when the client takes it.
+    pub fn catch_up(&mut self) {
+        if !matches!(self.phase, Phase::Following) || self.is_revoked() {
+            return;
+        }
+        self.position = self.subscription.pass(self.position);
+        let state = self.pipeline.store.state();
+        let collection = state.collection(&self.storage);
+        let Ok(changes) = collection.changes_after(self.position) else { return };
+        let most = (MATCHED_BYTES_MAX / self.selector_bytes().max(1)).min(CAUGHT_UP_MAX);
+        let (mut changes, mut position) = (changes.peekable(), self.position);
+        for _ in 0..most {
+            let Some(change) = changes.next() else {
+                position = position.max(state.applied());
+                break;
+            };
+            if self.scope.event(change).is_some() {
+                break;
+            }
+            // A revision is passed with the last of its changes.
+            if changes.peek().is_none_or(|next| next.revision != change.revision) {
+                position = change.revision;
             }
         }
-        CatchUp::Done
+        self.position = position;
     }
 
     /// Writes the next events of the phase. An error ends the watch.
@@ -138,7 +155,7 @@ impl<S: Store> Watch<S> {
         let collection = state.collection(&self.storage);
         if collection.changed() > self.position {
             let written = match collection.changes_after(self.position) {
-                Ok(changes) => self.write_changes(changes, read_max)?,
+                Ok(changes) => self.write_changes(changes, Origin::Memory, read_max)?,
                 Err(_) => return self.write_past(read_max),
             };
             if written != Written::All {
@@ -154,7 +171,8 @@ impl<S: Store> Watch<S> {
         let position = self.position;
         let past = self.pipeline.store.past_changes(&self.storage, position);
         let past = past.map_err(|gone| ApiError::too_old(gone.requested, gone.oldest))?;
-        match self.write_changes(past.iter().filter(|change| change.revision > position), read_max)? {
+        let past = past.iter().filter(|change| change.revision > position);
+        match self.write_changes(past, Origin::Disk, read_max)? {
             Written::Costly => Ok(Written::Costly),
             // Without a later change in the block, the next look would read it again, for ever.
             _ if self.position == position => {
@@ -169,9 +187,10 @@ impl<S: Store> Watch<S> {
     fn write_changes<'a>(
         &mut self,
         changes: impl Iterator<Item = &'a Change>,
+        origin: Origin,
         read_max: usize,
     ) -> Result<Written, ApiError> {
-        let Watch { pipeline, scope, output, reading, looked_at, position, .. } = self;
+        let Watch { pipeline, scope, output, reading, position, .. } = self;
         let (shared, now) = (&pipeline.shared_events, pipeline.ambient.now());
         let (mut changes, mut matched) = (changes.peekable(), 0);
         while let Some(first) = changes.next() {
@@ -182,12 +201,14 @@ impl<S: Store> Watch<S> {
                 return Ok(Written::Enough);
             }
             // Those of one revision, nearly always one.
-            let before = matched;
             let (mut due, mut next) = (SmallVec::<[Due<'a>; 1]>::new(), Some(first));
             while let Some(change) = next {
                 matched += 1;
                 if let Some(event) = scope.event(change) {
-                    due.push(Due::of_change(event, output, due.len(), shared, now));
+                    due.push(match origin {
+                        Origin::Memory => Due::of_change(event, output, due.len(), shared, now),
+                        Origin::Disk => Due::alone(event, output),
+                    });
                 }
                 next = changes.next_if(|next| next.revision == first.revision);
             }
@@ -195,7 +216,6 @@ impl<S: Store> Watch<S> {
             if !reading.may_read(reads, read_max) {
                 return Ok(Written::before_costly(output));
             }
-            *looked_at = looked_at.saturating_add(matched - before);
             // After an error the events before it are the client's: the cursor has passed them.
             *position = first.revision;
             for due in due {

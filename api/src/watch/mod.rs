@@ -36,7 +36,6 @@ use event::Scope;
 use output::Output;
 use timers::Timers;
 
-pub use cursor::CatchUp;
 pub use initial::InitialEvents;
 pub use shared::SharedEvents;
 
@@ -73,8 +72,6 @@ pub struct Watch<S> {
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     reading: Reading,
-    /// Changes that the watch has passed by looking at them.
-    looked_at: usize,
     /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
     /// The bookmark that ends the initial events is still to be sent.
@@ -129,15 +126,15 @@ pub enum LookResult {
 
 impl<S: Store> Watch<S> {
     /// The next bytes: events in the negotiated representation, of which a large one may take several calls. `None` when the
-    /// watch has ended.
-    pub async fn next(&mut self) -> Option<Bytes> {
+    /// watch has ended. A look that reads more than `read_max` bytes is begun anew without a bound.
+    pub async fn next(&mut self, read_max: usize) -> Option<Bytes> {
+        let mut bound = read_max;
         loop {
-            match self.look(usize::MAX) {
+            match self.look(std::mem::replace(&mut bound, read_max)) {
                 LookResult::Frame(frame) => return Some(frame),
                 LookResult::Ended => return None,
                 LookResult::Nothing => self.rest().await,
-                // Without a bound none is.
-                LookResult::Costly => {}
+                LookResult::Costly => bound = usize::MAX,
             }
         }
     }
@@ -157,17 +154,23 @@ impl<S: Store> Watch<S> {
         self.initial_events.clone()
     }
 
-    /// Whether the next look matches `many` objects or more against selectors, too many for a thread that serves other
-    /// connections. A watch without selectors sends all that it looks at.
+    /// Whether the next look takes too long for a thread that serves other connections: it reads changes from the disk, or
+    /// matches `many` objects or more. A watch of everything sends all that it looks at.
     pub fn has_much_to_look_at(&self, many: usize) -> bool {
-        if self.scope.selector.is_everything() || self.scope.path.is_some() {
+        if !self.output.is_empty() {
             return false;
         }
+        let Scope { prefix, path, selector } = &self.scope;
+        let selects = !selector.is_everything();
         match &self.phase {
-            Phase::Initial { beginning, .. } => beginning.collection.len() >= many,
+            Phase::Initial { beginning, .. } => {
+                selects && path.is_none() && beginning.collection.len() >= many
+            }
             Phase::Following => {
                 let state = self.pipeline.store.state();
-                self.changes_due(&state.collection(&self.storage)) >= many
+                let due = self.changes_due(&state.collection(&self.storage));
+                let passes = selects || path.is_some() || !prefix.is_empty();
+                due == usize::MAX || (passes && due >= many)
             }
             Phase::Ended => false,
         }
@@ -182,10 +185,6 @@ impl<S: Store> Watch<S> {
     /// Looks at a bounded number of objects, and returns the next part of their events. Where rendering them reads more than
     /// `read_max` bytes, counted since nothing was due, the result is [`LookResult::Costly`], and the next look begins there.
     pub fn look(&mut self, read_max: usize) -> LookResult {
-        // What was rendered before the watch was answered may be of a state that was found wrong since.
-        if self.framed.is_none() && self.is_revoked() && !matches!(self.phase, Phase::Ended) {
-            self.output.discard();
-        }
         // Even after the watch's time: an event that has begun is sent whole.
         if let Some(part) = self.take_part() {
             return LookResult::Frame(part);

@@ -60,7 +60,7 @@ impl<'a> Due<'a> {
             return Due::alone(event, output);
         }
         let key = EventKey::of(&event, form, output.is_first_event && before == 0, now);
-        match shared.take(&key) {
+        match shared.find(&key) {
             Some(bytes) => Due { event, origin: Origin::Shared(bytes), reads: 0 },
             None => Due { origin: Origin::Rendering(key), ..Due::alone(event, output) },
         }
@@ -91,7 +91,10 @@ impl Output {
         let Event { kind, object, revision } = due.event;
         let first = std::mem::take(&mut self.is_first_event);
         match due.origin {
-            Origin::Shared(bytes) => self.push(bytes),
+            Origin::Shared(bytes) => {
+                shared.count_taken();
+                self.push(bytes);
+            }
             Origin::Rendering(key) => {
                 let mut bytes = Vec::new();
                 self.renderer.event(kind, object, revision, first, now, &mut bytes)?;
@@ -146,12 +149,6 @@ impl Output {
     pub(super) fn take(&mut self) -> Option<Bytes> {
         let rest = |frame: &mut Vec<u8>| Some(std::mem::take(frame)).filter(|frame| !frame.is_empty());
         self.parts.pop_front().or_else(|| rest(&mut self.frame).map(Bytes::from))
-    }
-
-    /// Drops what is rendered.
-    pub(super) fn discard(&mut self) {
-        self.parts.clear();
-        self.frame.clear();
     }
 
     /// Appends an event that is rendered.

@@ -29,7 +29,7 @@ use crate::registry::Resource;
 use crate::render::{EventType, Form};
 
 /// Bytes of rendered events that a node keeps. Watches that are awake take an event within milliseconds of each other: this
-/// is four thousand events of a usual object, half a second of the most changes that a node applies, and one event of the
+/// is four thousand events of a usual object, a fifth of a second of the most changes that a node applies, and one event of the
 /// largest object. A watch that is further behind renders by itself.
 pub(super) const SHARED_BYTES_MAX: usize = 4 << 20;
 
@@ -121,10 +121,13 @@ impl SharedEvents {
     }
 
     /// The bytes of the event of `key`, if it is kept.
-    pub(super) fn take(&self, key: &EventKey) -> Option<Bytes> {
-        let bytes = self.events.lock().by_key.get(key)?.bytes.clone();
+    pub(super) fn find(&self, key: &EventKey) -> Option<Bytes> {
+        self.events.lock().by_key.get(key).map(|kept| kept.bytes.clone())
+    }
+
+    /// Counts an event that was found and is sent.
+    pub(super) fn count_taken(&self) {
         self.taken.add();
-        Some(bytes)
     }
 
     /// Keeps an event of `object` that was rendered as `bytes`, and returns the bytes to send: those of another thread, if it

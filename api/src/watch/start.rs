@@ -100,7 +100,6 @@ impl<S: Store> Watch<S> {
             position,
             is_behind: false,
             reading: Reading::default(),
-            looked_at: 0,
             framed: None,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timers,

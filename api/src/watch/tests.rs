@@ -15,7 +15,7 @@ use orch_schema::budget::Budget;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::cursor::CAUGHT_UP_MAX;
+use super::cursor::MATCHED_BYTES_MAX;
 use super::*;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
@@ -233,46 +233,46 @@ async fn initial_events_are_costly_by_the_objects_that_are_selected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resume_looks_at_a_bounded_number_of_changes_before_it_is_answered() {
+async fn a_resume_passes_a_bounded_number_of_changes_before_it_is_answered() {
     let node = Node::new();
     for at in 0..10_000 {
         node.write("configmaps", &format!("ns/m{}", at % 10), Some(&map(1)));
     }
     let mut watch = node.watch(JSON, 1, "labelSelector=app%3Dy");
     assert!(watch.has_much_to_look_at(10_000) && !watch.has_much_to_look_at(10_001), "the exact number");
-    assert_eq!(watch.catch_up(usize::MAX), CatchUp::Done);
-    assert_eq!(watch.looked_at, CAUGHT_UP_MAX);
+    watch.catch_up();
     assert_eq!(watch.position, Revision(1 + 8192));
     assert!(watch.has_much_to_look_at(1808) && !watch.has_much_to_look_at(1809));
-    assert_eq!(watch.catch_up(usize::MAX), CatchUp::Done);
-    assert_eq!(watch.looked_at, CAUGHT_UP_MAX, "the rest is for the time after the answer");
     assert!(all(&mut watch).is_empty());
     assert_eq!(watch.position, Revision(10_001));
+    let long = format!("labelSelector=app%3Dy,n+notin+({})", vec!["value"; 200].join(","));
+    let mut selected = node.watch(JSON, 1, &long);
+    selected.catch_up();
+    let passed = usize::try_from(selected.position.0).unwrap() - 1;
+    assert_eq!(passed, MATCHED_BYTES_MAX / selected.selector_bytes(), "fewer with a long selector");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resume_has_its_first_frame_before_it_is_answered() {
+async fn a_resume_renders_nothing_before_it_is_answered() {
     let node = Node::new();
     for at in 0..5_000 {
         node.write("configmaps", &format!("ns/m{}", at % 10), Some(&map(1)));
     }
     node.write("configmaps", "ns/y", Some(&labelled_y(1)));
+    node.write("configmaps", "ns/z", Some(&map(1)));
     let mut watch = node.watch(JSON, 1, "labelSelector=app%3Dy");
-    assert_eq!(watch.catch_up(READ_MAX), CatchUp::Done);
-    assert_eq!((watch.looked_at, watch.position), (5_001, Revision(5_002)));
+    watch.catch_up();
+    assert_eq!((watch.output.is_empty(), watch.position), (true, Revision(5_001)), "up to what concerns it");
+    watch.catch_up();
+    assert_eq!(watch.position, Revision(5_001));
     let first = looked(&mut watch, READ_MAX).unwrap();
     assert!(first.starts_with(b"{\"type\":\"ADDED\""), "{first:?}");
-    assert_eq!(watch.looked_at, 5_001, "the look hands out what was rendered");
-
-    node.write("configmaps", "ns/y", Some(&labelled_y(100_000)));
-    let mut table = node.watch(TABLE, 5_002, "labelSelector=app%3Dy");
-    assert_eq!(table.catch_up(READ_MAX), CatchUp::Costly);
-    assert_eq!(table.catch_up(usize::MAX), CatchUp::Done);
-    assert_eq!(table.looked_at, 1);
+    watch.catch_up();
+    assert_eq!(watch.position, Revision(5_003), "the end");
     let resource = node.resource("", "configmaps");
     let mut initial = node.watch_of(&resource, node.renderer(&resource, TABLE, IncludeObject::None), "");
-    assert_eq!(initial.catch_up(0), CatchUp::Done, "initial events are rendered as they are taken");
-    assert!(initial.output.is_empty());
+    initial.catch_up();
+    assert!(initial.output.is_empty() && initial.initial_events.are_due());
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,20 +283,7 @@ async fn an_old_start_is_told_in_the_first_frame() {
     }
     node.store().forget_history();
     let mut watch = node.watch(JSON, 1, "");
-    assert_eq!(watch.catch_up(READ_MAX), CatchUp::Done);
-    let LookResult::Frame(frame) = watch.look(READ_MAX) else { panic!("no frame") };
-    assert!(frame.starts_with(b"{\"type\":\"ERROR\""), "{frame:?}");
-    assert!(matches!(watch.look(READ_MAX), LookResult::Ended));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_rendered_of_a_state_that_is_found_wrong_before_the_answer_is_not_sent() {
-    let node = Node::new();
-    node.write("configmaps", "ns/a", Some(&map(20_000)));
-    let mut watch = node.watch(JSON, 1, "");
-    assert_eq!(watch.catch_up(READ_MAX), CatchUp::Done);
-    assert!(!watch.output.is_empty());
-    node.store().revoke();
+    watch.catch_up();
     let LookResult::Frame(frame) = watch.look(READ_MAX) else { panic!("no frame") };
     assert!(frame.starts_with(b"{\"type\":\"ERROR\""), "{frame:?}");
     assert!(matches!(watch.look(READ_MAX), LookResult::Ended));

@@ -181,6 +181,9 @@ impl Session {
     }
 }
 
+/// Bytes that a look reads before it is begun anew without a bound: less than an object, so that both happen.
+const READ_MAX: usize = 256;
+
 /// Sends a watch's events, whole ones in each frame, until it ends or the receiver is gone.
 async fn serve_watch(server: Server, ask: Ask, sender: mpsc::Sender<Frame>) {
     let mut watch = match server.watch(&ask).await {
@@ -188,9 +191,10 @@ async fn serve_watch(server: Server, ask: Ask, sender: mpsc::Sender<Frame>) {
         // The client may be gone.
         Err(error) => return drop(sender.send(Err(error)).await),
     };
+    watch.catch_up();
     let mut frame = Vec::new();
     loop {
-        let next = Box::pin(watch.next());
+        let next = Box::pin(watch.next(READ_MAX));
         let Either::Left((Some(part), _)) = select(next, Box::pin(sender.closed())).await else { return };
         frame.extend_from_slice(&part);
         // A large object is a part of its own, in the middle of its event. Each event is a line.

@@ -7,9 +7,8 @@ use futures::poll;
 use http::Method;
 use orch_rules::kinds::flow_control::{mandatory_flow_schema, mandatory_priority_level};
 
-use super::{Api, MAPS, Server, json, map};
+use super::{MAPS, Server, json, map};
 use crate::flow::Options;
-use crate::http::pool::Pool;
 use crate::metrics::Exposition;
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.orch.io/v1";
@@ -17,11 +16,7 @@ const ANN: [(&str, &str); 1] = [("impersonate-user", "ann")];
 
 /// A server with one seat, where every user may read and write config maps and read pages.
 async fn with_one_seat(is_fair: bool) -> Server {
-    with_one_seat_over(Server::new().await, is_fair, Pool::new()).await
-}
-
-/// The same over what is in `server`, with large requests in `pool`.
-async fn with_one_seat_over(server: Server, is_fair: bool, pool: Pool) -> Server {
+    let server = Server::new().await;
     let rbac = "/apis/rbac.authorization.orch.io/v1";
     let rules = json!([
         {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]},
@@ -37,7 +32,7 @@ async fn with_one_seat_over(server: Server, is_fair: bool, pool: Pool) -> Server
     });
     server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
     let options = Options { is_fair, reads_max: 1, writes_max: 1 };
-    let api = Api { pool, ..server.api_over(server.store.clone()).controlled(options) };
+    let api = server.api_over(server.store.clone()).controlled(options);
     Server { router: api.exposing(Arc::new(Page)).router(), ..server }
 }
 
@@ -143,30 +138,4 @@ async fn pages_take_the_right_to_their_path() {
     let without = with_one_seat(false).await;
     let answered = without.get("/debug/api_priority_and_fairness/dump_queues").await;
     assert_eq!(answered.code, 404, "there are no levels");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_keeps_its_seat_until_it_has_looked_at_what_is_due() {
-    let server = Server::new().await;
-    let newest =
-        server.create(MAPS, map("a", &"x".repeat(100_000))).await["metadata"]["resourceVersion"].clone();
-    // A pool without threads: work for it never ends.
-    let server = with_one_seat_over(server, true, Pool::of(0)).await;
-    let path = |start: &str| format!("{MAPS}?watch=1&resourceVersion={start}");
-    let table = ["accept", "application/json;as=Table;g=meta.orch.io;v=v1"];
-    let headers = [ANN[0], (table[0], table[1])];
-    let newest = path(newest.as_str().unwrap());
-    let at_end = server.open(Method::GET, &newest, &headers, Body::empty()).await;
-    assert_eq!(at_end.status(), 200, "nothing is due");
-    let behind = path("2");
-    let resume = || Box::pin(server.open(Method::GET, &behind, &headers, Body::empty()));
-    let mut resumed = [resume(), resume()];
-    for watch in &mut resumed {
-        assert!(poll!(watch).is_pending(), "a large change is due");
-    }
-    let refused = server.open(Method::GET, &newest, &headers, Body::empty()).await;
-    assert_eq!(refused.status(), 429, "all seats are taken");
-    drop(resumed);
-    let free = server.open(Method::GET, &newest, &headers, Body::empty()).await;
-    assert_eq!(free.status(), 200);
 }
