@@ -33,6 +33,7 @@ mod service_accounts;
 mod services;
 mod signals;
 mod signing;
+mod snapshot;
 mod starting;
 mod store;
 mod threads;
