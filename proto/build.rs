@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     envelope()?;
     peer()?;
     store()?;
+    archive()?;
     kms()?;
     Ok(())
 }
@@ -147,6 +148,13 @@ fn store() -> Result<(), Box<dyn Error>> {
         .type_attribute(".orch.store.v1.ControlResponse.kind", one_at_a_time)
         .type_attribute(".orch.store.v1.SnapshotFrame.kind", one_at_a_time)
         .compile_fds(descriptors)?;
+    Ok(())
+}
+
+/// Header and trailer of a snapshot file.
+fn archive() -> Result<(), Box<dyn Error>> {
+    let descriptors = protox::compile(["store/archive.proto"], ["."])?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }
 

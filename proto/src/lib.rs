@@ -33,6 +33,12 @@ pub mod store {
     tonic::include_proto!("orch.store.v1");
 }
 
+/// Header and trailer of a snapshot file.
+#[allow(missing_docs, reason = "generated; the comments stand in archive.proto")]
+pub mod archive {
+    tonic::include_proto!("orch.archive.v1");
+}
+
 pub use brand::Brand;
 
 /// The `.proto` files of all kinds as one encoded `FileDescriptorSet`, custom options included.

@@ -4,6 +4,7 @@
 //! entry. No type of the consensus library appears in a public signature; everything that decides is generic over
 //! runtime, disk and network. It never parses an object's bytes.
 
+pub mod archive;
 mod digest;
 pub mod disk;
 mod encoding;

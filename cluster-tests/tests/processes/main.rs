@@ -38,6 +38,7 @@ mod scheduling;
 mod secrets;
 mod services;
 mod snapshot;
+mod snapshots;
 mod space;
 mod vectors;
 mod versions;
