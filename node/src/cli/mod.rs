@@ -57,7 +57,9 @@ pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;
 pub(crate) use size::format_size;
-pub use snapshot::{ExtractArgs, IdentityArgs, InspectSnapshotArgs, NewKeyArgs, SaveArgs, SnapshotCommand};
+pub use snapshot::{
+    ExtractArgs, IdentityArgs, InspectSnapshotArgs, NewKeyArgs, RestoreArgs, SaveArgs, SnapshotCommand,
+};
 
 use std::sync::LazyLock;
 
