@@ -33,6 +33,7 @@ mod recovery;
 mod replacement;
 mod resource_quotas;
 mod restart;
+mod restores;
 mod rust_client;
 mod scheduling;
 mod secrets;
