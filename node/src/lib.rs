@@ -22,5 +22,6 @@ pub mod report;
 pub mod run;
 pub mod secrecy;
 pub mod server;
+pub mod snapshot;
 pub mod tls;
 pub mod token_keys;

@@ -11,7 +11,7 @@ use orch_node::cli::{
     log_format, parse_and_find_files,
 };
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, metrics, recovery, run, secrecy, tls};
+use orch_node::{admin, certs, encryption, logging, metrics, recovery, run, secrecy, snapshot, tls};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -62,6 +62,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Cluster(ClusterAct::Recover(arguments)) => {
             Ok(recovery::recover(&arguments, recovery::typed, &mut io::stdout())?)
         }
+        Command::Snapshot(command) => snapshot::run(&command, &mut io::stdout(), &mut io::stderr()),
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
             match (&arguments.data_dir, &arguments.encryption_provider_config) {

@@ -44,15 +44,16 @@ async fn wait_for_writes(writers: &Writers, count: usize) {
 }
 
 /// A cache of the config maps as an informer keeps it: by name, up to a version.
-struct Informer {
-    known: BTreeSet<String>,
-    cursor: u64,
+pub(crate) struct Informer {
+    pub(crate) known: BTreeSet<String>,
+    pub(crate) cursor: u64,
     /// A token for the rest of a list, from before.
     token: String,
 }
 
 impl Informer {
-    async fn start(client: &Client) -> Self {
+    /// Lists. There are three objects at least.
+    pub(crate) async fn start(client: &Client) -> Self {
         let page = client.get(&format!("{COLLECTION}?limit=2")).await.unwrap().success().unwrap();
         let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
         let (objects, cursor) = list(client, "").await.unwrap();
@@ -60,7 +61,11 @@ impl Informer {
     }
 
     /// Watches from the cursor. `false`: the version has expired.
-    async fn follow(&mut self, client: &Client, is_done: impl Fn(&BTreeSet<String>) -> bool) -> bool {
+    pub(crate) async fn follow(
+        &mut self,
+        client: &Client,
+        is_done: impl Fn(&BTreeSet<String>) -> bool,
+    ) -> bool {
         let path = format!("{COLLECTION}?watch=1&resourceVersion={}", self.cursor);
         let mut watch = match client.watch(&path).await {
             Ok(watch) => watch,
@@ -184,7 +189,8 @@ async fn nothing_is_lost_but_the_end(
     assert!(version(&made).unwrap() > at);
 }
 
-async fn clients_begin_anew(client: &Client, mut informer: Informer) {
+/// The informer's watch, its token, and reads of its version have expired, once.
+pub(crate) async fn clients_begin_anew(client: &Client, mut informer: Informer) {
     assert!(!informer.follow(client, |_| false).await, "the watch went on over the recovery");
     let elsewhere = "/api/v1/secrets?watch=1&resourceVersion=";
     let refused = client.get(&format!("{elsewhere}{}&timeoutSeconds=1", informer.cursor)).await.unwrap();

@@ -11,6 +11,7 @@ mod table;
 pub use access::{Access, AccessError};
 pub use command::run;
 pub use request::RequestError;
+pub(crate) use request::download;
 pub use rewrite::rewrite_running;
 
 #[cfg(test)]

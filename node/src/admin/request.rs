@@ -1,11 +1,12 @@
-//! One request to the first server that can carry it out.
+//! One request to the first server that can carry it out; its answer is a document, or a stream.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
@@ -97,6 +98,42 @@ async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
     Ok(TokioIo::new(connector.connect(name, stream).await.map_err(|error| error.to_string())?))
 }
 
+/// Asks one server after another for `path` and returns the first one's response, whose body is still to be read. The next
+/// server is tried where one cannot be reached, serves nobody, or has too much to do.
+pub(crate) async fn download(
+    access: &Access,
+    path: &str,
+) -> Result<(String, Response<Incoming>), RequestError> {
+    let mut tried = String::new();
+    for server in &access.servers {
+        let asked = async {
+            let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server)).await;
+            let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
+            let head = ask(access, stream, server, Method::GET, path, Bytes::new());
+            tokio::time::timeout(ANSWER_MAX, head)
+                .await
+                .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        };
+        let reason = match asked.await {
+            Ok(response) if response.status().is_success() => return Ok((server.clone(), response)),
+            Ok(response) => {
+                let status = response.status();
+                let answer = tokio::time::timeout(ANSWER_MAX, document(response)).await;
+                let answer = answer.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+                let message = answer.map(|answer| answer["message"].as_str().map(str::to_owned));
+                let message = message.unwrap_or_else(Some).unwrap_or_else(|| status.to_string());
+                match status {
+                    StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => message,
+                    _ => return Err(RequestError::Refused { server: server.clone(), message }),
+                }
+            }
+            Err(reason) => reason,
+        };
+        tried.push_str(&format!("\n  {server}: {reason}"));
+    }
+    Err(RequestError::Unreachable(tried))
+}
+
 async fn exchange(
     access: &Access,
     stream: Stream,
@@ -105,21 +142,38 @@ async fn exchange(
     path: &str,
     body: &Value,
 ) -> Result<(StatusCode, Value), String> {
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let response = ask(access, stream, server, method, path, body).await?;
+    Ok((response.status(), document(response).await?))
+}
+
+/// Sends a request over `stream` and returns the head of its response.
+async fn ask(
+    access: &Access,
+    stream: Stream,
+    server: &str,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<Response<Incoming>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(stream).await.map_err(|error| text(&error))?;
-    // The task ends with the sender; its errors show at `send_request`.
+    // The task ends with the sender and the response; its errors show at both.
     tokio::spawn(connection);
-    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let mut request = Request::builder().method(method).uri(path).header(HOST, server);
     if let Some(token) = &access.token {
         request = request.header(AUTHORIZATION, token);
     }
     let request = request.body(Full::new(body)).map_err(|error| text(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| text(&error))?;
+    sender.send_request(request).await.map_err(|error| text(&error))
+}
+
+/// The body of a response as a document.
+async fn document(response: Response<Incoming>) -> Result<Value, String> {
     let status = response.status();
-    let body =
-        Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| text(&error))?;
-    let answer = serde_json::from_slice(&body.to_bytes());
-    Ok((status, answer.map_err(|error| format!("{status} with an answer that is not JSON: {error}"))?))
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&body.to_bytes())
+        .map_err(|error| format!("{status} with an answer that is not JSON: {error}"))
 }

@@ -26,6 +26,7 @@ mod service_accounts;
 mod services;
 mod signing;
 mod size;
+mod snapshot;
 
 pub(crate) use address::parse_server;
 pub use admission::AdmissionArgs;
@@ -56,6 +57,9 @@ pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;
 pub(crate) use size::format_size;
+pub use snapshot::{
+    ExtractArgs, IdentityArgs, InspectSnapshotArgs, NewKeyArgs, RestoreArgs, SaveArgs, SnapshotCommand,
+};
 
 use std::sync::LazyLock;
 
@@ -106,6 +110,9 @@ pub enum Command {
     /// Show and change the members of a running cluster, or recover one that has lost its majority
     #[command(subcommand)]
     Cluster(ClusterAct),
+    /// Save the state of a cluster, and look into saved ones
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),

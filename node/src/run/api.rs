@@ -25,7 +25,7 @@ use super::plan::{Plan, host_port};
 use super::services::ApiMembers;
 use super::store::Handle;
 use super::trust::Trust;
-use super::{authentication, authorization, cluster, encryption, token_file};
+use super::{authentication, authorization, cluster, encryption, snapshot, token_file};
 use crate::built;
 use crate::encryption::Rewriter;
 use crate::log_check::LogCheck;
@@ -101,8 +101,10 @@ impl Api {
             .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared());
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
-        let cluster_paths = cluster::router(handle.clone(), plan.expiries.clone());
-        let own = cluster_paths.merge(encryption::router(&plan.name, rewriter));
+        let resources = resources.beside([snapshot::SNAPSHOT_PATH]);
+        let own = cluster::router(handle.clone(), plan.expiries.clone());
+        let own = own.merge(encryption::router(&plan.name, rewriter));
+        let own = own.merge(snapshot::router(handle.clone(), cluster));
         let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
         let router = guard.before(own).merge(resources.router());
         Ok(Api { brand, router, stopping })

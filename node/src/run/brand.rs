@@ -13,7 +13,7 @@ use super::error::RunError;
 use crate::certs::{CertsError, replace_file};
 
 /// The brand of the data in `data_dir`; without data, the one `asked` for, if any. Fails where they differ.
-pub(super) fn brand_of_data(
+pub(crate) fn brand_of_data(
     data_dir: &Path,
     asked: Option<&'static Brand>,
 ) -> Result<Option<&'static Brand>, RunError> {

@@ -326,7 +326,7 @@ fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
     }
 }
 
-fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
+pub(super) fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code.as_u16(),

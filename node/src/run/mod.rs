@@ -34,6 +34,7 @@ mod service_accounts;
 mod services;
 mod signals;
 mod signing;
+mod snapshot;
 mod starting;
 mod store;
 mod threads;
@@ -42,6 +43,7 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+pub(crate) use brand::brand_of_data;
 pub use clients::ClientLimits;
 #[cfg(test)]
 pub(crate) use encryption::with_kms_check;

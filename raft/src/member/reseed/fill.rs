@@ -11,7 +11,8 @@ use bytes::Bytes;
 use orch_proto::store as wire;
 use prost::Message;
 
-use super::{Made, NewCluster, Origin, ReseedError, StoredRecord};
+use super::{Made, NewCluster, Origin, ReseedError};
+use crate::archive::Record;
 use crate::disk::{Disk, Install, MetaKey, StateWrite, completed};
 use crate::encoding::{DecodeError, object_to_wire};
 use crate::key::Revision;
@@ -36,7 +37,7 @@ pub(crate) async fn fill(
     origin: &Origin,
     new: &NewCluster,
     term: u64,
-    records: impl Iterator<Item = Result<StoredRecord, ReseedError>>,
+    records: impl Iterator<Item = Result<Record, ReseedError>>,
 ) -> Result<Made, ReseedError> {
     if new.beginning <= origin.revision {
         return Err(ReseedError::BeginsTooEarly { beginning: new.beginning, revision: origin.revision });
@@ -117,8 +118,8 @@ impl<'a> Filling<'a> {
     }
 
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.
-    fn add(&mut self, record: &StoredRecord) -> Result<(), ReseedError> {
-        let StoredRecord { resource, path, object } = record;
+    fn add(&mut self, record: &Record) -> Result<(), ReseedError> {
+        let Record { resource, path, object } = record;
         if **resource == *CLUSTER_RESOURCE && is_of_one_cluster(path) {
             self.own.restore(&cluster_key(path), object.clone());
             return Ok(());

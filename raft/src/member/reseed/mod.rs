@@ -28,13 +28,13 @@ pub(crate) use self::fill::fill;
 #[cfg(test)]
 pub(crate) use self::survivor::records;
 pub use self::survivor::{Found, Survivor};
+use crate::archive::Record;
 use crate::disk::DiskError;
 use crate::disk::cipher::RecordCipher;
 use crate::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RocksDisk};
 use crate::encoding::DecodeError;
 use crate::member::log::LogError;
 use crate::member::options::ClusterSeed;
-use crate::object::SharedObject;
 use crate::transport::Peer;
 
 /// Revisions that a cluster gives out in a second, at the very most: five times what was ever measured of one (18,200 writes
@@ -72,17 +72,6 @@ pub struct NewCluster {
     pub now_ms: u64,
     /// See [`beginning`].
     pub beginning: u64,
-}
-
-/// An object of the earlier cluster.
-#[derive(Clone, Debug)]
-pub struct StoredRecord {
-    /// The resource's name in the store: see [`crate::Key::resource`].
-    pub resource: Arc<str>,
-    /// `namespace/name` or `name`.
-    pub path: Arc<str>,
-    /// The object.
-    pub object: SharedObject,
 }
 
 /// What was made.
@@ -206,7 +195,7 @@ pub fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
     keys: Option<Arc<dyn RecordCipher>>,
     origin: &Origin,
     new: &NewCluster,
-    records: impl Iterator<Item = Result<StoredRecord, E>>,
+    records: impl Iterator<Item = Result<Record, E>>,
 ) -> Result<Made, ReseedError> {
     let remaking = Remaking::of_nothing(data_dir)?;
     let records = records.map(|record| record.map_err(|error| ReseedError::Source(error.into())));
@@ -223,7 +212,7 @@ fn build(
     origin: &Origin,
     new: &NewCluster,
     term: u64,
-    records: impl Iterator<Item = Result<StoredRecord, ReseedError>>,
+    records: impl Iterator<Item = Result<Record, ReseedError>>,
 ) -> Result<Made, ReseedError> {
     let draft = RocksDisk::open_locked(DataDirectory::lock(&remaking.draft())?, keys)?;
     block_on(fill(&draft, origin, new, term, records))

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use orch_proto::store as wire;
 
-use super::{Origin, ReseedError, StoredRecord};
+use super::{Origin, ReseedError};
+use crate::archive::Record;
 use crate::disk::{Disk, MetaKey};
 use crate::member::consensus::term_of;
 use crate::member::identity::ClusterIdentity;
@@ -104,15 +105,15 @@ impl Survivor {
     }
 
     /// Every object.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Result<StoredRecord, ReseedError>> + '_ {
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, ReseedError>> + '_ {
         records(&self.replayed.state).map(Ok)
     }
 }
 
 /// Every object of `state`, in the order of resources and paths.
-pub(crate) fn records(state: &State) -> impl Iterator<Item = StoredRecord> + '_ {
+pub(crate) fn records(state: &State) -> impl Iterator<Item = Record> + '_ {
     state.collections().flat_map(|(resource, collection)| {
-        collection.range_from("").map(move |(path, object)| StoredRecord {
+        collection.range_from("").map(move |(path, object)| Record {
             resource: resource.clone(),
             path: path.clone(),
             object: object.clone(),

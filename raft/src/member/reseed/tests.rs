@@ -59,7 +59,7 @@ fn origin(cluster: &str, revision: u64) -> Origin {
     Origin { cluster: cluster.into(), revision, time_ms: NOW_MS - 1000 }
 }
 
-fn sound(records: impl Iterator<Item = StoredRecord>) -> impl Iterator<Item = io::Result<StoredRecord>> {
+fn sound(records: impl Iterator<Item = Record>) -> impl Iterator<Item = io::Result<Record>> {
     records.map(Ok)
 }
 
@@ -150,7 +150,7 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
 #[test]
 fn nothing_is_left_of_a_restore_that_fails() {
     let root = tempfile::tempdir().unwrap();
-    let whole: Vec<StoredRecord> = records(&state()).collect();
+    let whole: Vec<Record> = records(&state()).collect();
     let torn = whole.iter().take(2).cloned().map(Ok).chain([Err(io::Error::other("torn"))]);
     let error = restore(root.path(), None, &origin("one", 5), &anew("two", 1000), torn).unwrap_err();
     assert!(matches!(error, ReseedError::Source(_)), "{error}");

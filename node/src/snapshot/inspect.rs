@@ -1,0 +1,128 @@
+//! `orch snapshot inspect`: verifies a snapshot to its end and shows its header.
+
+use std::io::Write;
+
+use anyhow::Context as _;
+use orch_raft::archive::{Count, Header};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::readable;
+use super::source::SnapshotFile;
+use crate::cli::{InspectSnapshotArgs, Output};
+
+/// Verifies the snapshot and prints what is in it.
+pub(super) fn inspect(arguments: &InspectSnapshotArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let file = SnapshotFile::new(&arguments.file, &arguments.identity)?;
+    let (reader, is_sealed) = file.open()?;
+    let (header, _) = reader.verify().with_context(|| format!("{}", file.path().display()))?;
+    let size = std::fs::metadata(file.path())?.len();
+    match arguments.output {
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&view(&header, size, is_sealed))?)?,
+        Output::Text => out.write_all(text(&header, size, is_sealed).as_bytes())?,
+    }
+    Ok(())
+}
+
+/// All objects together.
+pub(super) fn total(header: &Header) -> Count {
+    let counts = header.resources.values();
+    Count {
+        objects: counts.clone().map(|count| count.objects).sum(),
+        bytes: counts.map(|count| count.bytes).sum(),
+    }
+}
+
+/// The time of a snapshot as a date; its milliseconds where it is none.
+pub(super) fn date(time_ms: u64) -> String {
+    let date = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time_ms) * 1_000_000);
+    let text = date.ok().and_then(|date| date.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| format!("{time_ms} ms since 1970"))
+}
+
+/// The document of `--output json`.
+fn view(header: &Header, size: u64, is_sealed: bool) -> Value {
+    let Count { objects, bytes } = total(header);
+    let members: Vec<Value> = header
+        .members
+        .iter()
+        .map(|member| {
+            let role = if member.voter { "voter" } else { "learner" };
+            json!({"name": member.name, "address": member.address, "role": role})
+        })
+        .collect();
+    let resources: Vec<Value> = header
+        .resources
+        .iter()
+        .map(|(name, count)| json!({"resource": &**name, "objects": count.objects, "bytes": count.bytes}))
+        .collect();
+    json!({
+        "revision": header.revision.0,
+        "time": date(header.time_ms),
+        "cluster": &*header.cluster,
+        "brand": &*header.brand,
+        "featureLevel": header.feature_level,
+        "member": header.member,
+        "program": header.program,
+        "members": members,
+        "encrypted": is_sealed,
+        "fileBytes": size,
+        "objects": objects,
+        "bytes": bytes,
+        "resources": resources,
+    })
+}
+
+fn text(header: &Header, size: u64, is_sealed: bool) -> String {
+    let members = header.members.iter().map(|member| {
+        let role = if member.voter { "voter" } else { "learner" };
+        format!("{} ({role}, {})", member.name, member.address)
+    });
+    let members = members.collect::<Vec<_>>().join(", ");
+    let sealed = if is_sealed { "encrypted" } else { "NOT encrypted: it shows every secret" };
+    let Count { objects, bytes } = total(header);
+    let width = header.resources.keys().map(|name| name.len()).max().unwrap_or_default().max(8);
+    let mut lines = vec![
+        format!("revision:       {}", header.revision),
+        format!("time:           {}", date(header.time_ms)),
+        format!("cluster:        {}, brand {}", header.cluster, header.brand),
+        format!(
+            "saved by:       {}, version {}, feature level {}",
+            header.member, header.program, header.feature_level
+        ),
+        format!("members:        {members}"),
+        format!("file:           {}, {sealed}", readable(size)),
+        String::new(),
+        format!("{:width$}  {:>10}  {:>14}", "RESOURCE", "OBJECTS", "BYTES"),
+    ];
+    let row = |name: &str, count: Count| format!("{name:width$}  {:>10}  {:>14}", count.objects, count.bytes);
+    lines.extend(header.resources.iter().map(|(name, count)| row(name, *count)));
+    lines.push(row("total", Count { objects, bytes }));
+    lines.push(String::new());
+    lines.push("The snapshot is whole.".to_owned());
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_shown_in_words_and_as_a_document() {
+        let header = Header {
+            cluster: "5f0c".into(),
+            revision: orch_raft::Revision(42),
+            time_ms: 1_700_000_000_000,
+            resources: [("pods".into(), Count { objects: 2, bytes: 300 })].into(),
+            ..Header::default()
+        };
+        let shown = text(&header, 2048, false);
+        assert!(shown.contains("revision:       42\n") && shown.contains("2023-11-14T22:13:20Z"), "{shown}");
+        assert!(shown.contains("2.0 KiB, NOT encrypted"), "{shown}");
+        assert!(shown.ends_with("The snapshot is whole.\n"), "{shown}");
+        let view = view(&header, 2048, true);
+        assert_eq!((&view["objects"], &view["encrypted"]), (&json!(2), &json!(true)));
+        assert_eq!(view["resources"][0], json!({"resource": "pods", "objects": 2, "bytes": 300}));
+    }
+}
