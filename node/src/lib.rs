@@ -18,6 +18,7 @@ pub mod log_check;
 pub mod logging;
 pub mod metrics;
 pub mod report;
+pub mod reset;
 pub mod run;
 pub mod secrecy;
 pub mod server;

@@ -12,12 +12,14 @@
 
 mod directory;
 mod flusher;
+mod glance;
 mod history;
 mod log;
 mod options;
 mod pace;
 mod plain;
 mod record;
+mod removal;
 mod rewrite;
 mod rewritten;
 mod sealing;
@@ -39,6 +41,7 @@ use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, Wr
 
 pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
+pub use self::glance::Glance;
 use self::log::LogBounds;
 pub use self::rewrite::Report;
 pub use self::rewritten::{Progress, RewriteEnd, Rewritten};
