@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what is released from a tag: an archive, a Debian package, and their checksums.
+# Builds the release of a tag: an archive, a Debian package, and their checksums.
 #
 # The same tag gives the same bytes: times are those of the commit, archives are sorted and belong to root, and paths of the
 # building machine are mapped away. That holds for one compiler, one C++ compiler and one libc; the archive's BUILD file names
@@ -14,7 +14,7 @@ umask 022
 
 fail() { echo "release.sh: $*" >&2; exit 1; }
 
-# Builds the programs from the sources in $1, which nobody changes.
+# Builds the programs from the sources in $1.
 build() {
     local sources=$1 registry="${CARGO_HOME:-$HOME/.cargo}"
     export CARGO_TARGET_DIR="$sources/target"
@@ -55,7 +55,7 @@ scheduler_page() {
     printf '.fi\n'
 }
 
-# What the bytes depend on beside the tag.
+# The tools that the bytes depend on, beside the tag.
 versions() {
     printf 'commit %s\n' "$commit"
     rustc --version
@@ -80,12 +80,12 @@ package() {
     install -m 0755 "$sources/deploy/package/postinst" "$tree/DEBIAN/postinst"
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
     # dpkg-deb takes times that lie after SOURCE_DATE_EPOCH back to it, and owners from the flag.
-    # One thread: the cut of the compressed stream would follow the number of processors.
+    # A single thread: otherwise the cut of the compressed stream follows the number of processors.
     dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$tree" "$out" > /dev/null
 }
 
 main() {
-    local tag=$1 out=$2 work name
+    local tag=$1 out=$2 name
     command -v dpkg-deb > /dev/null || fail "dpkg-deb is missing: apt-get install dpkg"
     commit=$(git rev-parse --verify --quiet "refs/tags/$tag^{commit}") || fail "there is no tag $tag"
     version=${tag#v}
@@ -96,9 +96,9 @@ main() {
     libc=$(dpkg-query --show --showformat='${source:Upstream-Version}' libc6)
     mkdir -p "$out"
     out=$(cd "$out" && pwd)
-    # The same path each time, where the temporary directory is the same.
+    # The same path each time, where the temporary directory is the same. Global: it is removed when the script ends.
     work=${TMPDIR:-/tmp}/orch-release-$tag
-    mkdir "$work" || fail "another release is under way, or was killed: remove $work"
+    mkdir "$work" 2> /dev/null || fail "another release is under way, or was killed: remove $work"
     trap 'rm -rf "$work"' EXIT
     # The tag's files, whatever the working copy has.
     mkdir "$work/sources"

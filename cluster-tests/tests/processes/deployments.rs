@@ -1,5 +1,5 @@
-//! What `deploy/` describes is started as processes: the services of the compose file, the units, and the pods of the
-//! manifests, with their flags, in the root of the container image.
+//! The services of the compose file, the units and the pods of the manifests are started as processes, with their flags, in
+//! the root of the container image.
 //!
 //! The root is what `deploy/containers/root.sh` makes, as in the Containerfile. It is read-only, processes belong to the
 //! image's user and have no capabilities ([`root`]). Not proven here: that an image is built, that a container engine, systemd

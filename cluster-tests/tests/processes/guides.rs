@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// Everything that its commands wrote.
+    /// The output of its commands so far.
     fn said(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.output).unwrap()).into_owned()
     }
@@ -159,7 +159,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let group = i32::try_from(self.shell.id()).ok().and_then(Pid::from_raw);
         if let Some(group) = group {
-            // Everything may have ended already.
+            // All processes may have ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.shell.wait();

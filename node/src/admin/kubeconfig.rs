@@ -26,7 +26,7 @@ struct Credential {
     user: String,
     /// The entry. Secret.
     entry: Value,
-    /// Who has it.
+    /// Its holder, in words.
     holder: String,
     /// When it ends.
     until: String,

@@ -41,7 +41,7 @@ pub struct KubeconfigArgs {
     /// Directory made by `orch certs init`, with ca.key in it: signs the user's certificate
     #[arg(long, value_name = "DIR", conflicts_with = "service_account")]
     pub certs_dir: Option<PathBuf>,
-    /// How long it is valid: 24h [default: a year for a user, what the server gives for a service account: an hour]
+    /// How long it is valid: 24h [default: a year for a user; for a service account the server's, an hour]
     #[arg(long, value_name = "TIME", value_parser = parse_validity)]
     pub valid_for: Option<Duration>,
     /// File to write, which must not exist; its owner alone may read it

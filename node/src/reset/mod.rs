@@ -1,6 +1,6 @@
 //! `orch reset`: takes a stopped member's data away.
 //!
-//! Owns the text that is shown before, the confirmation, and the names of the files beside the store that a node makes while
+//! Owns the description that is shown before, the confirmation, and the names of the files beside the store that a node makes while
 //! it runs. Certificates and client configurations are kept: they are no data of a member, and other programs use them.
 //!
 //! Invariant: without the confirmation nothing is removed, and the directory is locked from the look at it to the end.
@@ -55,7 +55,7 @@ pub enum ResetError {
     /// The text cannot be written, or the confirmation cannot be read.
     #[error("cannot ask for the confirmation; nothing was removed")]
     Terminal(#[source] io::Error),
-    /// Everything was removed, and the result cannot be told.
+    /// The data was removed, and the result cannot be told.
     #[error("the data was removed; cannot say so")]
     Out(#[source] io::Error),
 }
@@ -92,7 +92,7 @@ pub fn reset(
     write!(out, "{}", result(data_dir, &left)).map_err(ResetError::Out)
 }
 
-/// What is in the store.
+/// Content of the store.
 enum Found {
     /// A member's data.
     Member { identity: DiskIdentity, last_index: Option<u64> },
@@ -127,7 +127,7 @@ fn description(data_dir: &Path, found: &Found) -> String {
     match found {
         Found::Unused => format!("{shown} is a store that no member has used yet.\n"),
         Found::Unreadable(reason) => {
-            format!("{shown} cannot be read, so nobody can say whose data it is: {reason}.\n")
+            format!("{shown} holds a store that cannot be read, so its member is not known: {reason}.\n")
         }
         Found::Member { identity, last_index } => {
             let name = &identity.name;

@@ -1,7 +1,7 @@
 //! The chart: its values and templates fit each other, and with its own values it is the manifest beside it.
 //!
 //! Owns a renderer of the few forms that the templates have: values, the release's name, and lines that begin and end a
-//! condition. It is no Helm: what that tool checks, and other forms, are not proven here.
+//! condition. It is no Helm: that tool's checks, and other forms, are not proven here.
 
 use std::collections::BTreeSet;
 use std::fs;

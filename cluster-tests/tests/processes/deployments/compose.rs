@@ -136,7 +136,7 @@ async fn the_services_become_a_cluster_that_schedules() {
     let root = Root::new(&addresses);
     let start = |service: &Service| root.start(&service.job(&root, &address(&service.name)));
     let mut running: BTreeMap<String, Process> = BTreeMap::new();
-    // In the order of what they need; what must complete is waited for.
+    // A service starts after those that it needs; one that must complete is waited for.
     let mut left: Vec<&Service> = services.iter().collect();
     while !left.is_empty() {
         let place = left.iter().position(|service| {

@@ -14,7 +14,7 @@ use super::{repository, tool};
 
 const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// What is packed of the repository.
+/// Files of the repository that a release holds or is packed with.
 const PACKED: [&str; 6] =
     ["deploy", "docs/guides", "docs/operations.md", "CHANGELOG.md", "README.md", "LICENSE"];
 

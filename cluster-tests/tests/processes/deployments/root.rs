@@ -59,8 +59,8 @@ pub(super) fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// Those of `limits` (flags of `prlimit`) that this machine lets the test set; it tells the others. A limit is raised by a
-/// process that may use more resources than others, which root in a container is not.
+/// The `limits` (flags of `prlimit`) that this machine lets the test set; the others are printed. Raising a limit takes
+/// `CAP_SYS_RESOURCE`, which root in a container may lack.
 pub(super) fn settable(limits: Vec<String>) -> Vec<String> {
     let is_settable = |limit: &String| {
         let tried = tool("prlimit", "util-linux", |command| {
@@ -184,7 +184,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Everything that it wrote.
+    /// Its whole output.
     pub(super) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }

@@ -1,8 +1,8 @@
 //! A look at the store in a directory that no process has open.
 //!
 //! Owns the reading of small values and of the log's bounds without opening the store: nothing is written, no thread is
-//! started, and no key of encrypted records is needed, because neither value is encrypted. What a crash left in the
-//! write-ahead log is read, too, and stays there.
+//! started, and no key of encrypted records is needed, because neither value is encrypted. Records that a crash left
+//! in the write-ahead log are read, too, and stay there.
 
 use std::fmt;
 

@@ -43,7 +43,7 @@ fn remove(path: &Path) -> io::Result<Vec<PathBuf>> {
             fs::remove_file(entry.path())?;
         }
     }
-    // What is gone before is gone for good before the mark of a complete store goes.
+    // The removals so far are durable before the mark of a complete store goes.
     File::open(path)?.sync_all()?;
     for name in [FORMAT_FILE, LOCK_FILE] {
         match fs::remove_file(path.join(name)) {
