@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The port of HTTPS in every one of these files.
 const SECURE_PORT: u16 = 6443;
 
+/// Most levels of merge keys in these files.
+const MERGES: usize = 3;
+
 /// The root of the repository.
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -41,7 +44,10 @@ fn source(name: &str) -> String {
 fn documents(text: &str) -> Vec<Value> {
     let documents = serde_norway::Deserializer::from_str(text).map(|document| {
         let mut value: serde_norway::Value = serde::Deserialize::deserialize(document).unwrap();
-        value.apply_merge().unwrap();
+        // Once for each level: a merged map may itself merge another.
+        for _ in 0..MERGES {
+            value.apply_merge().unwrap();
+        }
         serde_json::to_value(value).unwrap()
     });
     documents.filter(|value: &Value| !value.is_null()).collect()
