@@ -33,7 +33,7 @@ pub struct KubeconfigArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_subject, requires = "certs_dir")]
     pub user: Option<String>,
     /// A group of the user; repeat for several
-    #[arg(long = "group", value_name = "GROUP", value_parser = parse_subject, requires = "user")]
+    #[arg(long = "group", value_name = "GROUP", value_parser = parse_subject, conflicts_with = "service_account")]
     pub groups: Vec<String>,
     /// The service account
     #[arg(long, value_name = "NAMESPACE/NAME")]
