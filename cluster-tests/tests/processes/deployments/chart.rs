@@ -49,6 +49,8 @@ fn is_true(value: &Value) -> bool {
 
 /// A line without its expressions.
 fn substituted(line: &str, values: &Value, used: &mut BTreeSet<String>) -> String {
+    // Braces of a map stand without a space.
+    assert_eq!(line.matches("{{ ").count(), line.matches(" }}").count(), "braces do not balance: {line}");
     let (mut text, mut rest) = (String::new(), line);
     while let Some((before, behind)) = rest.split_once("{{") {
         let (path, after) = behind.split_once("}}").unwrap_or_else(|| panic!("an open expression: {line}"));
@@ -59,7 +61,6 @@ fn substituted(line: &str, values: &Value, used: &mut BTreeSet<String>) -> Strin
         }
         rest = after;
     }
-    assert!(!rest.contains("}}"), "a closed expression that none opens: {line}");
     text + rest
 }
 

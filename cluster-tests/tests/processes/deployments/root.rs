@@ -214,7 +214,7 @@ impl Process {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.unwrap_or_else(|| panic!("no {name} in {status}")).split_whitespace().collect::<Vec<_>>()
         };
-        assert!(["orch", "scheduler"].contains(&field("Name")[0]), "it has not begun: {status}");
+        assert!(["orch", "orch-scheduler"].contains(&field("Name")[0]), "it has not begun: {status}");
         assert_eq!(field("NoNewPrivs"), ["1"], "{}", self.name);
         if !is_root() {
             eprintln!("{}: without root it keeps its user and is not asked for its capabilities", self.name);
