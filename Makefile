@@ -17,6 +17,7 @@ NODES ?= 1
 WORKS ?= all
 KILLS ?= 200
 SERVICES ?= 5000
+TAG ?=
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
@@ -26,7 +27,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover attacks services microbench prices verify vectors fuzz setup build
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover attacks services microbench prices verify vectors fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -49,6 +50,9 @@ build: export ORCH_BUILD_DATE = $(shell TZ=UTC git log -1 --date=format-local:%Y
 build: setup
 	@echo "==> building the programs (the first time takes some minutes, most of it RocksDB)"
 	$(CARGO) build --release --workspace --bins
+
+release: ## Build archive, Debian package and checksums of a tag, reproducibly (TAG=v0.1.0)
+	deploy/release.sh "$(TAG)" $(ARGS)
 
 lint: setup ## Formatting, lints and dependencies, as errors
 	cargo fmt --all --check

@@ -19,6 +19,7 @@ pub mod logging;
 pub mod metrics;
 pub mod recovery;
 pub mod report;
+pub mod reset;
 pub mod run;
 pub mod secrecy;
 pub mod server;

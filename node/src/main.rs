@@ -11,7 +11,7 @@ use orch_node::cli::{
     log_format, parse_and_find_files,
 };
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, metrics, recovery, run, secrecy, snapshot, tls};
+use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, secrecy, snapshot, tls};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -70,10 +70,20 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
                 _ => admin::rewrite_running(&arguments, &mut out),
             }
         }
+        Command::Kubeconfig(arguments) => {
+            admin::make_kubeconfig(&arguments, OffsetDateTime::now_utc(), &mut io::stdout())
+        }
+        Command::Reset(arguments) => {
+            Ok(reset::reset(&arguments, &mut io::stdin().lock(), &mut io::stdout())?)
+        }
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", *VERSION)?),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "orch", &mut io::stdout());
             Ok(())
+        }
+        Command::Man { dir } => {
+            let context = || format!("cannot write manual pages into {}", dir.display());
+            clap_mangen::generate_to(Cli::command(), &dir).with_context(context)
         }
     }
 }
@@ -92,10 +102,13 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match command {
         CertsCommand::Init(arguments) => {
-            for path in certs::init(&arguments, now)? {
+            let (made, dir) = (certs::init(&arguments, now)?, arguments.dir.display());
+            if made.is_empty() {
+                return Ok(writeln!(out, "{dir} has all of them already")?);
+            }
+            for path in made {
                 writeln!(out, "made {}", path.display())?;
             }
-            let dir = arguments.dir.display();
             writeln!(
                 out,
                 "\nKeep ca.key and peer-ca.key in a safe place, off the members, but for ca.key where members sign certificates \

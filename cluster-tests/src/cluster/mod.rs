@@ -5,13 +5,14 @@
 //! /orch/v1/cluster`. One cluster runs at a time on a machine's target directory: two would compete for the cores and
 //! cause elections by slowness.
 
+mod alone;
 mod binary;
 mod node;
 mod scheduler;
 mod status;
 mod upkeep;
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -24,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::client::{Access, Client, Endpoint, Identity, Response, Trust};
 pub use crate::load::process::Memory;
+pub use alone::{Alone, alone};
 pub use binary::find as program;
 use node::Node;
 pub use scheduler::Scheduler;
@@ -89,7 +91,7 @@ pub struct Cluster {
     brand: &'static str,
     /// Flags of every member, of those that are added later, too.
     flags: Vec<String>,
-    _lock: File,
+    _alone: Alone,
 }
 
 impl Cluster {
@@ -98,15 +100,7 @@ impl Cluster {
         let named = options.nodes + options.spares;
         ensure!(options.nodes >= 1 && named <= NAMES.len(), "a cluster has one to {} members", NAMES.len());
         let binary = binary::find("orch")?;
-        let lock = tokio::task::spawn_blocking({
-            let path = binary.with_file_name("orch-processes.lock");
-            move || -> Result<File> {
-                let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-                file.lock()?;
-                Ok(file)
-            }
-        });
-        let lock = lock.await??;
+        let alone = alone().await?;
         let folder = tempfile::Builder::new().prefix("orch-cluster-").tempdir()?;
         let names = &NAMES[..options.nodes];
         make_certificates(&binary, folder.path(), &NAMES[..named], options.brand)?;
@@ -127,7 +121,8 @@ impl Cluster {
         let authority = fs::read(folder.path().join("certs/ca.crt"))?;
         let brand = options.brand;
         let flags = options.flags.clone();
-        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, brand, flags, _lock: lock };
+        let mut cluster =
+            Self { nodes, folder, ready: Duration::ZERO, authority, brand, flags, _alone: alone };
         let start = Instant::now();
         for node in &mut cluster.nodes {
             if let Some(count) = options.descriptors {

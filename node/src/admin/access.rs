@@ -4,6 +4,8 @@
 //! The current context decides about cluster and user. Further servers are those of clusters with the same authority which
 //! another context reaches as the same user: a configuration may hold clusters that have nothing to do with each other.
 
+mod derived;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
+pub(super) use self::derived::config_for;
 use crate::certs::MALFORMED_PEM;
 use crate::cli::{AccessArgs, parse_server};
 
@@ -67,10 +70,14 @@ pub struct Access {
 impl Access {
     /// Reads the configuration that `arguments` or the environment name.
     pub fn of(arguments: &AccessArgs) -> Result<Access, AccessError> {
-        let variable = std::env::var_os(VARIABLE);
-        let mut access = read(&Source::of(arguments.kubeconfig.as_deref(), variable.as_deref()))?;
+        let mut access = Access::named(arguments.kubeconfig.as_deref())?;
         access.prefer(&arguments.server);
         Ok(access)
+    }
+
+    /// Reads the configuration of the flag, or that which the environment names.
+    pub(super) fn named(flag: Option<&Path>) -> Result<Access, AccessError> {
+        read(&Source::named(flag))
     }
 
     /// Has requests sent to the servers that are `named`, if any.
@@ -101,6 +108,11 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The file of the flag, or those that the environment names.
+    pub(super) fn named(flag: Option<&Path>) -> Source {
+        Source::of(flag, std::env::var_os(VARIABLE).as_deref())
+    }
+
     pub(super) fn of(flag: Option<&Path>, variable: Option<&OsStr>) -> Source {
         let named: Vec<PathBuf> = variable.into_iter().flat_map(std::env::split_paths).collect();
         let named: Vec<PathBuf> = named.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
@@ -114,11 +126,21 @@ impl Source {
             },
         }
     }
+
+    /// The error of a content that cannot be used.
+    fn fault(&self, reason: String) -> AccessError {
+        AccessError::Content { path: self.files.first().cloned().unwrap_or_default(), reason }
+    }
+}
+
+/// Reads servers and credentials of the files of `source`.
+pub(super) fn read(source: &Source) -> Result<Access, AccessError> {
+    configuration(source)?.access().map_err(|reason| source.fault(reason))
 }
 
 /// Reads the files of `source`. Of several those that do not exist are left out, and the first one that names an entry
 /// counts, as with `kubectl`.
-pub(super) fn read(source: &Source) -> Result<Access, AccessError> {
+fn configuration(source: &Source) -> Result<Config, AccessError> {
     let Source { origin, hint, files } = source;
     let (origin, hint) = (*origin, *hint);
     let (mut config, mut absent) = (Config::default(), None);
@@ -139,10 +161,7 @@ pub(super) fn read(source: &Source) -> Result<Access, AccessError> {
         Some((path, source)) if config.is_empty() => {
             Err(AccessError::Unreadable { origin, path: path.clone(), hint, source })
         }
-        _ => config.access().map_err(|reason| AccessError::Content {
-            path: files.first().cloned().unwrap_or_default(),
-            reason,
-        }),
+        _ => Ok(config),
     }
 }
 
@@ -187,13 +206,18 @@ impl Config {
         self.clusters.is_empty() && self.users.is_empty() && self.contexts.is_empty()
     }
 
+    fn current_context(&self) -> Result<(&str, &Entry), String> {
+        let current = self.current.as_deref().ok_or("current-context is missing")?;
+        let context = named(&self.contexts, current)
+            .ok_or_else(|| format!("current-context: there is no context {current:?}"))?;
+        Ok((current, context))
+    }
+
     fn access(&self) -> Result<Access, String> {
         if self.clusters.is_empty() {
             return Err("it names no cluster".to_owned());
         }
-        let current = self.current.as_deref().ok_or("current-context is missing")?;
-        let context = named(&self.contexts, current)
-            .ok_or_else(|| format!("current-context: there is no context {current:?}"))?;
+        let (_, context) = self.current_context()?;
         let cluster = member(context, "cluster", &self.clusters)?;
         let user = member(context, "user", &self.users)?;
         let authority = content(cluster, "certificate-authority")?;

@@ -1,15 +1,17 @@
-//! `orch cluster`, and `orch encryption rewrite` of running members: the administrator's side of [`crate::run`]'s paths.
+//! `orch cluster`, `orch kubeconfig`, and `orch encryption rewrite` of running members: the administrator's side of [`crate::run`]'s paths.
 //!
 //! A client like any other: it reads a client configuration, speaks HTTPS, and knows nothing of the store.
 
 mod access;
 mod command;
+mod kubeconfig;
 mod request;
 mod rewrite;
 mod table;
 
 pub use access::{Access, AccessError};
 pub use command::run;
+pub use kubeconfig::make_kubeconfig;
 pub use request::RequestError;
 pub(crate) use request::download;
 pub use rewrite::rewrite_running;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::access::{Access, Source, read};
+use super::access::{Access, Source, config_for, read};
 use super::command::{is_shown, result};
 use crate::certs::{Authority, admin_leaf};
 use crate::cli::{Cli, ClusterAct, ClusterCommand, Command, parse as parse_line};
@@ -183,4 +183,33 @@ fn a_change_is_told_and_then_looked_for() {
     assert!(is_shown(&add, &learner) && !is_shown(&add, &without));
     let told = result(&add, &learner);
     assert!(told.contains("--name d --join 10.0.0.1:6444 --peer-address 10.0.0.4:6444"), "{told}");
+}
+
+#[test]
+fn a_configuration_for_another_user_has_the_servers_and_none_of_the_administrator_s_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("admin.conf");
+    let admin = config();
+    // An authority in a file beside it, and a context of another user, which is left out.
+    let mut value: Value = serde_json::from_str(&admin).unwrap();
+    let authority =
+        value["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap().to_owned();
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &authority).unwrap();
+    std::fs::write(directory.path().join("ca.crt"), pem).unwrap();
+    let fields = value["clusters"][0]["cluster"].as_object_mut().unwrap();
+    fields.remove("certificate-authority-data");
+    fields.insert("certificate-authority".to_owned(), json!("ca.crt"));
+    let other = json!({"name": "other", "context": {"cluster": "orch-a", "user": "someone"}});
+    value["contexts"].as_array_mut().unwrap().push(other);
+    std::fs::write(&path, value.to_string()).unwrap();
+    let source = Source::of(Some(&path), None);
+    let text = config_for(&source, "shop-till", &json!({"token": "t"})).unwrap();
+    let made: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(parse(&text).unwrap().servers, ["10.0.0.1:6443", "[fd00::2]:6443"]);
+    assert_eq!(made["clusters"][0]["cluster"]["certificate-authority-data"], authority.as_str());
+    assert_eq!(made["users"], json!([{"name": "shop-till", "user": {"token": "t"}}]));
+    let contexts = made["contexts"].as_array().unwrap();
+    assert_eq!(contexts.len(), 2);
+    assert!(contexts.iter().all(|context| context["context"]["user"] == "shop-till"));
+    assert_eq!(made["current-context"], "orch-a");
 }

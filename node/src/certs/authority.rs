@@ -15,9 +15,9 @@ use super::signer::matching_certificate;
 /// Validity of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// Validity of a pair: long enough to renew once a year, short enough that a lost key does not matter for ever.
-const PAIR_LIFE: Duration = Duration::days(365);
+pub(super) const PAIR_LIFE: Duration = Duration::days(365);
 /// Certificates are valid from this long before they are made: clocks differ between machines.
-const BACKDATED: Duration = Duration::minutes(10);
+pub(super) const BACKDATED: Duration = Duration::minutes(10);
 
 /// Making, writing or reading certificates failed.
 #[derive(Debug, thiserror::Error)]

@@ -22,9 +22,13 @@ struct Draft {
 }
 
 /// Makes every certificate that `arguments` name and returns the files, in the order written. Writes nothing if one of
-/// the files exists.
+/// the files exists: an error, but with `--if-absent` where all of them do.
 pub fn init(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
-    write_all(draft(arguments, now)?)
+    let drafts = draft(arguments, now)?;
+    if arguments.if_absent && drafts.iter().all(|draft| draft.path.exists()) {
+        return Ok(Vec::new());
+    }
+    write_all(drafts)
 }
 
 /// Makes the certificates of the members that `arguments` name under the authorities in their directory, adds the members to

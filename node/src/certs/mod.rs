@@ -18,6 +18,7 @@ mod pem;
 mod renew;
 mod rotate;
 mod signer;
+mod user;
 
 pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
@@ -32,6 +33,7 @@ pub(crate) use pem::MALFORMED_PEM;
 pub use renew::{Renewed, renew};
 pub use rotate::{Role, rotate};
 pub use signer::{FileAuthority, FileSigner, SigningFiles};
+pub use user::{User, UserPair, user_pair};
 
 #[cfg(test)]
 mod tests;

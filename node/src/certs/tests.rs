@@ -1,5 +1,7 @@
 //! `orch certs`: files made, renewals, refusals.
 
+mod users;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -18,6 +20,7 @@ fn arguments(dir: &Path, members: &[(&str, &[&str])]) -> InitArgs {
         members: members.collect(),
         secure_port: 6443,
         brand: BrandName(&orch_proto::brand::ORCH),
+        if_absent: false,
     }
 }
 

@@ -57,6 +57,9 @@ pub struct InitArgs {
     /// Brand of the cluster, for the service names in the server certificates
     #[arg(long, value_name = "BRAND", default_value = "orch")]
     pub brand: BrandName,
+    /// Do nothing where every one of these files is there already, as for a job that runs at each start
+    #[arg(long)]
+    pub if_absent: bool,
 }
 
 /// Flags of `orch certs add`.

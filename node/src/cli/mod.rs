@@ -19,9 +19,11 @@ mod file;
 mod flow;
 mod front_proxy;
 mod help;
+mod kubeconfig;
 mod node;
 mod oidc;
 mod parse;
+mod reset;
 mod service_accounts;
 mod services;
 mod signing;
@@ -47,12 +49,14 @@ pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
 pub use file::FileError;
 pub use flow::FlowArgs;
 pub use front_proxy::{FrontProxyArgs, RevocationArgs};
+pub use kubeconfig::{AccountName, KubeconfigArgs};
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
 };
 pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, log_format, parse, parse_and_find_files};
+pub use reset::ResetArgs;
 pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;
@@ -61,6 +65,7 @@ pub use snapshot::{
     ExtractArgs, IdentityArgs, InspectSnapshotArgs, NewKeyArgs, RestoreArgs, SaveArgs, SnapshotCommand,
 };
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
@@ -116,6 +121,10 @@ pub enum Command {
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),
+    /// Make a client configuration for a further user or a service account
+    Kubeconfig(KubeconfigArgs),
+    /// Take a stopped member's data away
+    Reset(ResetArgs),
     /// Print the version
     Version,
     /// Print a completion script for your shell
@@ -126,6 +135,13 @@ pub enum Command {
     Completions {
         /// The shell to print it for
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one for each command, into a directory
+    #[command(after_help = "Examples:\n  orch man /usr/local/share/man/man1")]
+    Man {
+        /// Directory to write them into; it must exist
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
     },
 }
 

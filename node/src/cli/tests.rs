@@ -1,5 +1,7 @@
 //! Accepted and refused command lines and configuration files, with the text of their errors.
 
+mod holders;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -155,13 +155,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// The member and cluster that own this data directory, as its disk says. The cluster's name and brand are `None` until
     /// this member knows them.
     pub fn identity(&self) -> DiskIdentity {
-        let identity = self.0.identity();
-        let told = |text: String| Some(Arc::from(text)).filter(|text: &Arc<str>| !text.is_empty());
-        DiskIdentity {
-            name: Arc::from(identity.name),
-            cluster: told(identity.cluster),
-            brand: told(identity.brand),
-        }
+        DiskIdentity::of(self.0.identity())
     }
 
     /// The standing of a peer whose certificate has `name`, and which sends `id`. The configuration has no say: a founder's

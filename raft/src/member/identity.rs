@@ -80,6 +80,29 @@ pub struct DiskIdentity {
     pub brand: Option<Arc<str>>,
 }
 
+impl DiskIdentity {
+    /// The identity that `encoded`, the value of [`MetaKey::Identity`], holds.
+    ///
+    /// # Errors
+    /// The value is not an identity.
+    pub fn decode(encoded: Bytes) -> Result<DiskIdentity, DiskError> {
+        let decoded = wire::Identity::decode(encoded);
+        let unreadable =
+            |error: prost::DecodeError| DiskError { operation: "read identity", reason: error.to_string() };
+        Ok(DiskIdentity::of(decoded.map_err(unreadable)?))
+    }
+
+    /// The same as `identity`.
+    pub(crate) fn of(identity: wire::Identity) -> DiskIdentity {
+        let known = |text: String| Some(Arc::from(text)).filter(|text: &Arc<str>| !text.is_empty());
+        DiskIdentity {
+            name: Arc::from(identity.name),
+            cluster: known(identity.cluster),
+            brand: known(identity.brand),
+        }
+    }
+}
+
 /// The id of the member called `name`: a hash, the same on every member and different for every other name. A name is
 /// never used again for another member, so neither is an id.
 pub fn node_id(name: &str) -> NodeId {

@@ -271,7 +271,8 @@ fn a_resume_that_renders_much_is_answered_at_once_and_renders_in_the_pool() {
             let opened = server.open(Method::GET, &path, headers, Body::empty());
             tokio::time::timeout(Duration::from_secs(5), opened).await.ok()
         };
-        let watch = open(&threadless, "&resourceVersion=2", &table).await.expect("its head waits for no thread");
+        let watch =
+            open(&threadless, "&resourceVersion=2", &table).await.expect("its head waits for no thread");
         let mut body = watch.into_body();
         let first = tokio::time::timeout(Duration::from_secs(5), body.frame());
         assert!(first.await.is_err(), "its event waits for the pool");

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use crate::disk::DiskError;
 use crate::disk::cipher::CipherError;
 
-const LOCK_FILE: &str = "IN-USE";
-const FORMAT_FILE: &str = "FORMAT";
-const FORMAT_DRAFT: &str = "FORMAT.new";
+pub(super) const LOCK_FILE: &str = "IN-USE";
+pub(super) const FORMAT_FILE: &str = "FORMAT";
+pub(super) const FORMAT_DRAFT: &str = "FORMAT.new";
 /// `FORMAT` of a directory whose database was created completely.
 const FORMAT_COMPLETE: &str = "orch store 1\n";
 /// `FORMAT` while the database is being created: no write to it is acknowledged yet.

@@ -12,6 +12,7 @@
 
 mod directory;
 mod flusher;
+mod glance;
 mod history;
 mod log;
 mod options;
@@ -19,6 +20,7 @@ mod pace;
 mod plain;
 mod record;
 mod remaking;
+mod removal;
 mod rewrite;
 mod rewritten;
 mod sealing;
@@ -40,6 +42,7 @@ use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, Wr
 
 pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
+pub use self::glance::Glance;
 use self::log::LogBounds;
 pub use self::remaking::{RemakeError, Remaking};
 pub use self::rewrite::Report;

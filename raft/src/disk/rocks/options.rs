@@ -66,6 +66,17 @@ pub(super) fn open(path: &Path, is_new: bool) -> Result<(Db, Vec<String>), OpenE
     Ok((db, generations))
 }
 
+/// Opens the log and the small values of the database in `path` to read them: nothing is written there.
+pub(super) fn open_to_read(path: &Path) -> Result<Db, OpenError> {
+    let cache = Cache::new_lru_cache(MIB);
+    let families = [
+        ColumnFamilyDescriptor::new(CF_LOG, large_family(&cache)),
+        ColumnFamilyDescriptor::new(CF_META, meta_family(&cache)),
+    ];
+    let db = Db::open_cf_descriptors_read_only(&database(false), path, families, false);
+    db.map_err(|error| refusal(path, error))
+}
+
 /// Options of a column family created after opening: a generation of the state. It has a small cache of its own, since
 /// it is read in order, once.
 pub(super) fn generation_family() -> Options {

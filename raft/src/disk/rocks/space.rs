@@ -16,7 +16,7 @@ use crate::disk::{DiskError, Space};
 const BLOCK_BYTES: u64 = 512;
 
 /// File name of the ballast.
-const BALLAST_FILE: &str = "BALLAST";
+pub(super) const BALLAST_FILE: &str = "BALLAST";
 
 /// With fewer free bytes the ballast is deleted before the database is opened: opening writes the write-ahead log, up
 /// to 32 MiB, to tables while it is still there, and a new manifest.
