@@ -193,14 +193,12 @@ impl Expiries {
         let mut paths: Vec<PathBuf> = self.files.certificates.iter().map(|(_, path)| path.clone()).collect();
         paths.extend(self.files.token_keys.paths());
         let found = stamps(&paths);
-        let mut seen = self.seen.lock();
-        if found == seen.stamps && !is_warning {
+        if found == self.seen.lock().stamps && !is_warning {
             return;
         }
         let expiries = expiries(&self.files.certificates, is_warning);
-        let before = seen.expiries.iter().map(|expiry| expiry.used_as);
-        let now: BTreeSet<CertificateUse> = expiries.iter().map(|expiry| expiry.used_as).collect();
-        for gone in before.filter(|used_as| !now.contains(used_as)) {
+        let uses = |of: &[Expiry]| of.iter().map(|expiry| expiry.used_as).collect::<BTreeSet<_>>();
+        for gone in uses(&self.all()).difference(&uses(&expiries)) {
             // Equal to nothing, so that no alert goes on for a file that was taken away.
             gauge!(EXPIRATION, "use" => gone.name()).set(f64::NAN);
             gauge!(NOT_BEFORE, "use" => gone.name()).set(f64::NAN);
@@ -212,7 +210,7 @@ impl Expiries {
         let KeyFiles { signing, verifying } = &self.files.token_keys;
         show_oldest_key("signing", signing.as_slice());
         show_oldest_key("verifying", verifying);
-        *seen = Seen { stamps: found, expiries };
+        *self.seen.lock() = Seen { stamps: found, expiries };
     }
 }
 
