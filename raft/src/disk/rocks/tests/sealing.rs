@@ -214,6 +214,20 @@ fn a_start_without_a_needed_key_names_key_and_records() {
 }
 
 #[test]
+fn a_look_at_a_store_needs_no_key() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = open(root.path(), Toy::with(&["one"])).unwrap();
+    fill(&disk);
+    let last = disk.log_bounds().unwrap().map(|(_, last)| last);
+    drop(disk);
+    assert!(matches!(open(root.path(), None), Err(OpenError::MissingKey { .. })));
+    let directory = DataDirectory::lock(root.path()).unwrap();
+    let glance = Glance::at(&directory).unwrap().unwrap();
+    assert_eq!(glance.last_index().unwrap(), last);
+    assert!(last.is_some() && glance.meta(MetaKey::Identity).is_ok());
+}
+
+#[test]
 fn after_a_rewrite_the_old_key_and_the_plain_records_are_gone() {
     let root = tempfile::tempdir().unwrap();
     fill(&open(root.path(), None).unwrap());
