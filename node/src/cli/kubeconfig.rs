@@ -12,16 +12,18 @@ use super::duration::parse_duration;
 /// Shortest validity of a credential: a shorter one would end before it is used, and is a mistake in the unit.
 const VALID_FOR_MIN: Duration = Duration::from_secs(60);
 
-/// Flags of `orch kubeconfig`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make a client configuration for a further user, or for a service account.\n\n\
+/// First part of `orch kubeconfig --help`. It is set at the command: at the flags the command's summary would replace it.
+pub(super) const ABOUT: &str = "Make a client configuration for a further user, or for a service account.\n\n\
         For a user, a new certificate is signed by the authority in --certs-dir: the user is its common name, each group an \
         organization. No request is made, and nothing is kept but the file. For a service account, the cluster is asked for a \
         token, as who the administrator's client configuration says.\n\n\
         The servers and the authority are those of that client configuration. Neither credential gives a right: roles that \
         are bound to the user, its groups or the account do. A certificate cannot be taken back but by --client-crl-file; a \
-        token ends with its account.",
+        token ends with its account.";
+
+/// Flags of `orch kubeconfig`.
+#[derive(Debug, Args)]
+#[command(
     after_help = "Examples:\n  \
         orch kubeconfig --user ann --group devs --certs-dir certs --out ann.conf\n  \
         orch kubeconfig --user ann --certs-dir orch-data/pki --out ann.conf               a node for development\n  \

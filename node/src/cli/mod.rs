@@ -122,8 +122,10 @@ pub enum Command {
     #[command(subcommand)]
     Encryption(EncryptionCommand),
     /// Make a client configuration for a further user or a service account
+    #[command(long_about = kubeconfig::ABOUT)]
     Kubeconfig(KubeconfigArgs),
     /// Take a stopped member's data away
+    #[command(long_about = reset::ABOUT)]
     Reset(ResetArgs),
     /// Print the version
     Version,
