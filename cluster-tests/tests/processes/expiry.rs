@@ -58,15 +58,13 @@ async fn wait_log(cluster: &Cluster, node: usize, wanted: &str, count: usize) {
     }
 }
 
-/// A client of member 0 that does not verify its certificate, once all members listen.
-async fn trusting_client(cluster: &Cluster) -> Client {
-    let deadline = Instant::now() + PATIENCE;
-    while cluster.doors().len() < cluster.size() {
-        assert!(Instant::now() < deadline, "{}", cluster.log(0).unwrap());
-        sleep(Duration::from_millis(20)).await;
-    }
+/// A client of member 0 that does not verify its certificate, at the address that its log told last: a member without peers
+/// writes no `endpoints.json`.
+fn trusting_client(cluster: &Cluster) -> Client {
+    let log = cluster.log(0).unwrap();
+    let address = log.rsplit("listening name=a https=").next().unwrap().split_whitespace().next().unwrap();
     let access = Access::new(Trust::Anyone, Identity::Token(ADMIN_TOKEN.into()));
-    Client::new(cluster.doors().remove(0).0, access)
+    Client::new(format!("https://{address}").parse().unwrap(), access)
 }
 
 async fn write(cluster: &Cluster, node: usize, name: &str) -> u64 {
@@ -94,7 +92,43 @@ async fn a_member_whose_certificates_ended_while_it_was_off_starts_and_takes_up_
     wait_log(&cluster, 0, "the server certificate has expired", 1).await;
     wait_log(&cluster, 0, "the peer certificate has expired", 1).await;
     let pid = cluster.pids()[0];
-    let client = trusting_client(&cluster).await;
+    wait_log(&cluster, 0, "listening name=a", 3).await;
+    wait_log(&cluster, 1, "certificate expired", 1).await;
+    let client = trusting_client(&cluster);
+    assert_eq!(client.get("/livez").await.unwrap().status, 200);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let ready = client.get("/readyz").await.unwrap();
+        assert_eq!(ready.status, 500);
+        if ready.body[..] == b"waiting for the cluster\n"[..] {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{:?}", ready.body);
+        sleep(Duration::from_millis(20)).await;
+    }
+    move_keys(&certs, true);
+    let output = cluster.run(&["certs", "renew", "--member", "a", "--dir", certs.to_str().unwrap()]).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    cluster.reload_certificates().await.unwrap();
+    cluster.wait_ready(0).await.unwrap();
+    cluster.wait_applied(0, meanwhile).await.unwrap();
+    write(&cluster, 0, "after").await;
+    assert_eq!(cluster.pids()[0], pid, "without a restart");
+    let shown = cluster.operate(0, &["status"]).unwrap();
+    assert!(shown.contains("\nthe first certificate of a to expire is "), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_alone_serves_with_certificates_that_have_ended_and_tells_of_them() {
+    let mut cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let certs = cluster.certificates();
+    assert_eq!(cluster.stop(0, PATIENCE).await.unwrap().code, Some(0));
+    let end = SystemTime::now() - Duration::from_secs(60);
+    replace_pairs(&certs, "a", end);
+    move_keys(&certs, false);
+    cluster.respawn(0).unwrap();
+    wait_log(&cluster, 0, "member a serves", 2).await;
+    let client = trusting_client(&cluster);
     let status = client.get("/orch/v1/cluster").await.unwrap().success().unwrap();
     for (place, used_as) in ["serving", "peer"].into_iter().enumerate() {
         let shown = &status["certificates"][place];
@@ -111,16 +145,6 @@ async fn a_member_whose_certificates_ended_while_it_was_off_starts_and_takes_up_
         assert!(metrics.contains(&series), "{series}: {metrics}");
     }
     assert!(!metrics.contains(certs.to_str().unwrap()), "no path is a label");
-    move_keys(&certs, true);
-    let output = cluster.run(&["certs", "renew", "--member", "a", "--dir", certs.to_str().unwrap()]).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    cluster.reload_certificates().await.unwrap();
-    cluster.wait_ready(0).await.unwrap();
-    cluster.wait_applied(0, meanwhile).await.unwrap();
-    write(&cluster, 0, "after").await;
-    assert_eq!(cluster.pids()[0], pid, "without a restart");
-    let shown = cluster.operate(0, &["status"]).unwrap();
-    assert!(shown.contains("\nthe first certificate of a to expire is "), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
