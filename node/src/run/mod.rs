@@ -11,6 +11,7 @@ mod api;
 mod audit;
 mod authentication;
 mod authorization;
+mod backup;
 mod brand;
 mod capacity;
 mod clients;
@@ -42,6 +43,7 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+pub use backup::BackupPlan;
 pub use clients::ClientLimits;
 #[cfg(test)]
 pub(crate) use encryption::with_kms_check;

@@ -19,6 +19,7 @@ use orch_raft::member::SpaceOptions;
 use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
+use super::backup::BackupPlan;
 use super::clients::ClientLimits;
 use super::error::RunError;
 use super::scheduler::Scheduler;
@@ -113,6 +114,8 @@ pub struct Plan {
     pub audit: Audit,
     /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
     pub connector: Connector,
+    /// Scheduled backups; `None` without `--backup-schedule`.
+    pub backup: Option<BackupPlan>,
 }
 
 impl Plan {
@@ -165,6 +168,7 @@ impl Resolved {
         let authority = layout.authority_certificate();
         let accounts = service_accounts::plan(&shared.service_accounts, layout.token_key(), &authority)?;
         Ok(Plan {
+            backup: super::backup::plan(&shared.backup, &self.name)?,
             kind: self.kind,
             data_dir: self.data_dir,
             name: self.name,
