@@ -260,3 +260,49 @@ async fn an_encrypted_snapshot_shows_nothing_without_its_key() {
     let none = fail(snapshot(&["extract", &at("sealed"), "--identity", &at("key"), "--name", "nothing"]));
     assert!(none.contains("no such object"), "{none}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_saves_backups_by_itself_and_goes_on_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let backups = folder.path().join("backups");
+    fs::create_dir(&backups).unwrap();
+    let key = text(&succeed(snapshot(&["new-key", folder.path().join("key").to_str().unwrap()])).stdout);
+    let flags = vec![
+        "--backup-schedule=1h".to_owned(),
+        format!("--backup-dir={}", backups.display()),
+        format!("--backup-encrypt-to={}", key.trim()),
+    ];
+    let mut cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await.unwrap();
+    wait_until(|| matches!(&names(&backups)[..], [name] if name.ends_with(".snapshot"))).await;
+    let first = names(&backups);
+    assert!(first[0].starts_with("a-2"), "{first:?}");
+    let path = backups.join(&first[0]);
+    let identity = folder.path().join("key");
+    let shown = snapshot(&["inspect", path.to_str().unwrap(), "--identity", identity.to_str().unwrap()]);
+    assert!(text(&succeed(shown).stdout).contains("is whole"));
+
+    let size = fs::metadata(&path).unwrap().len();
+    let expected = format!("orch_backup_size_bytes {size}");
+    wait_for_metric(&cluster, &expected).await;
+    cluster.kill(0).unwrap();
+    cluster.respawn(0).unwrap();
+    cluster.wait_ready(0).await.unwrap();
+    // Known again after the restart, which makes no backup an hour too early.
+    wait_for_metric(&cluster, &expected).await;
+    wait_for_metric(&cluster, "orch_backup_failures_total 0").await;
+    assert_eq!(names(&backups), first);
+}
+
+async fn wait_for_metric(cluster: &Cluster, line: &str) {
+    let client = cluster.client(0).unwrap();
+    let start = Instant::now();
+    loop {
+        let shown = text(&client.get("/metrics").await.unwrap().body);
+        if shown.lines().any(|found| found == line) {
+            return;
+        }
+        let ours: Vec<&str> = shown.lines().filter(|found| found.contains("backup")).collect();
+        assert!(start.elapsed() < PATIENCE, "no line {line}: {ours:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -9,6 +9,7 @@ mod admission;
 mod audit;
 mod authentication;
 mod authorization;
+mod backup;
 mod certs;
 mod clients;
 mod cluster;
@@ -35,6 +36,7 @@ pub use admission::AdmissionArgs;
 pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
+pub use backup::BackupArgs;
 pub(crate) use certs::SECURE_PORT;
 pub use certs::{
     AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,

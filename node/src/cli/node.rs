@@ -17,6 +17,7 @@ use super::admission::AdmissionArgs;
 use super::audit::AuditArgs;
 use super::authentication::AuthenticationArgs;
 use super::authorization::AuthorizationArgs;
+use super::backup::BackupArgs;
 use super::certs::SECURE_PORT;
 use super::clients::ClientArgs;
 use super::connect::ConnectArgs;
@@ -225,6 +226,9 @@ pub struct SharedArgs {
     /// Flags of requests that are passed on.
     #[command(flatten)]
     pub connect: ConnectArgs,
+    /// Flags of scheduled backups.
+    #[command(flatten)]
+    pub backup: BackupArgs,
     /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub config: Option<PathBuf>,

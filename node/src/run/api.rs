@@ -25,7 +25,7 @@ use super::plan::{Plan, host_port};
 use super::services::ApiMembers;
 use super::store::Handle;
 use super::trust::Trust;
-use super::{authentication, authorization, cluster, encryption, snapshot, token_file};
+use super::{authentication, authorization, backup, cluster, encryption, snapshot, token_file};
 use crate::built;
 use crate::encryption::Rewriter;
 use crate::log_check::LogCheck;
@@ -89,6 +89,10 @@ impl Api {
             until.run_until_cancelled(prepared.authorizers().keep_prepared(&store)).await;
         });
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
+        if let Some(backup) = plan.backup.clone() {
+            let (handle, cluster) = (handle.clone(), cluster.clone());
+            tokio::spawn(backup::keep_backups(backup, handle, cluster, stopping.clone()));
+        }
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.watched_by(plan.clients.watches);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);

@@ -11,6 +11,7 @@ mod api;
 mod audit;
 mod authentication;
 mod authorization;
+mod backup;
 mod brand;
 mod capacity;
 mod certificates;
@@ -43,6 +44,7 @@ mod trust;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
+pub use backup::BackupPlan;
 pub(crate) use brand::brand_of_data;
 pub use clients::ClientLimits;
 #[cfg(test)]

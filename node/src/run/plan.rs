@@ -18,6 +18,7 @@ use orch_raft::member::SpaceOptions;
 use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
 use super::authorization::AuthorizationPlan;
+use super::backup::BackupPlan;
 use super::clients::ClientLimits;
 use super::error::RunError;
 use super::scheduler::Scheduler;
@@ -114,6 +115,8 @@ pub struct Plan {
     pub audit: Audit,
     /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
     pub connector: Connector,
+    /// Scheduled backups; `None` without `--backup-schedule`.
+    pub backup: Option<BackupPlan>,
 }
 
 impl Plan {
@@ -165,6 +168,7 @@ impl Resolved {
         };
         let watched = certificates::watched(&tls, &peer_tls, &accounts, &layout, shared);
         Ok(Plan {
+            backup: super::backup::plan(&shared.backup, &self.name)?,
             kind: self.kind,
             data_dir: self.data_dir,
             name: self.name,

@@ -24,8 +24,8 @@ use http::{HeaderValue, StatusCode};
 use orch_raft::archive::{Header, MemberEntry, write_state};
 use orch_raft::{ClusterIdentity, Store};
 use rustix::process::setpriority_process;
-use tokio::sync::mpsc::{Sender, channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::cluster::failure;
 use super::store::Handle;
@@ -88,8 +88,9 @@ async fn send(State(snapshots): State<Snapshots>, request: Request) -> Response 
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
     };
-    match start(handle, &cluster, permit) {
-        Ok(body) => {
+    match stream(handle, &cluster, permit) {
+        Ok(mut pieces) => {
+            let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
             let mut response = Response::new(body);
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -100,9 +101,14 @@ async fn send(State(snapshots): State<Snapshots>, request: Request) -> Response 
     }
 }
 
-/// Starts the thread that writes the state of now into the body.
-fn start(handle: Handle, cluster: &ClusterIdentity, permit: OwnedSemaphorePermit) -> io::Result<Body> {
-    let (sender, mut receiver) = channel(PIECES_MAX);
+/// Starts the thread that writes the state of now as pieces of a snapshot. The last one is an error where the snapshot is not
+/// whole. `permit` is dropped when the thread ends.
+pub(super) fn stream(
+    handle: Handle,
+    cluster: &ClusterIdentity,
+    permit: impl Send + 'static,
+) -> io::Result<Receiver<io::Result<Bytes>>> {
+    let (sender, receiver) = channel(PIECES_MAX);
     // The count is read before the state: a state that is withdrawn in between is not sent to its end.
     let revocations = handle.revocations();
     let header = origin(&handle, cluster);
@@ -117,20 +123,20 @@ fn start(handle: Handle, cluster: &ClusterIdentity, permit: OwnedSemaphorePermit
         match write_state(pieces, &header, &state) {
             Ok(_) => tracing::info!(revision, "a snapshot was sent"),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                tracing::info!(revision, "the client of a snapshot left before its end");
+                tracing::info!(revision, "the reader of a snapshot left before its end");
             }
             Err(error) => {
                 tracing::warn!(revision, %error, "a snapshot was not sent to its end");
-                // Ends the body with an error, so that no client takes it for whole. The client may be gone.
+                // So that nobody takes it for whole. The reader may be gone.
                 let _ = sender.blocking_send(Err(error));
             }
         }
     })?;
-    Ok(Body::from_stream(poll_fn(move |context| receiver.poll_recv(context))))
+    Ok(receiver)
 }
 
 /// The header of a snapshot of now, without the contents.
-pub(super) fn origin(handle: &Handle, cluster: &ClusterIdentity) -> Header {
+fn origin(handle: &Handle, cluster: &ClusterIdentity) -> Header {
     let status = handle.status();
     let member = |member: &orch_raft::member::MemberStatus| MemberEntry {
         name: member.peer.name.to_string(),

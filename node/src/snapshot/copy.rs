@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::sink::Sink;
 
 /// Verifies what comes, and writes it to `sink`. Returns the header and the bytes of the stream.
-pub(super) fn copy(
+pub(crate) fn copy(
     receiver: Receiver<io::Result<Bytes>>,
     sink: Sink,
     limit: Option<u64>,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// What becomes of a file that has the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
+pub(crate) enum Existing {
     /// It is an error.
     Refuse,
     /// It is replaced at the end.
@@ -20,7 +20,7 @@ pub(super) enum Existing {
 
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DraftError {
+pub(crate) enum DraftError {
     #[error("{0} exists: choose another name, or --replace it")]
     Exists(PathBuf),
     #[error("{0} is not a regular file")]
@@ -33,7 +33,7 @@ pub(super) enum DraftError {
 
 /// A file in the making. Dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     file: File,
     /// The temporary file.
     path: PathBuf,

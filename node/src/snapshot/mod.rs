@@ -19,6 +19,10 @@ mod source;
 
 use std::io::Write;
 
+pub(crate) use self::copy::copy;
+pub(crate) use self::draft::Existing;
+pub(crate) use self::sealed::Recipient;
+pub(crate) use self::sink::{Output, Sink, stamp};
 use crate::cli::SnapshotCommand;
 
 /// Carries out `command`. Objects and results go to `out`, progress and warnings to `notes`.

@@ -20,11 +20,11 @@ const PRIVATE: Hrp = Hrp::parse_unchecked("age-secret-key-");
 
 /// A public key that files are encrypted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::snapshot) struct Recipient(pub(super) PublicKey);
+pub(crate) struct Recipient(pub(super) PublicKey);
 
 impl Recipient {
     /// Parses `age1...`.
-    pub(in crate::snapshot) fn parse(text: &str) -> Result<Recipient, SealedError> {
+    pub(crate) fn parse(text: &str) -> Result<Recipient, SealedError> {
         let key = data(text.trim(), PUBLIC).ok_or(SealedError::NotARecipient)?;
         Ok(Recipient(PublicKey::from(*key)))
     }

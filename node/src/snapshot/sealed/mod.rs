@@ -20,8 +20,10 @@ use std::io;
 use ring::hkdf::{HKDF_SHA256, Salt};
 use zeroize::Zeroizing;
 
-pub(super) use self::keys::{Identity, Recipient, identities};
-pub(super) use self::payload::{Opener, Sealer};
+pub(crate) use self::keys::Recipient;
+pub(super) use self::keys::{Identity, identities};
+pub(super) use self::payload::Opener;
+pub(crate) use self::payload::Sealer;
 
 /// The line that an encrypted file begins with.
 pub(super) const FIRST_LINE: &[u8] = b"age-encryption.org/v1\n";
@@ -34,7 +36,7 @@ type FileKey = Zeroizing<[u8; FILE_KEY_BYTES]>;
 
 /// An encrypted file cannot be made or opened. It never holds a key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SealedError {
+pub(crate) enum SealedError {
     #[error("it is not a public key: expected age1 and 58 more characters")]
     NotARecipient,
     #[error("line {line} is not a private key: expected AGE-SECRET-KEY-1 and 58 more characters")]

@@ -49,7 +49,7 @@ impl Chunks {
 }
 
 /// Encrypts what is written to it. Without [`Sealer::finish`] the file cannot be opened to its end.
-pub(in crate::snapshot) struct Sealer<W> {
+pub(crate) struct Sealer<W> {
     out: W,
     chunks: Chunks,
     /// The chunk that is being filled.
