@@ -87,6 +87,7 @@ mod tests {
             members: vec![member("a"), member("b")],
             secure_port: 6443,
             brand: BrandName(&orch_proto::brand::ORCH),
+            if_absent: false,
         };
         init(&arguments, made).unwrap();
         let layout = Layout::new(directory.path());
