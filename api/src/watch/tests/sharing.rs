@@ -233,7 +233,7 @@ fn events_that_are_kept_stay_within_their_bound_and_the_oldest_leave() {
         assert!(events.kept_bytes() <= SHARED_BYTES_MAX, "{}", events.kept_bytes());
     }
     assert!(events.kept_bytes() > SHARED_BYTES_MAX - 12_000, "{}", events.kept_bytes());
-    let is_kept = |object: &SharedObject| events.take(&key(&renderer, object)).is_some();
+    let is_kept = |object: &SharedObject| events.find(&key(&renderer, object)).is_some();
     assert!(
         !is_kept(&objects[0]) && !is_kept(&objects[100]) && is_kept(&objects[300]) && is_kept(&objects[599])
     );
