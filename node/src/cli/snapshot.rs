@@ -54,9 +54,10 @@ pub struct SaveArgs {
     #[command(flatten)]
     pub access: AccessArgs,
     /// The file to write; - is standard output [default: orch-TIME.snapshot in this folder]
-    #[arg(value_name = "FILE")]
+    // Another name than that of files which are read, and so must be there at the start.
+    #[arg(value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Replace FILE if it exists, once the new snapshot is whole
+    /// Replace the file if it exists, once the new snapshot is whole
     #[arg(long)]
     pub replace: bool,
     /// Encrypt to this public key (age1...); repeat for several, each of whose private keys opens the file
@@ -86,7 +87,7 @@ pub struct IdentityArgs {
     orch snapshot inspect monday.snapshot --identity backup.key --output json")]
 pub struct InspectSnapshotArgs {
     /// The snapshot
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "SNAPSHOT")]
     pub file: PathBuf,
     /// The private keys.
     #[command(flatten)]
@@ -107,7 +108,7 @@ pub struct InspectSnapshotArgs {
 )]
 pub struct ExtractArgs {
     /// The snapshot
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "SNAPSHOT")]
     pub file: PathBuf,
     /// The private keys.
     #[command(flatten)]
@@ -171,7 +172,7 @@ pub struct RestoreArgs {
     such keys and read such snapshots, too.")]
 pub struct NewKeyArgs {
     /// The file to write the private key to; it must not exist
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "PATH")]
     pub file: PathBuf,
 }
 
