@@ -45,6 +45,12 @@ pub const REVISIONS_A_SECOND_MAX: u64 = 100_000;
 /// Revisions that are left out in any case: ten seconds at that rate, for clocks of two machines that differ by as much.
 pub const MARGIN_MIN: u64 = 1_000_000;
 
+/// How much clocks of two machines may differ: what [`MARGIN_MIN`] covers, and far more than machines with a time service do.
+pub const CLOCKS_DIFFER_MS_MAX: u64 = 10_000;
+
+/// The time that counts as gone by where it is unknown: from 1970 to 2026, even if the clock of this machine was never set.
+const LONG_AGO_MS: u64 = 1_767_225_600_000;
+
 /// The highest beginning: far beyond every revision that a cluster reaches, and as far from where numbers end.
 pub const BEGINNING_MAX: u64 = 1 << 62;
 
@@ -55,7 +61,7 @@ pub struct Origin {
     pub cluster: Arc<str>,
     /// The newest revision in the objects.
     pub revision: u64,
-    /// When that was the newest: milliseconds since 1970. 0 for unknown, which counts as long ago.
+    /// When that was the newest, by the clock of the machine that wrote it: milliseconds since 1970. 0 for unknown.
     pub time_ms: u64,
 }
 
@@ -155,10 +161,21 @@ impl From<DecodeError> for ReseedError {
     }
 }
 
+/// Time from `time_ms` to `now_ms`, in milliseconds. `None` where it is unknown: `time_ms` is 0, or later than `now_ms` by
+/// more than clocks of two machines may differ, so that one of them is wrong and neither can be believed.
+pub fn elapsed_ms(time_ms: u64, now_ms: u64) -> Option<u64> {
+    let is_known = time_ms != 0 && time_ms <= now_ms.saturating_add(CLOCKS_DIFFER_MS_MAX);
+    is_known.then(|| now_ms.saturating_sub(time_ms))
+}
+
 /// The revision at which a new cluster begins that is made at `now_ms` from `origin`: beyond what the earlier cluster gave
-/// out since, and no lower than `floor`. At most [`BEGINNING_MAX`].
+/// out since, and no lower than `floor`. At most [`BEGINNING_MAX`]. An unknown time counts as long ago.
+///
+/// A clock that was ahead when `origin` was written, and one that is behind now, make the time since then look shorter. At the
+/// rate that is assumed, a fifth of the true time is enough; where less can be seen, only `floor` helps.
 pub fn beginning(origin: &Origin, now_ms: u64, floor: u64) -> u64 {
-    let since_ms = now_ms.saturating_sub(origin.time_ms);
+    let long_ago_ms = || LONG_AGO_MS.max(origin.time_ms).max(now_ms);
+    let since_ms = elapsed_ms(origin.time_ms, now_ms).unwrap_or_else(long_ago_ms);
     let given_out = since_ms.saturating_mul(REVISIONS_A_SECOND_MAX / 1000);
     let margin = given_out.saturating_add(MARGIN_MIN);
     origin.revision.saturating_add(margin).max(floor).min(BEGINNING_MAX)

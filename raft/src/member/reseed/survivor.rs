@@ -35,7 +35,7 @@ pub struct Found {
     pub term: u64,
     /// The last entry that the member knows to be committed; it is written without a sync and may be older.
     pub committed: u64,
-    /// Time of the newest write, by its proposer's clock: milliseconds since 1970; 0 for none.
+    /// Time of the last write, by its proposer's clock: milliseconds since 1970; 0 for unknown.
     pub time_ms: u64,
     /// Number of objects.
     pub objects: u64,
@@ -80,7 +80,7 @@ impl Survivor {
             revision: replayed.state.applied().0,
             term: last_term,
             committed: committed.map_or(0, |id| id.index),
-            time_ms: replayed.newest_ms,
+            time_ms: replayed.last_ms,
             objects: replayed.state.fingerprint().objects(),
             doubts: doubts.collect(),
         };
