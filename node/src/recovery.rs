@@ -1,7 +1,7 @@
 //! `orch cluster recover`: a new cluster of what one stopped member has, after the majority is lost for good.
 //!
 //! Owns what an operator is told before and after, and the confirmation between. The store does the work; until it was
-//! confirmed nothing is changed.
+//! confirmed no entry and no object is changed.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ pub fn recover(
 ) -> Result<(), RecoveryError> {
     let keys = keys(arguments.encryption_provider_config.as_deref())?;
     let examined = reseed::examine(&arguments.data_dir, keys.clone())?;
-    let (found, origin) = (examined.0.found().clone(), examined.0.origin());
+    let (found, origin) = (examined.found().clone(), examined.origin());
     let new = decide(arguments, &found, &origin, &*run::clock(), ask, out)?;
     writeln!(out, "making the new store ...")?;
     let made = reseed::recover(&arguments.data_dir, keys, examined, &new)?;
@@ -218,7 +218,12 @@ fn tell_next(found: &Found, made: &Made, member: &Peer, out: &mut impl Write) ->
         found.name
     )?;
     if let Some(kept) = &made.kept {
-        writeln!(out, "the old store is {}: delete it once you need it no more", kept.display())?;
+        writeln!(
+            out,
+            "the old store is {}: it holds every secret that the new one does, in clear or under the same keys; delete it once\n\
+             you need it no more",
+            kept.display()
+        )?;
     }
     writeln!(out, "\nnext:\n  start {} with the flags it had; it leads the new cluster alone", found.name)?;
     for other in &found.others {

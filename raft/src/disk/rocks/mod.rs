@@ -38,7 +38,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
-pub use self::directory::{DataDirectory, OpenError};
+pub use self::directory::{DataDirectory, Held, OpenError};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
 pub use self::remaking::{RemakeError, Remaking};

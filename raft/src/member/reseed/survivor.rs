@@ -44,7 +44,7 @@ pub struct Found {
 }
 
 /// A survivor's state, read whole.
-pub struct Survivor {
+pub(crate) struct Survivor {
     found: Found,
     replayed: Replayed,
     /// The highest term that the member knew of.
@@ -88,12 +88,12 @@ impl Survivor {
     }
 
     /// What an operator should know before the decision.
-    pub fn found(&self) -> &Found {
+    pub(crate) fn found(&self) -> &Found {
         &self.found
     }
 
     /// The point whose objects are kept.
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         let Found { cluster, revision, time_ms, .. } = &self.found;
         Origin { cluster: cluster.clone(), revision: *revision, time_ms: *time_ms }
     }

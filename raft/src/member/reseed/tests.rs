@@ -29,7 +29,7 @@ fn seed(cluster: &str) -> ClusterSeed {
     ClusterSeed { cluster: cluster.into(), brand: "orch".into(), token_key: [7; 32] }
 }
 
-fn anew(cluster: &str, beginning: u64) -> NewCluster {
+pub(super) fn anew(cluster: &str, beginning: u64) -> NewCluster {
     NewCluster {
         member: peer("a"),
         seed: seed(cluster),
@@ -59,8 +59,12 @@ fn state() -> State {
     state
 }
 
-fn origin(cluster: &str, revision: u64) -> Origin {
+pub(super) fn origin(cluster: &str, revision: u64) -> Origin {
     Origin { cluster: cluster.into(), revision, time_ms: NOW_MS - 1000 }
+}
+
+pub(super) fn records_of_state() -> Vec<StoredRecord> {
+    records(&state()).collect()
 }
 
 fn sound(records: impl Iterator<Item = StoredRecord>) -> impl Iterator<Item = io::Result<StoredRecord>> {
@@ -142,7 +146,7 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
     restored(root.path());
     grow(root.path());
     let examined = examine(root.path(), None).unwrap();
-    let found = examined.0.found().clone();
+    let found = examined.found().clone();
     assert_eq!((&*found.cluster, &*found.name, found.member), ("two", "a", Some(peer("a"))));
     assert_eq!((found.revision, found.term, found.committed), (1004, 4, 0));
     assert_eq!((found.time_ms, found.objects), (NOW_MS + 5000, 6), "the last time, and not the highest");
@@ -173,7 +177,7 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
 #[test]
 fn nothing_is_left_of_a_restore_that_fails() {
     let root = tempfile::tempdir().unwrap();
-    let whole: Vec<StoredRecord> = records(&state()).collect();
+    let whole = records_of_state();
     let torn = whole.iter().take(2).cloned().map(Ok).chain([Err(io::Error::other("torn"))]);
     let error = restore(root.path(), None, &origin("one", 5), &anew("two", 1000), torn).unwrap_err();
     assert!(matches!(error, ReseedError::Source(_)), "{error}");
