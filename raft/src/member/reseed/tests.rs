@@ -171,7 +171,7 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
     assert_eq!(paths, ["ns/late", "ns/x", "ns/y", "ns/z"]);
     assert_eq!(pods.get("ns/x").unwrap().json.as_ref(), br#"{"v":"5000"}"#);
     let identity = crate::ClusterIdentity::read(&replayed.state).unwrap();
-    assert_eq!((&*identity.cluster, identity.earlier_token_key), ("three", Some([7; 32])));
+    assert_eq!((&*identity.cluster, identity.earlier_token_keys), ("three", vec![[7; 32]; 2]));
 }
 
 #[test]
