@@ -5,7 +5,7 @@
 //! all the same. A token is authenticated with the cluster's key and bound to the collection it was issued
 //! for, so that a crafted token cannot name a key outside it. It expires five minutes after it was issued. Every node
 //! of a cluster reads every node's tokens. A cluster that was made from an earlier one's objects (a restored snapshot, a
-//! recovered member) knows the earlier key as well: its tokens have expired, whatever their time.
+//! recovered member) knows earlier keys as well: their tokens have expired, whatever their time.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,8 +19,8 @@ use crate::ambient::Timestamp;
 #[derive(Clone)]
 pub struct TokenKey {
     own: [u8; 32],
-    /// Of the cluster that this one was made from.
-    earlier: Option<[u8; 32]>,
+    /// Of the clusters that this one was made from.
+    earlier: Vec<[u8; 32]>,
 }
 
 /// Position of the next page of a list.
@@ -58,11 +58,11 @@ const FIXED_BYTES: usize = 1 + 8 + 8;
 impl TokenKey {
     /// The key, created with the cluster.
     pub fn new(bytes: [u8; 32]) -> Self {
-        TokenKey { own: bytes, earlier: None }
+        TokenKey { own: bytes, earlier: Vec::new() }
     }
 
-    /// The same key in a cluster that was made from one with the key `earlier`, if any.
-    pub fn after(self, earlier: Option<[u8; 32]>) -> Self {
+    /// The same key in a cluster that was made from others, with the keys `earlier`.
+    pub fn after(self, earlier: Vec<[u8; 32]>) -> Self {
         TokenKey { earlier, ..self }
     }
 
@@ -84,7 +84,7 @@ impl TokenKey {
     /// Decodes a token issued for the list of `scope`.
     ///
     /// # Errors
-    /// The text was not made by [`TokenKey::seal`] with this key, nor with the earlier one, for this scope.
+    /// The text was not made by [`TokenKey::seal`] with this key, nor with an earlier one, for this scope.
     pub fn open(&self, text: &str, scope: (&str, &str)) -> Result<ContinueToken, InvalidToken> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
         let body_end =
@@ -92,7 +92,7 @@ impl TokenKey {
         let (body, code) = bytes.split_at(body_end);
         let is_of = |key: &[u8; 32]| mac(key, body, scope).verify_truncated_left(code).is_ok();
         let is_earlier = !is_of(&self.own);
-        if is_earlier && !self.earlier.as_ref().is_some_and(is_of) {
+        if is_earlier && !self.earlier.iter().any(is_of) {
             return Err(InvalidToken);
         }
         let number =
@@ -178,11 +178,16 @@ mod tests {
     #[test]
     fn tokens_of_the_cluster_before_have_expired() {
         let (scope, fresh) = (("configmaps", "ns"), Timestamp(7));
-        let before = TokenKey::new([7; 32]).seal(&token(), scope);
-        let key = TokenKey::new([8; 32]).after(Some([7; 32]));
-        let opened = key.open(&before, scope).unwrap();
-        assert_eq!((&*opened.after, opened.is_earlier, opened.is_expired(fresh)), ("ns/name", true, true));
-        assert_eq!(key.open(&before, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
+        let key = TokenKey::new([8; 32]).after(vec![[7; 32], [6; 32]]);
+        for earlier in [7, 6] {
+            let before = TokenKey::new([earlier; 32]).seal(&token(), scope);
+            let opened = key.open(&before, scope).unwrap();
+            assert_eq!(
+                (&*opened.after, opened.is_earlier, opened.is_expired(fresh)),
+                ("ns/name", true, true)
+            );
+            assert_eq!(key.open(&before, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
+        }
         let own = key.open(&key.seal(&token(), scope), scope).unwrap();
         assert!(!own.is_earlier && !own.is_expired(fresh));
         let forged = TokenKey::new([9; 32]).seal(&token(), scope);

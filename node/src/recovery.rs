@@ -1,7 +1,7 @@
 //! `orch cluster recover`: a new cluster of what one stopped member has, after the majority is lost for good.
 //!
 //! Owns what an operator is told before and after, and the confirmation between. The store does the work; until it was
-//! confirmed nothing is changed.
+//! confirmed no entry and no object is changed.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
-use orch_raft::member::reseed::{self, Found, Made, NewCluster, ReseedError};
+use orch_raft::member::reseed::{self, Found, Made, NewCluster, Origin, ReseedError};
 use orch_raft::transport::Peer;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -80,30 +80,47 @@ pub fn recover(
 ) -> Result<(), RecoveryError> {
     let keys = keys(arguments.encryption_provider_config.as_deref())?;
     let examined = reseed::examine(&arguments.data_dir, keys.clone())?;
-    let (found, origin) = (examined.0.found().clone(), examined.0.origin());
-    let now_ms = (run::clock())();
-    describe(&found, now_ms, out)?;
-    confirm(&found, arguments.confirm.as_deref(), ask, out)?;
-    let member = match (&arguments.peer_address, &found.member) {
-        (Some(address), _) => {
-            let (id, name) = (orch_raft::member::node_id(&found.name), found.name.clone());
-            Peer { id, name, address: address.as_str().into() }
-        }
-        (None, Some(member)) => member.clone(),
-        (None, None) => return Err(ReseedError::NoAddress(found.name).into()),
-    };
-    let new = NewCluster {
+    let (found, origin) = (examined.found().clone(), examined.origin());
+    let new = decide(arguments, &found, &origin, &*run::clock(), ask, out)?;
+    writeln!(out, "making the new store ...")?;
+    let made = reseed::recover(&arguments.data_dir, keys, examined, &new)?;
+    tell_next(&found, &made, &new.member, out)?;
+    Ok(())
+}
+
+/// Tells what was found, and makes the beginning of the new cluster once it is confirmed.
+fn decide(
+    arguments: &RecoverArgs,
+    found: &Found,
+    origin: &Origin,
+    clock: &dyn Fn() -> u64,
+    ask: impl FnOnce() -> io::Result<Option<String>>,
+    out: &mut impl Write,
+) -> Result<NewCluster, RecoveryError> {
+    describe(found, clock(), out)?;
+    let member = new_member(arguments.peer_address.as_deref(), found)?;
+    confirm(found, arguments.confirm.as_deref(), ask, out)?;
+    // Read again: an answer may take hours, in which the others may have gone on.
+    let now_ms = clock();
+    Ok(NewCluster {
         member,
         // The brand is that of the data.
         seed: run::seed(&ORCH)?,
         directory: format!("{:016x}", run::incarnation()),
         now_ms,
-        beginning: reseed::beginning(&origin, now_ms, arguments.revision_floor),
-    };
-    writeln!(out, "making the new store ...")?;
-    let made = reseed::recover(&arguments.data_dir, keys, examined, &new)?;
-    tell_next(&found, &made, &new.member, out)?;
-    Ok(())
+        beginning: reseed::beginning(origin, now_ms, arguments.revision_floor),
+    })
+}
+
+fn new_member(address: Option<&str>, found: &Found) -> Result<Peer, ReseedError> {
+    match (address, &found.member) {
+        (Some(address), _) => {
+            let (id, name) = (orch_raft::member::node_id(&found.name), found.name.clone());
+            Ok(Peer { id, name, address: address.into() })
+        }
+        (None, Some(member)) => Ok(member.clone()),
+        (None, None) => Err(ReseedError::NoAddress(found.name.clone())),
+    }
 }
 
 /// The keys of an encryption configuration, if one is given.
@@ -124,6 +141,7 @@ fn describe(found: &Found, now_ms: u64, out: &mut impl Write) -> io::Result<()> 
     writeln!(out, "last entry  {} of term {}", found.revision, found.term)?;
     writeln!(out, "committed   {} at least, as far as this member knows", found.committed)?;
     writeln!(out, "last write  {}", moment(found.time_ms, now_ms))?;
+    writeln!(out, "now         {}, by this machine's clock", date(now_ms))?;
     writeln!(out, "objects     {}", found.objects)?;
     for doubt in &found.doubts {
         writeln!(
@@ -139,17 +157,32 @@ fn describe(found: &Found, now_ms: u64, out: &mut impl Write) -> io::Result<()> 
          What the others have is given up. Stop them, and never start them with their data again: two of three would be a\n\
          majority of the old cluster, and serve clients beside the new one.",
         found.revision
-    )
+    )?;
+    let versions = match reseed::elapsed_ms(found.time_ms, now_ms) {
+        Some(_) => {
+            "Versions of the new cluster begin beyond all that the old one can have given out since its last write. If one of the\n\
+             two times above is wrong, give a version beyond all that clients have seen with --revision-floor."
+        }
+        None => {
+            "The time of the last write is unknown, or later than this machine's clock shows. It counts as long ago: versions of the\n\
+             new cluster begin some hundred million million further on, unless --revision-floor is higher yet."
+        }
+    };
+    writeln!(out, "\n{versions}")
 }
 
 /// A time, and how long ago that is.
 fn moment(time_ms: u64, now_ms: u64) -> String {
-    if time_ms == 0 {
-        return "none".to_owned();
+    match reseed::elapsed_ms(time_ms, now_ms) {
+        Some(elapsed_ms) => format!("{}, {} s ago", date(time_ms), elapsed_ms / 1000),
+        None if time_ms == 0 => "unknown".to_owned(),
+        None => format!("{}, which is later than now", date(time_ms)),
     }
+}
+
+fn date(time_ms: u64) -> String {
     let at = OffsetDateTime::from_unix_timestamp(i64::try_from(time_ms / 1000).unwrap_or(i64::MAX));
-    let at = at.ok().and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{time_ms} ms"));
-    format!("{at}, {} s ago", now_ms.saturating_sub(time_ms) / 1000)
+    at.ok().and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{time_ms} ms after 1970"))
 }
 
 fn confirm(
@@ -185,7 +218,12 @@ fn tell_next(found: &Found, made: &Made, member: &Peer, out: &mut impl Write) ->
         found.name
     )?;
     if let Some(kept) = &made.kept {
-        writeln!(out, "the old store is {}: delete it once you need it no more", kept.display())?;
+        writeln!(
+            out,
+            "the old store is {}: it holds every secret that the new one does, in clear or under the same keys; delete it once\n\
+             you need it no more",
+            kept.display()
+        )?;
     }
     writeln!(out, "\nnext:\n  start {} with the flags it had; it leads the new cluster alone", found.name)?;
     for other in &found.others {
@@ -204,6 +242,8 @@ fn tell_next(found: &Found, made: &Made, member: &Peer, out: &mut impl Write) ->
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn found() -> Found {
@@ -235,6 +275,51 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_believed_is_called_so() {
+        let told = |time_ms, now_ms| {
+            let mut out = Vec::new();
+            describe(&Found { time_ms, ..found() }, now_ms, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (known, unknown, later) = (told(5000, 70_000), told(0, 70_000), told(5_000_000, 70_000));
+        assert!(known.contains("1970-01-01T00:00:05Z, 65 s ago") && !known.contains("long ago"), "{known}");
+        assert!(
+            unknown.contains("last write  unknown") && unknown.contains("It counts as long ago"),
+            "{unknown}"
+        );
+        assert!(
+            later.contains("which is later than now") && later.contains("It counts as long ago"),
+            "{later}"
+        );
+    }
+
+    #[test]
+    fn the_time_that_an_answer_takes_counts() {
+        let origin = Origin { cluster: "c-1".into(), revision: 70, time_ms: found().time_ms };
+        let arguments = RecoverArgs {
+            data_dir: PathBuf::new(),
+            confirm: None,
+            peer_address: Some("a:1".into()),
+            revision_floor: 0,
+            encryption_provider_config: None,
+        };
+        let now_ms = Cell::new(origin.time_ms);
+        let answer = || {
+            now_ms.set(origin.time_ms + 3_600_000);
+            Ok(Some("c-1".to_owned()))
+        };
+        let clock = || now_ms.get();
+        let new = decide(&arguments, &found(), &origin, &clock, answer, &mut Vec::new()).unwrap();
+        assert_eq!(new.beginning, reseed::beginning(&origin, origin.time_ms + 3_600_000, 0));
+        assert_eq!((new.now_ms, &*new.member.address), (origin.time_ms + 3_600_000, "a:1"));
+
+        let arguments = RecoverArgs { peer_address: None, ..arguments };
+        let never = || panic!("asked without an address");
+        let refused = decide(&arguments, &found(), &origin, &clock, never, &mut Vec::new()).err().unwrap();
+        assert!(refused.to_string().contains("--peer-address"), "{refused}");
     }
 
     #[test]

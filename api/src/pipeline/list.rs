@@ -126,6 +126,10 @@ impl<S: Store> Pipeline<S> {
         let opened = self.token_key.open(token, scope);
         let token = opened
             .map_err(|error| ApiError::BadRequest(format!("{error}: it was not given for this list")))?;
+        // No token to go on with: the rest of a list is of another cluster than its beginning.
+        if token.is_earlier {
+            return Err(ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None });
+        }
         if token.is_expired(self.ambient.now()) {
             return Err(self.expired_token(request, &token.after));
         }

@@ -141,7 +141,7 @@ impl Server {
         let mut pipeline = Pipeline::new(
             store,
             registry(),
-            TokenKey::new(cluster.token_key).after(cluster.earlier_token_key),
+            TokenKey::new(cluster.token_key).after(cluster.earlier_token_keys.clone()),
             Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
             Features::default(),
             gate(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use orch_raft::disk::DiskError;
-use orch_raft::disk::rocks::{DataDirectory, OpenError, RewriteEnd, RocksDisk};
+use orch_raft::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RewriteEnd, RocksDisk};
 
 use super::{EncryptionError, Keyring};
 
@@ -27,6 +27,9 @@ pub enum RewriteError {
         /// The directory.
         path: PathBuf,
     },
+    /// The store is being made anew, or was left incomplete.
+    #[error(transparent)]
+    Remake(#[from] RemakeError),
     /// The store cannot be opened: its node still runs, or a key is missing.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -55,7 +58,10 @@ pub fn rewrite(
     if !path.exists() {
         return Err(RewriteError::NoStore { path: data_dir.to_owned() });
     }
-    let disk = RocksDisk::open_locked(DataDirectory::lock(&path)?, Some(keys))?;
+    let directory = DataDirectory::lock(&path)?;
+    // Once no other process can begin to make it anew.
+    Remaking::require_whole(data_dir)?;
+    let disk = RocksDisk::open_locked(directory, Some(keys))?;
     let mut shown = 0;
     let mut failed = Ok(());
     let rewritten = disk.rewrite(&mut |progress| {
@@ -80,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_a_store_is_refused_and_none_is_made() {
+    fn a_directory_without_a_whole_store_is_refused_and_none_is_made() {
         let root = tempfile::tempdir().unwrap();
         let config = root.path().join("keys.yaml");
         let text = "apiVersion: apiserver.config.orch.io/v1\nkind: EncryptionConfiguration\n\
@@ -90,5 +96,9 @@ mod tests {
         let told = rewrite(&data, &config, &mut Vec::new()).unwrap_err().to_string();
         assert!(told.ends_with("mistyped holds no store"), "{told}");
         assert!(!data.exists());
+        std::fs::create_dir_all(data.join("store")).unwrap();
+        std::fs::write(data.join("REMAKING"), "orch cluster recover\n").unwrap();
+        let told = rewrite(&data, &config, &mut Vec::new()).unwrap_err().to_string();
+        assert!(told.contains("`orch cluster recover` is under way or was interrupted"), "{told}");
     }
 }

@@ -62,7 +62,7 @@ impl Api {
         let mut pipeline = Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),
-            TokenKey::new(cluster.token_key).after(cluster.earlier_token_key),
+            TokenKey::new(cluster.token_key).after(cluster.earlier_token_keys.clone()),
             Arc::new(SystemAmbient),
             plan.features,
             gate.clone(),

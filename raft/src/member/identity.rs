@@ -30,6 +30,10 @@ const IDENTITY: &str = "identity";
 /// The field with the key of continue tokens: of the cluster's identity, and of the origin for those of the cluster before.
 const TOKEN_KEY_FIELD: &str = "tokenKey";
 
+/// The field of the origin with the key of the cluster before the one before; empty without one. Two restores may follow each
+/// other within the life of a token, a third one hardly.
+const EARLIER_TOKEN_KEY_FIELD: &str = "earlierTokenKey";
+
 /// The field of the cluster's identity that names the founders' disks.
 const FOUNDERS_FIELD: &str = "founders";
 
@@ -48,9 +52,9 @@ pub struct ClusterIdentity {
     pub brand: Arc<str>,
     /// The key that authenticates continue tokens, and recalls among members.
     pub token_key: [u8; 32],
-    /// That of the cluster which this one was made from (see [`crate::member::reseed`]): it tells the tokens of that cluster
-    /// from forged ones, and authenticates nothing.
-    pub earlier_token_key: Option<[u8; 32]>,
+    /// Those of the clusters which this one was made from, one of the other (see [`crate::member::reseed`]), the last one first: at
+    /// most two. They tell the tokens of these clusters from forged ones, and authenticate nothing.
+    pub earlier_token_keys: Vec<[u8; 32]>,
 }
 
 impl ClusterIdentity {
@@ -59,12 +63,15 @@ impl ClusterIdentity {
         let object = state.object(&cluster_key(IDENTITY))?;
         let fields = &object.index.fields;
         let origin = state.object(&cluster_key(ORIGIN));
+        let earlier = |field, position| from_hex(origin?.index.fields.value(field, position));
         Some(ClusterIdentity {
             cluster: Arc::from(fields.value("cluster", 0)),
             brand: Arc::from(fields.value("brand", 1)),
             token_key: from_hex(fields.value(TOKEN_KEY_FIELD, 2))?,
-            earlier_token_key: origin
-                .and_then(|object| from_hex(object.index.fields.value(TOKEN_KEY_FIELD, 1))),
+            earlier_token_keys: [earlier(TOKEN_KEY_FIELD, 1), earlier(EARLIER_TOKEN_KEY_FIELD, 3)]
+                .into_iter()
+                .flatten()
+                .collect(),
         })
     }
 }
@@ -172,8 +179,13 @@ pub(crate) fn identity_put(seed: &ClusterSeed, founding: &wire::Founding) -> Put
 /// The object that tells where a cluster comes from: it begins at `beginning`, with objects of the cluster `earlier`.
 pub(crate) fn origin_put(beginning: u64, earlier: &ClusterIdentity) -> Put {
     let (beginning, token_key) = (beginning.to_string(), to_hex(&earlier.token_key));
-    let fields =
-        [(BEGINNING_FIELD, &*beginning), (TOKEN_KEY_FIELD, &*token_key), ("cluster", &*earlier.cluster)];
+    let before = earlier.earlier_token_keys.first().map(|key| to_hex(key)).unwrap_or_default();
+    let fields = [
+        (BEGINNING_FIELD, &*beginning),
+        (TOKEN_KEY_FIELD, &*token_key),
+        ("cluster", &*earlier.cluster),
+        (EARLIER_TOKEN_KEY_FIELD, &*before),
+    ];
     cluster_put(ORIGIN, &fields)
 }
 
@@ -364,6 +376,26 @@ mod tests {
         let kept = state.collection(CLUSTER_RESOURCE);
         let json = &kept.get("identity").unwrap().json;
         assert_eq!(json, "{\"metadata\":{\"resourceVersion\":\"2\"},\"name\":\"identity\"}");
+    }
+
+    #[test]
+    fn the_last_two_earlier_keys_are_known() {
+        let mut earlier = ClusterIdentity {
+            cluster: "c-0".into(),
+            brand: "orch".into(),
+            token_key: [0; 32],
+            earlier_token_keys: Vec::new(),
+        };
+        for made in 1..4 {
+            let mut state = State::default();
+            let name = format!("c-{made}").into();
+            let seed = ClusterSeed { cluster: name, brand: "orch".into(), token_key: [made; 32] };
+            let puts = [identity_put(&seed, &wire::Founding::default()), origin_put(70, &earlier)];
+            let operations = puts.map(Operation::Put).to_vec();
+            state.apply(Revision(70), &Transaction { operations, ..Transaction::default() });
+            earlier = ClusterIdentity::read(&state).unwrap();
+        }
+        assert_eq!((earlier.token_key, earlier.earlier_token_keys), ([3; 32], vec![[2; 32], [1; 32]]));
     }
 
     #[test]

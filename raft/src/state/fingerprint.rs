@@ -61,7 +61,7 @@ impl Fingerprint {
     }
 
     /// Adds an object.
-    pub(super) fn add(&mut self, resource: &str, path: &str, object: &Object) {
+    pub(crate) fn add(&mut self, resource: &str, path: &str, object: &Object) {
         self.sum = self.sum.wrapping_add(hash(resource, path, object));
         self.objects = self.objects.wrapping_add(1);
     }

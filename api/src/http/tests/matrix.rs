@@ -1,6 +1,9 @@
 //! The resourceVersion matrices of get and list, cell by cell, and the life of continue tokens.
 
-use super::{Features, MAPS, Ordering, Server, json, map};
+use orch_raft::Revision;
+
+use super::{EARLIER_KEY, Features, MAPS, Ordering, Server, Timestamp, TokenKey, json, map};
+use crate::paging::ContinueToken;
 
 /// A server with `a` (changed once), `b` and `c`, and the revisions after each of the four writes.
 async fn filled() -> (Server, Vec<u64>) {
@@ -189,6 +192,23 @@ async fn what_history_forgot_is_gone_where_exactly_that_was_asked_for() {
     let rest = server.get(&format!("{MAPS}?limit=9&continue={token}")).await;
     assert_eq!(rest.names(), ["c", "d"], "the state of the page before");
     assert_eq!(rest.json()["metadata"]["resourceVersion"], next.json()["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_not_gone_on_with_in_a_cluster_that_was_made_anew() {
+    let (server, revisions) = filled().await;
+    let token = ContinueToken {
+        revision: Some(Revision(revisions[0])),
+        issued: Timestamp(u64::MAX),
+        after: "ns/a".to_owned(),
+        sent: Some(1),
+        is_earlier: false,
+    };
+    let token = TokenKey::new(EARLIER_KEY).seal(&token, ("configmaps", "ns"));
+    let gone = server.get(&format!("{MAPS}?limit=1&continue={token}")).await;
+    let status = gone.json();
+    assert_eq!((gone.code.as_u16(), &status["reason"]), (410, &json!("Expired")));
+    assert_eq!(status["metadata"], json!({}), "nothing to go on with");
 }
 
 #[tokio::test(start_paused = true)]

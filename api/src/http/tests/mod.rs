@@ -86,6 +86,9 @@ struct Answered {
     text: String,
 }
 
+/// The key of tokens of the cluster that the servers' was made from.
+const EARLIER_KEY: [u8; 32] = [6; 32];
+
 fn api<S: Store>(
     store: S,
     ambient: Arc<dyn Ambient>,
@@ -96,7 +99,7 @@ fn api<S: Store>(
 }
 
 fn pipeline<S: Store>(store: S, ambient: Arc<dyn Ambient>, features: Features) -> Pipeline<S> {
-    let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
+    let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]).after(vec![EARLIER_KEY]));
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let gate = Gate::builtin(&ORCH, authenticator);
     let mut pipeline = Pipeline::new(store, registry, key, ambient, features, gate);

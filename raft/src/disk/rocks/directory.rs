@@ -9,7 +9,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::DiskError;
@@ -28,6 +28,10 @@ const OWNER_ALONE: u32 = 0o700;
 const OTHERS: u32 = 0o077;
 /// Most bytes read of `FORMAT` or `IN-USE`: another program's file may be large.
 const SMALL_FILE_BYTES_MAX: u64 = 256;
+/// Attempts to lock a directory that others rename or remove meanwhile: each failed one is another process at work.
+const LOCK_ATTEMPTS_MAX: usize = 8;
+/// The holder of a lock that does not name itself.
+const ANOTHER: &str = "another process";
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -135,19 +139,40 @@ pub struct DataDirectory {
     path: PathBuf,
     is_new: bool,
     // Dropping the file unlocks it.
+    lock: File,
+}
+
+/// A hold on the lock of a [`DataDirectory`], which is unlocked once both are dropped: what is at its path can be replaced by
+/// its holder after the database in it was closed.
+#[derive(Debug)]
+pub struct Held {
+    // Of one lock with the directory's own file.
     _lock: File,
 }
 
 impl DataDirectory {
     /// Locks `path`, creating it if absent. Does not wait for another holder.
     pub fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            if let Some(locked) = DataDirectory::try_lock(path)? {
+                return Ok(locked);
+            }
+        }
+        Err(OpenError::InUse { path: path.to_owned(), holder: ANOTHER.to_owned() })
+    }
+
+    /// `None` if another directory is at `path` now than the one that was locked.
+    fn try_lock(path: &Path) -> Result<Option<DataDirectory>, OpenError> {
         let made = DirBuilder::new().recursive(true).mode(OWNER_ALONE).create(path);
         made.map_err(|error| OpenError::io(path, "create", &error))?;
         let format = read_format(path)?;
         if format.is_none() {
             require_empty(path)?;
         }
-        let lock = lock_file(path)?;
+        let Some(lock) = open_lock_file(path)?.map(|file| take_lock(file, path)).transpose()?.flatten()
+        else {
+            return Ok(None);
+        };
         // Read again: another holder may have completed the database before it gave up the lock.
         let is_new = match read_format(path)?.as_deref() {
             None => {
@@ -163,7 +188,17 @@ impl DataDirectory {
         };
         // Only now it is certain that the directory is this program's.
         make_private(path).map_err(|error| OpenError::io(path, "make private", &error))?;
-        Ok(DataDirectory { path: path.to_owned(), is_new, _lock: lock })
+        Ok(Some(DataDirectory { path: path.to_owned(), is_new, lock }))
+    }
+
+    /// A second hold on the lock.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn hold(&self) -> Result<Held, OpenError> {
+        let held = self.lock.try_clone();
+        let held = held.map_err(|error| OpenError::io(&self.path, "hold IN-USE", &error))?;
+        Ok(Held { _lock: held })
     }
 
     /// The directory.
@@ -253,22 +288,32 @@ fn require_empty(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn lock_file(path: &Path) -> Result<File, OpenError> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path.join(LOCK_FILE))
-        .map_err(|error| OpenError::io(path, "open IN-USE", &error))?;
+/// Opens the file whose lock is the directory's. `None` if the directory is gone.
+fn open_lock_file(path: &Path) -> Result<Option<File>, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    match options.open(path.join(LOCK_FILE)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(path, "open IN-USE", &error)),
+    }
+}
+
+/// Locks the file and names its holder in it. `None` if the directory was renamed or removed since the file was opened: the lock
+/// would be that of another one.
+fn take_lock(mut file: File, path: &Path) -> Result<Option<File>, OpenError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let holder = read_small(&file).map(|text| text.trim().to_owned()).unwrap_or_default();
-            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            let holder = if holder.is_empty() { ANOTHER.to_owned() } else { holder };
             return Err(OpenError::InUse { path: path.to_owned(), holder });
         }
         Err(TryLockError::Error(error)) => return Err(OpenError::io(path, "lock IN-USE", &error)),
+    }
+    let is_current = is_at(&file, &path.join(LOCK_FILE));
+    if !is_current.map_err(|error| OpenError::io(path, "look at IN-USE", &error))? {
+        return Ok(None);
     }
     let mut name_holder = || -> io::Result<()> {
         file.set_len(0)?;
@@ -276,7 +321,19 @@ fn lock_file(path: &Path) -> Result<File, OpenError> {
         writeln!(file, "process {}", std::process::id())
     };
     name_holder().map_err(|error| OpenError::io(path, "write IN-USE", &error))?;
-    Ok(file)
+    Ok(Some(file))
+}
+
+/// Whether the open file is the one at `path`.
+pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +362,31 @@ mod tests {
         let _held = lock(root.path()).unwrap();
         let Err(OpenError::InUse { holder, .. }) = lock(root.path()) else { panic!("locked twice") };
         assert_eq!(holder, format!("process {}", std::process::id()));
+    }
+
+    #[test]
+    fn a_lock_is_that_of_the_directory_at_the_path() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, away) = (root.path().join("store"), root.path().join("store.before"));
+        drop(lock(&path).unwrap());
+        let opened = open_lock_file(&path).unwrap().unwrap();
+        fs::rename(&path, &away).unwrap();
+        assert!(take_lock(opened, &path).unwrap().is_none(), "there is none");
+        let opened = open_lock_file(&away).unwrap().unwrap();
+        let _new = lock(&path).unwrap();
+        assert!(take_lock(opened, &path).unwrap().is_none(), "there is another one");
+        assert!(open_lock_file(&root.path().join("absent")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_directory_is_locked_as_long_as_it_is_held() {
+        let root = tempfile::tempdir().unwrap();
+        let first = lock(root.path()).unwrap();
+        let held = first.hold().unwrap();
+        drop(first);
+        assert!(matches!(lock(root.path()), Err(OpenError::InUse { .. })));
+        drop(held);
+        lock(root.path()).unwrap();
     }
 
     #[test]

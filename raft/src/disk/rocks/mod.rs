@@ -40,7 +40,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
-pub use self::directory::{DataDirectory, OpenError};
+pub use self::directory::{DataDirectory, Held, OpenError};
 use self::flusher::{Flusher, Fuse};
 pub use self::glance::Glance;
 use self::log::LogBounds;

@@ -5,7 +5,7 @@
 //! voter that was sent a snapshot.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -21,24 +21,52 @@ use crate::member::consensus::{Membership, Place, StoredMembership, Vote, log_id
 use crate::member::identity::{
     ClusterIdentity, cluster_key, identity_put, is_of_one_cluster, origin_put, save,
 };
-use crate::member::machine::replay;
 use crate::member::options::ClusterSeed;
 use crate::object::{Object, splice_revision};
-use crate::state::{CLUSTER_RESOURCE, State};
+use crate::state::{CLUSTER_RESOURCE, Fingerprint, State};
 use crate::transaction::Put;
 
 /// Bytes of records that are written at once: the memory that filling needs.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// What a disk was filled with: it has this and nothing else, which [`super::check`] looks for.
+pub(crate) struct Filled {
+    /// Without the place of the old store, which is not known here.
+    pub(crate) made: Made,
+    pub(super) mark: Mark,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) identity: wire::Identity,
+}
+
 /// Fills the empty `disk` with the `records` of the cluster of `origin`, for the cluster of `new`, whose log begins in `term`.
-/// Durable when this returns; then the disk has been read again, and holds what was written.
+/// Durable when this returns.
 pub(crate) async fn fill(
     disk: &impl Disk,
     origin: &Origin,
     new: &NewCluster,
     term: u64,
     records: impl Iterator<Item = Result<Record, ReseedError>>,
-) -> Result<Made, ReseedError> {
+) -> Result<Filled, ReseedError> {
+    fill_as(disk, origin, new, term, records, another_name).await
+}
+
+/// The name of the new cluster: never the earlier one's.
+fn another_name(earlier: &ClusterIdentity, new: &NewCluster) -> Result<Arc<str>, ReseedError> {
+    match earlier.cluster == new.seed.cluster {
+        true => Err(ReseedError::SameCluster(earlier.cluster.clone())),
+        false => Ok(new.seed.cluster.clone()),
+    }
+}
+
+/// [`fill`] with the name that `name` gives: a test plants the earlier one.
+pub(crate) async fn fill_as(
+    disk: &impl Disk,
+    origin: &Origin,
+    new: &NewCluster,
+    term: u64,
+    records: impl Iterator<Item = Result<Record, ReseedError>>,
+    name: impl FnOnce(&ClusterIdentity, &NewCluster) -> Result<Arc<str>, ReseedError>,
+) -> Result<Filled, ReseedError> {
     if new.beginning <= origin.revision {
         return Err(ReseedError::BeginsTooEarly { beginning: new.beginning, revision: origin.revision });
     }
@@ -47,22 +75,21 @@ pub(crate) async fn fill(
         filling.add(&record?)?;
     }
     let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
-    if earlier.cluster == new.seed.cluster {
-        return Err(ReseedError::SameCluster(earlier.cluster));
-    }
+    let cluster = name(&earlier, new)?;
     let founder = wire::Founder { member: Some(peer_to_wire(&new.member)), directory: new.directory.clone() };
-    let founding = wire::Founding { cluster: new.seed.cluster.to_string(), founders: vec![founder] };
-    let seed = ClusterSeed { brand: earlier.brand.clone(), ..new.seed.clone() };
+    let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
+    let brand = earlier.brand.clone();
+    let seed = ClusterSeed { cluster: cluster.clone(), brand: brand.clone(), ..new.seed.clone() };
     filling.put(&identity_put(&seed, &founding))?;
     filling.put(&origin_put(new.beginning, &earlier))?;
-    let objects = filling.objects;
-    filling.commit(term).await?;
+    let fingerprint = filling.fingerprint;
+    let mark = filling.commit(term).await?;
     save_vote_and_log(disk, new, term).await?;
     let identity = wire::Identity {
         node: new.member.id.0,
         name: new.member.name.to_string(),
-        cluster: seed.cluster.to_string(),
-        brand: seed.brand.to_string(),
+        cluster: cluster.to_string(),
+        brand: brand.to_string(),
         directory: new.directory.clone(),
         founding: Some(founding),
         starts: 1,
@@ -71,9 +98,9 @@ pub(crate) async fn fill(
     };
     // Last, and everything written before becomes durable with it.
     save(disk, &identity).await?;
-    check(disk, new, objects)?;
-    let (cluster, brand) = (seed.cluster, seed.brand);
-    Ok(Made { cluster, brand, beginning: new.beginning, objects, kept: None })
+    let (beginning, objects) = (new.beginning, fingerprint.objects());
+    let made = Made { cluster, brand, beginning, objects, kept: None };
+    Ok(Filled { made, mark, fingerprint, identity })
 }
 
 /// The vote keeps the member's next term above that of its log.
@@ -85,36 +112,22 @@ async fn save_vote_and_log(disk: &impl Disk, new: &NewCluster, term: u64) -> Res
     Ok(())
 }
 
-/// Reads the filled disk as a member that starts will.
-fn check(disk: &impl Disk, new: &NewCluster, objects: u64) -> Result<(), ReseedError> {
-    let unfit = |reason: String| ReseedError::Unreadable { reason };
-    let state = replay(disk)?.state;
-    let found = state.fingerprint().objects();
-    if found != objects || state.applied().0 != new.beginning || state.beginning() != state.applied() {
-        let (applied, begins) = (state.applied(), state.beginning());
-        return Err(unfit(format!(
-            "{objects} objects were written at {}, and {found} read, at {applied}, beginning at {begins}",
-            new.beginning
-        )));
-    }
-    Ok(())
-}
-
 /// A disk that is being filled.
 struct Filling<'a> {
     install: Box<dyn Install>,
     new: &'a NewCluster,
     batch: Vec<StateWrite>,
     bytes: usize,
-    objects: u64,
+    /// Of the objects added.
+    fingerprint: Fingerprint,
     /// The store's own objects of the earlier cluster that the new one does not keep.
     own: State,
 }
 
 impl<'a> Filling<'a> {
     fn begin(disk: &impl Disk, new: &'a NewCluster) -> Result<Self, ReseedError> {
-        let (batch, own) = (Vec::new(), State::default());
-        Ok(Filling { install: disk.begin_install()?, new, batch, bytes: 0, objects: 0, own })
+        let (batch, own, fingerprint) = (Vec::new(), State::default(), Fingerprint::default());
+        Ok(Filling { install: disk.begin_install()?, new, batch, bytes: 0, fingerprint, own })
     }
 
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.
@@ -128,8 +141,7 @@ impl<'a> Filling<'a> {
         if revision >= beginning {
             return Err(ReseedError::BeginsTooEarly { beginning, revision });
         }
-        let record = Some(renewed(object, beginning));
-        self.write(StateWrite { resource: Box::from(&**resource), path: Box::from(&**path), record })
+        self.write(resource, path, &renewed(object, Revision(beginning)))
     }
 
     /// Adds an object of the new cluster's own.
@@ -144,15 +156,15 @@ impl<'a> Filling<'a> {
             index: put.index.clone(),
             protobuf: OnceLock::new(),
         };
-        let record = Bytes::from(object_to_wire(&object).encode_to_vec());
-        let (resource, path) = (Box::from(&**put.key.resource()), Box::from(&**put.key.path()));
-        self.write(StateWrite { resource, path, record: Some(record) })
+        self.write(put.key.resource(), put.key.path(), &object)
     }
 
-    fn write(&mut self, write: StateWrite) -> Result<(), ReseedError> {
-        self.objects += 1;
-        self.bytes += write.path.len() + write.record.as_ref().map_or(0, Bytes::len);
-        self.batch.push(write);
+    fn write(&mut self, resource: &str, path: &str, object: &Object) -> Result<(), ReseedError> {
+        self.fingerprint.add(resource, path, object);
+        let record = Bytes::from(object_to_wire(object).encode_to_vec());
+        self.bytes += path.len() + record.len();
+        let (resource, path) = (Box::from(resource), Box::from(path));
+        self.batch.push(StateWrite { resource, path, record: Some(record) });
         if self.bytes >= BATCH_BYTES {
             self.bytes = 0;
             self.install.put(std::mem::take(&mut self.batch))?;
@@ -160,8 +172,8 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    /// Makes the objects the disk's state, at a mark with the new membership.
-    async fn commit(mut self, term: u64) -> Result<(), ReseedError> {
+    /// Makes the objects the disk's state, at a mark with the new membership, which it returns.
+    async fn commit(mut self, term: u64) -> Result<Mark, ReseedError> {
         self.install.put(std::mem::take(&mut self.batch))?;
         let (member, at) = (&self.new.member, log_id(term, self.new.beginning));
         let places = BTreeMap::from([(member.id.0, Place::of(member))]);
@@ -169,23 +181,30 @@ impl<'a> Filling<'a> {
         let membership = membership.map_err(|error| DecodeError::new("membership", error))?;
         let membership = StoredMembership::new(Some(at), membership);
         // Every resource last changed at the beginning, which the objects tell.
-        let mark = Mark { log_id: Some(at), membership, changed: Some(BTreeMap::new()) }.encode();
-        let install = self.install;
+        let mark = Mark { log_id: Some(at), membership, changed: Some(BTreeMap::new()) };
+        let (install, encoded) = (self.install, mark.encode());
         let commit = |done| {
-            install.commit(mark, done);
+            install.commit(encoded, done);
             Ok(())
         };
         completed("install", commit).await?;
-        Ok(())
+        Ok(mark)
     }
 }
 
-/// The record of an object, as if this version was written at `revision`. The revision of its creation stays.
-fn renewed(object: &Object, revision: u64) -> Bytes {
+/// An object as if this version was written at `revision`. The revision of its creation stays.
+fn renewed(object: &Object, revision: Revision) -> Object {
     let (before, behind) = object.json_around_revision();
-    let digits = revision.to_string();
-    let json = Bytes::from([before, digits.as_bytes(), behind].concat());
-    Bytes::from(wire::StoredObject { revision, json, ..object_to_wire(object) }.encode_to_vec())
+    let digits = revision.0.to_string();
+    Object {
+        revision,
+        created: object.created,
+        written_ms: object.written_ms,
+        json: Bytes::from([before, digits.as_bytes(), behind].concat()),
+        revision_at: object.revision_at,
+        index: object.index.clone(),
+        protobuf: OnceLock::new(),
+    }
 }
 
 #[cfg(test)]
@@ -206,10 +225,10 @@ mod tests {
             index: Some(index),
             format: 0,
         };
-        let record = renewed(&object_from_wire(stored.clone()).unwrap(), 1_000_007);
+        let made = renewed(&object_from_wire(stored.clone()).unwrap(), Revision(1_000_007));
         let json = Bytes::from_static(br#"{"metadata":{"resourceVersion":"1000007","x":1}}"#);
         let expected = wire::StoredObject { revision: 1_000_007, json, ..stored };
-        assert_eq!(wire::StoredObject::decode(record.clone()).unwrap(), expected);
-        assert!(object_from_wire(wire::StoredObject::decode(record).unwrap()).is_ok());
+        assert_eq!(object_to_wire(&made), expected);
+        assert!(object_from_wire(expected).is_ok());
     }
 }

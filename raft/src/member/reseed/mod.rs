@@ -13,6 +13,7 @@
 //! Invariant: nobody else uses the data directory meanwhile, and a store that is not complete is never at its place (see
 //! [`Remaking`]).
 
+mod check;
 mod fill;
 mod survivor;
 #[cfg(test)]
@@ -24,14 +25,18 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 
-pub(crate) use self::fill::fill;
+pub(crate) use self::check::check;
+#[cfg(test)]
+pub(crate) use self::fill::fill_as;
+pub(crate) use self::fill::{Filled, fill};
+pub use self::survivor::Found;
+pub(crate) use self::survivor::Survivor;
 #[cfg(test)]
 pub(crate) use self::survivor::records;
-pub use self::survivor::{Found, Survivor};
 use crate::archive::Record;
 use crate::disk::DiskError;
 use crate::disk::cipher::RecordCipher;
-use crate::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RocksDisk};
+use crate::disk::rocks::{DataDirectory, Held, OpenError, RemakeError, Remaking, RocksDisk};
 use crate::encoding::DecodeError;
 use crate::member::log::LogError;
 use crate::member::options::ClusterSeed;
@@ -45,6 +50,12 @@ pub const REVISIONS_A_SECOND_MAX: u64 = 100_000;
 /// Revisions that are left out in any case: ten seconds at that rate, for clocks of two machines that differ by as much.
 pub const MARGIN_MIN: u64 = 1_000_000;
 
+/// How much clocks of two machines may differ: what [`MARGIN_MIN`] covers, and far more than machines with a time service do.
+pub const CLOCKS_DIFFER_MS_MAX: u64 = 10_000;
+
+/// The time that counts as gone by where it is unknown: from 1970 to 2026, even if the clock of this machine was never set.
+const LONG_AGO_MS: u64 = 1_767_225_600_000;
+
 /// The highest beginning: far beyond every revision that a cluster reaches, and as far from where numbers end.
 pub const BEGINNING_MAX: u64 = 1 << 62;
 
@@ -55,7 +66,7 @@ pub struct Origin {
     pub cluster: Arc<str>,
     /// The newest revision in the objects.
     pub revision: u64,
-    /// When that was the newest: milliseconds since 1970. 0 for unknown, which counts as long ago.
+    /// When that was the newest, by the clock of the machine that wrote it: milliseconds since 1970. 0 for unknown.
     pub time_ms: u64,
 }
 
@@ -66,7 +77,7 @@ pub struct NewCluster {
     pub member: Peer,
     /// Its name, the earlier one's being another, and the key of its tokens. The brand is that of the objects.
     pub seed: ClusterSeed,
-    /// The name of the member's data directory: random.
+    /// The name of the member's data directory: random. It tells the store from every other one while it is made, too.
     pub directory: String,
     /// The time of day: milliseconds since 1970.
     pub now_ms: u64,
@@ -122,6 +133,14 @@ pub enum ReseedError {
     /// The member is not in its own membership, so that its address is not known.
     #[error("{0} is no member of its cluster any more: give its peer address with --peer-address")]
     NoAddress(Arc<str>),
+    /// No cluster was made, and what was made of the store could not be taken away.
+    #[error("no new cluster was made, and a part of its store is left ({cleanup}): run the command again")]
+    Left {
+        /// The failure.
+        source: Box<ReseedError>,
+        /// That of taking it away.
+        cleanup: String,
+    },
     /// The objects are newer than the beginning.
     #[error("the beginning {beginning} is not beyond revision {revision} of the objects")]
     BeginsTooEarly {
@@ -144,28 +163,58 @@ impl From<DecodeError> for ReseedError {
     }
 }
 
+/// Time from `time_ms` to `now_ms`, in milliseconds. `None` where it is unknown: `time_ms` is 0, or later than `now_ms` by
+/// more than clocks of two machines may differ, so that one of them is wrong and neither can be believed.
+pub fn elapsed_ms(time_ms: u64, now_ms: u64) -> Option<u64> {
+    let is_known = time_ms != 0 && time_ms <= now_ms.saturating_add(CLOCKS_DIFFER_MS_MAX);
+    is_known.then(|| now_ms.saturating_sub(time_ms))
+}
+
 /// The revision at which a new cluster begins that is made at `now_ms` from `origin`: beyond what the earlier cluster gave
-/// out since, and no lower than `floor`. At most [`BEGINNING_MAX`].
+/// out since, and no lower than `floor`. At most [`BEGINNING_MAX`]. An unknown time counts as long ago.
+///
+/// A clock that was ahead when `origin` was written, and one that is behind now, make the time since then look shorter. At the
+/// rate that is assumed, a fifth of the true time is enough; where less can be seen, only `floor` helps.
 pub fn beginning(origin: &Origin, now_ms: u64, floor: u64) -> u64 {
-    let since_ms = now_ms.saturating_sub(origin.time_ms);
+    let long_ago_ms = || LONG_AGO_MS.max(origin.time_ms).max(now_ms);
+    let since_ms = elapsed_ms(origin.time_ms, now_ms).unwrap_or_else(long_ago_ms);
     let given_out = since_ms.saturating_mul(REVISIONS_A_SECOND_MAX / 1000);
     let margin = given_out.saturating_add(MARGIN_MIN);
     origin.revision.saturating_add(margin).max(floor).min(BEGINNING_MAX)
 }
 
-/// Opens the store in `data_dir`, whose member is stopped, and replays its log, for [`recover`]. Changes nothing but to put
-/// back a store that an interrupted recovery had moved away.
+/// A survivor's disk, read to its end. No node starts on it while this is there.
+pub struct Examined {
+    survivor: Survivor,
+    disk: RocksDisk,
+    lock: Held,
+}
+
+impl Examined {
+    /// What an operator should know before the decision.
+    pub fn found(&self) -> &Found {
+        self.survivor.found()
+    }
+
+    /// The point whose objects are kept.
+    pub fn origin(&self) -> Origin {
+        self.survivor.origin()
+    }
+}
+
+/// Opens the store in `data_dir`, whose member is stopped, and replays its log, for [`recover`]. The store is opened to be
+/// written, as at every start: the torn end of its last write, which a power loss leaves, is cut off, and its files may be
+/// compacted. No entry, object or vote in it is changed. A store that an interrupted recovery had moved away is put back.
 ///
 /// # Errors
 /// The store is in use, or cannot be read; it never was part of a cluster; its member is the only voter.
-pub fn examine(
-    data_dir: &Path,
-    keys: Option<Arc<dyn RecordCipher>>,
-) -> Result<(Survivor, RocksDisk), ReseedError> {
+pub fn examine(data_dir: &Path, keys: Option<Arc<dyn RecordCipher>>) -> Result<Examined, ReseedError> {
     Remaking::undo_interrupted(data_dir)?;
     let store = Remaking::existing_store(data_dir)?;
-    let disk = RocksDisk::open_locked(DataDirectory::lock(&store)?, keys)?;
-    Ok((Survivor::read(&disk)?, disk))
+    let directory = DataDirectory::lock(&store)?;
+    let lock = directory.hold()?;
+    let disk = RocksDisk::open_locked(directory, keys)?;
+    Ok(Examined { survivor: Survivor::read(&disk)?, disk, lock })
 }
 
 /// Makes the store of a new cluster from what is on a survivor's disk, in its place. The old one is kept beside it.
@@ -175,15 +224,19 @@ pub fn examine(
 pub fn recover(
     data_dir: &Path,
     keys: Option<Arc<dyn RecordCipher>>,
-    (survivor, disk): (Survivor, RocksDisk),
+    examined: Examined,
     new: &NewCluster,
 ) -> Result<Made, ReseedError> {
-    // The old store stays locked until the new one is complete: no node starts on it meanwhile.
-    let remaking = Remaking::of_survivor(data_dir)?;
+    let Examined { survivor, disk, lock } = examined;
+    let remaking = Remaking::of_survivor(data_dir, &new.directory)?;
     let (term, origin) = (survivor.next_term(), survivor.origin());
-    let made = build(&remaking, keys, &origin, new, term, survivor.records());
-    drop(disk);
-    finish(remaking, made)
+    let filled = build(&remaking, keys.clone(), &origin, new, term, survivor.records());
+    // Before the new state is read: one of them is in memory at a time.
+    drop((survivor, disk));
+    let made = finish(remaking, keys, filled);
+    // The old store stays locked until the new one has its place: no node starts on it meanwhile.
+    drop(lock);
+    made
 }
 
 /// Makes the store of a new cluster from the `records` of a snapshot, in a data directory without a store.
@@ -197,15 +250,16 @@ pub fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
     new: &NewCluster,
     records: impl Iterator<Item = Result<Record, E>>,
 ) -> Result<Made, ReseedError> {
-    let remaking = Remaking::of_nothing(data_dir)?;
+    let remaking = Remaking::of_nothing(data_dir, &new.directory)?;
     let records = records.map(|record| record.map_err(|error| ReseedError::Source(error.into())));
-    let made = build(&remaking, keys, origin, new, FIRST_TERM, records);
-    finish(remaking, made)
+    let filled = build(&remaking, keys.clone(), origin, new, FIRST_TERM, records);
+    finish(remaking, keys, filled)
 }
 
 /// The term of a restored log's beginning: no member of the new cluster has voted in any.
 const FIRST_TERM: u64 = 1;
 
+/// Fills the new store, and closes it.
 fn build(
     remaking: &Remaking,
     keys: Option<Arc<dyn RecordCipher>>,
@@ -213,18 +267,27 @@ fn build(
     new: &NewCluster,
     term: u64,
     records: impl Iterator<Item = Result<Record, ReseedError>>,
-) -> Result<Made, ReseedError> {
+) -> Result<Filled, ReseedError> {
     let draft = RocksDisk::open_locked(DataDirectory::lock(&remaking.draft())?, keys)?;
     block_on(fill(&draft, origin, new, term, records))
 }
 
-/// Puts what was made at its place, or takes it away.
-fn finish(remaking: Remaking, made: Result<Made, ReseedError>) -> Result<Made, ReseedError> {
-    match made {
+/// Reads what was made and puts it at its place, or takes it away.
+fn finish(
+    remaking: Remaking,
+    keys: Option<Arc<dyn RecordCipher>>,
+    filled: Result<Filled, ReseedError>,
+) -> Result<Made, ReseedError> {
+    let read_back = |filled: Filled| {
+        let draft = RocksDisk::open_locked(DataDirectory::lock(&remaking.draft())?, keys)?;
+        check(&draft, &filled)?;
+        Ok(filled.made)
+    };
+    match filled.and_then(read_back) {
         Ok(made) => Ok(Made { kept: remaking.finish()?, ..made }),
-        Err(error) => {
-            remaking.abandon()?;
-            Err(error)
-        }
+        Err(error) => Err(match remaking.abandon() {
+            Ok(()) => error,
+            Err(cleanup) => ReseedError::Left { source: Box::new(error), cleanup: cleanup.with_cause() },
+        }),
     }
 }

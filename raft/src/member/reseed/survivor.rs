@@ -36,7 +36,7 @@ pub struct Found {
     pub term: u64,
     /// The last entry that the member knows to be committed; it is written without a sync and may be older.
     pub committed: u64,
-    /// Time of the newest write, by its proposer's clock: milliseconds since 1970; 0 for none.
+    /// Time of the last write, by its proposer's clock: milliseconds since 1970; 0 for unknown.
     pub time_ms: u64,
     /// Number of objects.
     pub objects: u64,
@@ -45,7 +45,7 @@ pub struct Found {
 }
 
 /// A survivor's state, read whole.
-pub struct Survivor {
+pub(crate) struct Survivor {
     found: Found,
     replayed: Replayed,
     /// The highest term that the member knew of.
@@ -81,7 +81,7 @@ impl Survivor {
             revision: replayed.state.applied().0,
             term: last_term,
             committed: committed.map_or(0, |id| id.index),
-            time_ms: replayed.newest_ms,
+            time_ms: replayed.last_ms,
             objects: replayed.state.fingerprint().objects(),
             doubts: doubts.collect(),
         };
@@ -89,12 +89,12 @@ impl Survivor {
     }
 
     /// What an operator should know before the decision.
-    pub fn found(&self) -> &Found {
+    pub(crate) fn found(&self) -> &Found {
         &self.found
     }
 
     /// The point whose objects are kept.
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         let Found { cluster, revision, time_ms, .. } = &self.found;
         Origin { cluster: cluster.clone(), revision: *revision, time_ms: *time_ms }
     }

@@ -29,7 +29,7 @@ fn seed(cluster: &str) -> ClusterSeed {
     ClusterSeed { cluster: cluster.into(), brand: "orch".into(), token_key: [7; 32] }
 }
 
-fn anew(cluster: &str, beginning: u64) -> NewCluster {
+pub(super) fn anew(cluster: &str, beginning: u64) -> NewCluster {
     NewCluster {
         member: peer("a"),
         seed: seed(cluster),
@@ -40,23 +40,31 @@ fn anew(cluster: &str, beginning: u64) -> NewCluster {
 }
 
 fn put(name: &str) -> Transaction {
-    let key = Key::new(&Arc::from("pods"), "ns", name).unwrap();
-    let put = Put { key, json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index: Index::default() };
-    Transaction { proposed_ms: NOW_MS - 1000, conditions: vec![], operations: vec![Operation::Put(put)] }
+    put_at(name, NOW_MS - 1000)
 }
 
-/// The state of a cluster called `one` with some pods.
+fn put_at(name: &str, proposed_ms: u64) -> Transaction {
+    let key = Key::new(&Arc::from("pods"), "ns", name).unwrap();
+    let put = Put { key, json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index: Index::default() };
+    Transaction { proposed_ms, conditions: vec![], operations: vec![Operation::Put(put)] }
+}
+
+/// The state of a cluster called `one` with some pods, one of them written by a clock that was an hour ahead.
 fn state() -> State {
     let mut state = State::default();
     state.apply(Revision(2), &first_transaction(&seed("one"), &Default::default(), 5));
-    for (at, name) in [(3, "x"), (4, "y"), (5, "z")] {
-        state.apply(Revision(at), &put(name));
-    }
+    state.apply(Revision(3), &put("x"));
+    state.apply(Revision(4), &put_at("y", NOW_MS + 3_600_000));
+    state.apply(Revision(5), &put("z"));
     state
 }
 
-fn origin(cluster: &str, revision: u64) -> Origin {
+pub(super) fn origin(cluster: &str, revision: u64) -> Origin {
     Origin { cluster: cluster.into(), revision, time_ms: NOW_MS - 1000 }
+}
+
+pub(super) fn records_of_state() -> Vec<Record> {
+    records(&state()).collect()
 }
 
 fn sound(records: impl Iterator<Item = Record>) -> impl Iterator<Item = io::Result<Record>> {
@@ -68,16 +76,22 @@ fn restored(data_dir: &Path) -> Made {
     restore(data_dir, None, &origin("one", 5), &anew("two", 1000), sound(records(&state()))).unwrap()
 }
 
-/// Appends two entries to the store in `data_dir`, whose log begins behind 1000: b and c become members, and a pod is made.
+/// Appends entries to the store in `data_dir`, whose log begins behind 1000: b and c become members, and a pod is written three
+/// times, by a clock that is an hour ahead, by one that is right, and by none.
 fn grow(data_dir: &Path) {
     let disk = RocksDisk::open(&data_dir.join("store")).unwrap();
     let places = ["a", "b", "c"].map(|name| (peer(name).id.0, Place::of(&peer(name))));
     let places = std::collections::BTreeMap::from(places);
     let membership = Membership::new(vec![places.keys().copied().collect()], places).unwrap();
-    let pod = encode_transaction(ProposalId { node: 9, incarnation: 9, sequence: 1 }, &put("late"), 1);
+    let pod = |sequence, proposed_ms| {
+        let id = ProposalId { node: 9, incarnation: 9, sequence };
+        EntryPayload::Normal(Command(encode_transaction(id, &put_at("late", proposed_ms), 1)))
+    };
     let entries = [
         Entry::new(log_id(4, 1001), EntryPayload::Membership(membership)),
-        Entry::new(log_id(4, 1002), EntryPayload::Normal(Command(pod))),
+        Entry::new(log_id(4, 1002), pod(1, NOW_MS + 3_600_000)),
+        Entry::new(log_id(4, 1003), pod(2, NOW_MS + 5000)),
+        Entry::new(log_id(4, 1004), pod(3, 0)),
     ];
     let records = entries.iter().map(|entry| LogRecord {
         index: entry.log_id.index,
@@ -91,11 +105,22 @@ fn revisions_begin_beyond_what_the_earlier_cluster_can_have_given_out() {
     let origin = origin("one", 500);
     assert_eq!(beginning(&origin, origin.time_ms, 0), 1_000_500);
     assert_eq!(beginning(&origin, origin.time_ms + 3000, 0), 1_300_500, "three seconds at the highest rate");
-    assert_eq!(beginning(&origin, origin.time_ms - 9000, 0), 1_000_500, "a clock that is behind");
+    assert_eq!(beginning(&origin, origin.time_ms - 9000, 0), 1_000_500, "clocks that differ by a little");
     assert_eq!(beginning(&origin, origin.time_ms, 7_000_000), 7_000_000);
     assert_eq!(beginning(&origin, u64::MAX, u64::MAX), BEGINNING_MAX);
+    let long_ago = 100_000_000_000_000;
+    for now_ms in [0, origin.time_ms - 11_000, origin.time_ms / 2] {
+        assert!(
+            beginning(&origin, now_ms, 0) > long_ago,
+            "the clock is behind, or that of the last write was ahead"
+        );
+    }
     let unknown = Origin { time_ms: 0, ..origin };
-    assert!(beginning(&unknown, NOW_MS, 0) > 100_000_000_000_000, "as if it was taken long ago");
+    for now_ms in [NOW_MS, 0] {
+        assert!(beginning(&unknown, now_ms, 0) > long_ago, "as if it was taken long ago");
+    }
+    assert_eq!(elapsed_ms(5000, 6000), Some(1000));
+    assert_eq!((elapsed_ms(0, 6000), elapsed_ms(16_001, 6000)), (None, None));
 }
 
 #[test]
@@ -106,6 +131,8 @@ fn a_restored_store_is_that_of_a_cluster_of_one() {
     let disk = RocksDisk::open(&root.path().join("store")).unwrap();
     assert_eq!(disk.log_bounds().unwrap(), None);
     assert!(disk.meta(MetaKey::Identity).unwrap().is_some() && disk.meta(MetaKey::Vote).unwrap().is_some());
+    let last_ms = crate::member::machine::replay(&disk).unwrap().last_ms;
+    assert_eq!(last_ms, NOW_MS, "the time of the restore, and not that of an object that it has");
     drop(disk);
     let refused = examine(root.path(), None).err().unwrap();
     assert!(matches!(refused, ReseedError::NotNeeded(_)), "{refused}");
@@ -119,10 +146,10 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
     restored(root.path());
     grow(root.path());
     let examined = examine(root.path(), None).unwrap();
-    let found = examined.0.found().clone();
+    let found = examined.found().clone();
     assert_eq!((&*found.cluster, &*found.name, found.member), ("two", "a", Some(peer("a"))));
-    assert_eq!((found.revision, found.term, found.committed), (1002, 4, 0));
-    assert_eq!((found.time_ms, found.objects), (NOW_MS, 6), "the identity was written at the restore");
+    assert_eq!((found.revision, found.term, found.committed), (1004, 4, 0));
+    assert_eq!((found.time_ms, found.objects), (NOW_MS + 5000, 6), "the last time, and not the highest");
     let mut others: Vec<&str> = found.others.iter().map(|peer| &*peer.name).collect();
     others.sort_unstable();
     assert_eq!(others, ["b", "c"]);
@@ -144,13 +171,13 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
     assert_eq!(paths, ["ns/late", "ns/x", "ns/y", "ns/z"]);
     assert_eq!(pods.get("ns/x").unwrap().json.as_ref(), br#"{"v":"5000"}"#);
     let identity = crate::ClusterIdentity::read(&replayed.state).unwrap();
-    assert_eq!((&*identity.cluster, identity.earlier_token_key), ("three", Some([7; 32])));
+    assert_eq!((&*identity.cluster, identity.earlier_token_keys), ("three", vec![[7; 32]; 2]));
 }
 
 #[test]
 fn nothing_is_left_of_a_restore_that_fails() {
     let root = tempfile::tempdir().unwrap();
-    let whole: Vec<Record> = records(&state()).collect();
+    let whole = records_of_state();
     let torn = whole.iter().take(2).cloned().map(Ok).chain([Err(io::Error::other("torn"))]);
     let error = restore(root.path(), None, &origin("one", 5), &anew("two", 1000), torn).unwrap_err();
     assert!(matches!(error, ReseedError::Source(_)), "{error}");

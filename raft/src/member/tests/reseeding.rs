@@ -1,14 +1,14 @@
 //! Clusters made anew: from a survivor's disk after the quorum is lost, and from the objects of an earlier point.
 //!
-//! Owns two judgements, each of which a planted bug must fail: members of the earlier cluster are kept out of the new one, by
-//! its name; and no client that held a revision of the earlier one goes on from it, nor meets it again.
+//! Owns two judgements, each of which a planted bug must fail: members of the earlier cluster neither lead nor vote nor follow in
+//! the new one, which its name keeps them out of; and no client that held a revision of the earlier one goes on from it, nor meets it again.
 
 use std::collections::BTreeMap;
 
 use super::casts::{converge, known_everywhere, write_many};
 use super::*;
-use crate::Runtime;
-use crate::member::reseed::{self, NewCluster, Origin, Survivor, fill};
+use crate::member::reseed::{self, NewCluster, Origin, Survivor, check, fill, fill_as};
+use crate::{ClusterIdentity, Runtime};
 
 /// The clock of the operator who makes the cluster: a minute after the members' clocks began.
 const NOW_MS: u64 = 1_060_000;
@@ -21,16 +21,32 @@ fn anew(n: usize, beginning: u64) -> NewCluster {
     NewCluster { member: peer(n), seed, directory: "new disk".into(), now_ms: NOW_MS, beginning }
 }
 
+/// The name that a recovery gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// Another one than before.
+    Another,
+    /// The planted bug: that of before.
+    Kept,
+}
+
 /// Makes a cluster of one from the disk of member `n`, which is stopped, and starts it. Returns the last entry that was kept,
 /// and the beginning.
-async fn recover(cluster: &mut Cluster, n: usize) -> (u64, u64) {
+async fn recover(cluster: &mut Cluster, n: usize, name: Name) -> (u64, u64) {
     let survivor = Survivor::read(&*cluster.disks[n]).unwrap();
-    let origin = survivor.origin();
+    let (origin, term) = (survivor.origin(), survivor.next_term());
     let new = anew(n, reseed::beginning(&origin, NOW_MS, 0));
-    let disk = MemoryDisk::default();
-    let records = survivor.records();
-    let made = fill(&disk, &origin, &new, survivor.next_term(), records).await.unwrap();
-    assert_eq!((&*made.cluster, &*made.brand), (ANEW, "orch"));
+    let (disk, records) = (MemoryDisk::default(), survivor.records());
+    let filled = match name {
+        Name::Another => fill(&disk, &origin, &new, term, records).await.unwrap(),
+        Name::Kept => {
+            let kept = |earlier: &ClusterIdentity, _: &NewCluster| Ok(earlier.cluster.clone());
+            fill_as(&disk, &origin, &new, term, records, kept).await.unwrap()
+        }
+    };
+    check(&disk, &filled).unwrap();
+    let expected = if name == Name::Kept { "c" } else { ANEW };
+    assert_eq!((&*filled.made.cluster, &*filled.made.brand), (expected, "orch"));
     cluster.disks[n] = Arc::new(disk);
     cluster.restart(n).await.unwrap();
     assert_eq!(cluster.leader_among(&[n]).await, n);
@@ -58,15 +74,46 @@ async fn without_quorum(seed: u64, n: usize) -> Cluster {
     cluster
 }
 
-/// Recovers one of three members, then starts the others with their disks. An error tells how they were not kept out by the
-/// name of their cluster. With `keeps_name` the recovered member goes by the old name, which is the planted bug.
-async fn old_members_are_kept_out(seed: u64, keeps_name: bool) -> Result<(), String> {
+/// Interval of looks at a cluster: an election takes longer.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Number of looks: five seconds, which are many election timeouts.
+const LOOKS: usize = 250;
+
+/// Looks at the new cluster of member `n` for a while in which `old` members run. An error tells what they take part in: its
+/// leader or its term changes, one of them hears of its leader, or has its state.
+async fn take_no_part(cluster: &Cluster, n: usize, old: &[usize], beginning: u64) -> Result<(), String> {
+    let term = cluster.handle(n).status().term;
+    for _ in 0..LOOKS {
+        let status = cluster.handle(n).status();
+        let leader = status.leader.map(|leader| leader.id);
+        let members: Vec<_> = status.members.iter().map(|member| member.peer.id).collect();
+        if leader != Some(peer(n).id) || members != [peer(n).id] {
+            return Err(format!("the cluster of one is led by {leader:?} and has {members:?}"));
+        }
+        if status.term != term {
+            return Err(format!(
+                "its term went from {term} to {}, for a vote that is not its own",
+                status.term
+            ));
+        }
+        for m in old {
+            let status = cluster.handle(*m).status();
+            if status.leader.is_some_and(|leader| leader.id == peer(n).id) || status.applied.0 >= beginning {
+                return Err(format!("old member {m} follows the cluster of one, at {}", status.applied));
+            }
+        }
+        SimRuntime::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Recovers one of three members under a name, then starts the others with their disks. An error tells how they took part in
+/// the new cluster.
+async fn old_members_are_kept_out(seed: u64, name: Name) -> Result<(), String> {
     let n = usize::try_from(seed % 3).unwrap();
     let mut cluster = without_quorum(seed, n).await;
-    let (last, beginning) = recover(&mut cluster, n).await;
-    if keeps_name {
-        cluster.network.pin(peer(n).id, Some("c".into()));
-    }
+    let (last, beginning) = recover(&mut cluster, n, name).await;
     for i in 0..20 {
         assert_eq!(value(&cluster.handle(n), &format!("kept{i}")).as_deref(), Some("1"), "kept{i} is lost");
     }
@@ -76,18 +123,12 @@ async fn old_members_are_kept_out(seed: u64, keeps_name: bool) -> Result<(), Str
     for m in &old {
         cluster.restart(*m).await.unwrap();
     }
+    take_no_part(&cluster, n, &old, beginning).await?;
     // Both are a majority of their own cluster, which the new one has nothing to do with.
     cluster.leader_among(&old).await;
-    SimRuntime::sleep(Duration::from_secs(5)).await;
+    take_no_part(&cluster, n, &old, beginning).await?;
     for m in &old {
-        if !cluster.network.refused_cluster(peer(*m).id, peer(n).id) {
-            return Err(format!("member {m} was not refused for its cluster"));
-        }
-    }
-    let status = cluster.handle(n).status();
-    let members: Vec<_> = status.members.iter().map(|member| member.peer.id).collect();
-    if members != [peer(n).id] || status.leader.map(|leader| leader.id) != Some(peer(n).id) {
-        return Err(format!("the cluster of one has {members:?}"));
+        assert!(cluster.network.refused_cluster(peer(*m).id, peer(n).id), "member {m} was not even refused");
     }
     let revision = revision_of(cluster.handle(n).propose(put("after", "1")).await);
     if revision.0 <= beginning {
@@ -120,15 +161,18 @@ async fn old_members_are_kept_out(seed: u64, keeps_name: bool) -> Result<(), Str
 #[test]
 fn old_members_take_no_part_in_a_recovered_cluster() {
     for seed in 0..6 {
-        let kept_out = simulate(seed, old_members_are_kept_out(seed, false));
+        let kept_out = simulate(seed, old_members_are_kept_out(seed, Name::Another));
         kept_out.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
 #[test]
 fn a_recovery_that_keeps_the_cluster_s_name_is_found() {
-    let error = simulate(0, old_members_are_kept_out(0, true)).unwrap_err();
-    assert!(error.contains("not refused for its cluster"), "{error}");
+    for seed in 0..6 {
+        let found = simulate(seed, old_members_are_kept_out(seed, Name::Kept));
+        let error = found.expect_err("old members took part in it and it was not found");
+        eprintln!("seed {seed}: {error}");
+    }
 }
 
 #[test]
@@ -147,7 +191,7 @@ fn an_entry_that_only_the_survivor_has_is_kept() {
         for m in 0..3 {
             cluster.kill(m).await;
         }
-        let (_, beginning) = recover(&mut cluster, leader).await;
+        let (_, beginning) = recover(&mut cluster, leader, Name::Another).await;
         assert_eq!(value(&cluster.handle(leader), "last").as_deref(), Some("1"));
         let state = cluster.handle(leader).state();
         let object = state.object(&key("last")).unwrap();
@@ -155,14 +199,52 @@ fn an_entry_that_only_the_survivor_has_is_kept() {
     });
 }
 
-/// What a client that lives through a restore holds: the meaning of each revision that it saw, and where its watch is.
+/// What an object is in one revision: its JSON, `None` if it is deleted there.
+type Meaning = Option<String>;
+
+/// What a client that lives through a restore holds: the objects of each revision that it saw, by path, and where its watch is.
 #[derive(Default)]
 struct Client {
-    seen: BTreeMap<Revision, String>,
+    seen: BTreeMap<Revision, BTreeMap<String, Meaning>>,
+    /// [`Client::seen`] of before the client began anew.
+    before: BTreeMap<Revision, BTreeMap<String, Meaning>>,
     cursor: Revision,
 }
 
 impl Client {
+    /// An error where the revision means another thing than before.
+    fn see(&mut self, revision: Revision, path: &str, meaning: Meaning) -> Result<(), String> {
+        if let Some(before) = self.before.get(&revision)
+            && before.get(path) != Some(&meaning)
+        {
+            return Err(format!("revision {revision} was {before:?}, and is {path} {meaning:?}"));
+        }
+        let seen = self.seen.entry(revision).or_default();
+        match seen.insert(path.to_owned(), meaning.clone()) {
+            Some(earlier) if earlier != meaning => {
+                Err(format!("revision {revision} of {path} was {earlier:?}, and is {meaning:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads every object, as a list does. The watch stays where it is.
+    fn list(&mut self, handle: &SimHandle) -> Result<(), String> {
+        let collection = handle.state().collection("configmaps");
+        for (path, object) in collection.range_from("") {
+            self.see(object.revision, path, Some(String::from_utf8_lossy(&object.json).into_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// Lists after an answer that the watch's revision is too old, and watches from there on. Everything seen until now is of
+    /// before.
+    fn begin_anew(&mut self, handle: &SimHandle) -> Result<(), String> {
+        self.before.append(&mut self.seen);
+        self.cursor = handle.state().applied();
+        self.list(handle)
+    }
+
     /// Reads what is behind the cursor. `Ok(false)`: the revision is compacted. An error where a revision means another thing
     /// than before.
     fn watch(&mut self, handle: &SimHandle) -> Result<bool, String> {
@@ -171,21 +253,25 @@ impl Client {
         let Ok(changes) = collection.changes_after(self.cursor) else { return Ok(false) };
         for change in changes {
             let text = change.new.as_ref().map(|object| String::from_utf8_lossy(&object.json).into_owned());
-            let meaning = format!("{} {text:?}", change.path);
-            if let Some(before) = self.seen.insert(change.revision, meaning.clone())
-                && before != meaning
-            {
-                return Err(format!("revision {} was {before}, and is {meaning}", change.revision));
-            }
+            self.see(change.revision, &change.path, text)?;
         }
         self.cursor = self.cursor.max(state.applied());
         Ok(true)
     }
 }
 
+/// How a client knows what came after the restored point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saw {
+    /// By its watch, which is at the end.
+    Watching,
+    /// By a list; its watch is at the restored point.
+    Listing,
+}
+
 /// Restores the objects of an early point of a cluster that went on, and lets a client that saw all of it go on. An error where
 /// it is not told to begin again, or meets a revision a second time.
-async fn clients_begin_again(beginning: impl Fn(&Origin) -> u64) -> Result<(), String> {
+async fn clients_begin_again(saw: Saw, beginning: impl Fn(&Origin) -> u64) -> Result<(), String> {
     let mut cluster = Cluster::start(1).await;
     let leader = cluster.leader().await;
     known_everywhere(&cluster).await;
@@ -195,30 +281,34 @@ async fn clients_begin_again(beginning: impl Fn(&Origin) -> u64) -> Result<(), S
     let state = cluster.handle(leader).state();
     let origin = Origin { cluster: "c".into(), revision: state.applied().0, time_ms: NOW_MS };
     write_many(&cluster, leader, "b", 40).await;
-    assert_eq!(client.watch(&cluster.handle(leader)), Ok(true));
+    match saw {
+        Saw::Watching => assert_eq!(client.watch(&cluster.handle(leader)), Ok(true)),
+        Saw::Listing => assert_eq!(client.list(&cluster.handle(leader)), Ok(())),
+    }
     cluster.kill(leader).await;
 
     let new = anew(leader, beginning(&origin));
     let disk = MemoryDisk::default();
     let records = reseed::records(&state).map(Ok);
-    fill(&disk, &origin, &new, 1, records).await.unwrap();
+    let filled = fill(&disk, &origin, &new, 1, records).await.unwrap();
+    check(&disk, &filled).unwrap();
     cluster.disks[leader] = Arc::new(disk);
     cluster.restart(leader).await.unwrap();
     cluster.leader_among(&[leader]).await;
     write_many(&cluster, leader, "c", 80).await;
-    if client.watch(&cluster.handle(leader))? {
+    let handle = cluster.handle(leader);
+    if client.watch(&handle)? {
         return Err("a watch went on over the restore".to_owned());
     }
     // A resource that had no object at that point, and may have had some since.
-    let state = cluster.handle(leader).state();
-    if state.collection("secrets").changes_after(client.cursor).is_ok() {
+    if handle.state().collection("secrets").changes_after(client.cursor).is_ok() {
         return Err("a watch of another resource went on over the restore".to_owned());
     }
-    let relisted = state.collection("configmaps");
+    client.begin_anew(&handle)?;
+    let relisted = handle.state().collection("configmaps");
     assert!(relisted.get("ns/a9").is_some() && relisted.get("ns/b0").is_none());
-    client.cursor = state.applied();
     write_many(&cluster, leader, "d", 5).await;
-    if !client.watch(&cluster.handle(leader))? {
+    if !client.watch(&handle)? {
         return Err("a watch from a revision of the new cluster is refused".to_owned());
     }
     Ok(())
@@ -226,12 +316,21 @@ async fn clients_begin_again(beginning: impl Fn(&Origin) -> u64) -> Result<(), S
 
 #[test]
 fn clients_begin_again_once_after_a_restore() {
-    let begun = simulate(5, clients_begin_again(|origin| reseed::beginning(origin, NOW_MS, 0)));
-    assert_eq!(begun, Ok(()));
+    for saw in [Saw::Watching, Saw::Listing] {
+        let begun = simulate(5, clients_begin_again(saw, |origin| reseed::beginning(origin, NOW_MS, 0)));
+        assert_eq!(begun, Ok(()), "{saw:?}");
+    }
 }
 
 #[test]
 fn a_restore_that_gives_out_revisions_again_is_found() {
-    let error = simulate(5, clients_begin_again(|origin| origin.revision + 1)).unwrap_err();
+    let error = simulate(5, clients_begin_again(Saw::Watching, |origin| origin.revision + 1)).unwrap_err();
     assert!(error.contains("went on") || error.contains("and is"), "{error}");
+}
+
+/// The watch is told to begin anew, as it should be, and the list then has revisions that the client knows.
+#[test]
+fn a_restore_that_gives_out_revisions_again_is_found_where_the_watch_is_refused() {
+    let error = simulate(5, clients_begin_again(Saw::Listing, |origin| origin.revision + 1)).unwrap_err();
+    assert!(error.contains("and is ns/"), "{error}");
 }
