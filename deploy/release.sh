@@ -41,6 +41,8 @@ stage() {
     done
     "$programs/orch" man "$tree/usr/share/man/man1"
     "$programs/scheduler" --help | scheduler_page > "$tree/usr/share/man/man1/orch-scheduler.1"
+    # `orch man` makes its files for their owner alone.
+    find "$tree/usr/share/man" -type f -exec chmod 0644 {} +
     find "$tree/usr/share/man" -type f -exec gzip -9n {} +
     install -m 0644 "$sources"/deploy/systemd/*.service "$tree/usr/lib/systemd/system/"
     install -m 0644 "$sources/CHANGELOG.md" "$sources/README.md" "$sources/LICENSE" "$sources"/docs/guides/*.md \

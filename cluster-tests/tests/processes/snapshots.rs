@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orch_cluster_tests::client::Identity;
+use orch_cluster_tests::client::{Client, Identity};
 use orch_cluster_tests::cluster::{ALICE_TOKEN, Cluster, Options, program};
 use orch_raft::archive::{ArchiveError, Reader};
 use rand::Rng;
@@ -27,6 +27,9 @@ const WRITES_MIN: usize = 200;
 /// Objects that compression makes no smaller, and their size: more than sockets hold between a member and a slow client.
 const LARGE_OBJECTS: usize = 120;
 const LARGE_BYTES: usize = 100 << 10;
+
+/// The path that sends a snapshot.
+const PATH: &str = "/orch/v1/snapshot";
 
 /// How long a command may take to get somewhere.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -133,6 +136,21 @@ async fn a_snapshot_of_a_follower_has_every_write_acknowledged_before_it_and_no_
     assert_eq!(shown["fileBytes"], file.len());
 }
 
+/// Gives the user alice the right to read every path that is no resource, as monitoring often has it.
+async fn let_read_all_paths(client: &Client) {
+    let group = "rbac.authorization.orch.io";
+    let at = |resource: &str| format!("/apis/{group}/v1/{resource}");
+    let role =
+        json!({"metadata": {"name": "reader"}, "rules": [{"nonResourceURLs": ["*"], "verbs": ["get"]}]});
+    client.post(&at("clusterroles"), &role).await.unwrap().success().unwrap();
+    let binding = json!({
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "alice"}],
+    });
+    client.post(&at("clusterrolebindings"), &binding).await.unwrap().success().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_is_whole_or_not_there() {
     let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
@@ -146,8 +164,13 @@ async fn a_snapshot_is_whole_or_not_there() {
         client.post(COLLECTION, &object).await.unwrap().success().unwrap();
     }
     let alice = cluster.client_as(0, Identity::Token(ALICE_TOKEN.into())).unwrap();
-    assert_eq!(alice.get("/orch/v1/snapshot").await.unwrap().status, 403);
-    assert_eq!(client.get("/orch/v1/snapshot?point=other").await.unwrap().status, 400);
+    assert_eq!(alice.post(PATH, &json!({})).await.unwrap().status, 403);
+    let other = client.post(&format!("{PATH}?point=other"), &json!({})).await.unwrap();
+    assert_eq!(other.status, 400);
+    let_read_all_paths(&client).await;
+    assert_eq!(alice.get("/orch/v1/cluster").await.unwrap().status, 200, "the role is in force");
+    assert_eq!(alice.post(PATH, &json!({})).await.unwrap().status, 403, "a reader takes no snapshot");
+    assert_eq!(alice.get(PATH).await.unwrap().status, 405, "nothing is sent to a GET");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");

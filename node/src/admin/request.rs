@@ -98,7 +98,8 @@ async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
     Ok(TokioIo::new(connector.connect(name, stream).await.map_err(|error| error.to_string())?))
 }
 
-/// Asks one server after another for `path` and returns the first one's response, whose body is still to be read. The next
+/// Asks one server after another for the stream at `path` and returns the first one's response, whose body is still to be
+/// read. The request is a POST without a body, and changes nothing. The next
 /// server is tried where one cannot be reached, serves nobody, or has too much to do.
 pub(crate) async fn download(
     access: &Access,
@@ -109,7 +110,7 @@ pub(crate) async fn download(
         let asked = async {
             let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server)).await;
             let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
-            let head = ask(access, stream, server, Method::GET, path, Bytes::new());
+            let head = ask(access, stream, server, Method::POST, path, Bytes::new());
             tokio::time::timeout(ANSWER_MAX, head)
                 .await
                 .unwrap_or_else(|_| Err("no answer in time".to_owned()))

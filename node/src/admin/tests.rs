@@ -199,6 +199,7 @@ fn a_configuration_for_another_user_has_the_servers_and_none_of_the_administrato
     let fields = value["clusters"][0]["cluster"].as_object_mut().unwrap();
     fields.remove("certificate-authority-data");
     fields.insert("certificate-authority".to_owned(), json!("ca.crt"));
+    fields.insert("insecure-skip-tls-verify".to_owned(), json!(true));
     let other = json!({"name": "other", "context": {"cluster": "orch-a", "user": "someone"}});
     value["contexts"].as_array_mut().unwrap().push(other);
     std::fs::write(&path, value.to_string()).unwrap();
@@ -207,6 +208,7 @@ fn a_configuration_for_another_user_has_the_servers_and_none_of_the_administrato
     let made: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(parse(&text).unwrap().servers, ["10.0.0.1:6443", "[fd00::2]:6443"]);
     assert_eq!(made["clusters"][0]["cluster"]["certificate-authority-data"], authority.as_str());
+    assert_eq!(made["clusters"][0]["cluster"].get("insecure-skip-tls-verify"), None);
     assert_eq!(made["users"], json!([{"name": "shop-till", "user": {"token": "t"}}]));
     let contexts = made["contexts"].as_array().unwrap();
     assert_eq!(contexts.len(), 2);

@@ -21,6 +21,8 @@ const FILES: [&str; 4] = ["endpoints.json", "endpoints.json.new", "brand.new", "
 const SOCKET: &str = "orch.sock";
 /// The store's directory in the data directory.
 const STORE: &str = "store";
+/// Stores beside it that a command made or put aside. They are named and kept: an operator may need what is in them.
+const FURTHER: [&str; 2] = ["store.before", "store.new"];
 /// The file that marks a directory as a store's.
 const MARK: &str = "FORMAT";
 
@@ -180,6 +182,14 @@ fn result(data_dir: &Path, left: &[PathBuf]) -> String {
     let mut text = format!("removed the data in {}\n", data_dir.display());
     for path in left {
         text += &format!("left {}: this program did not make it\n", path.display());
+    }
+    for path in FURTHER.map(|name| data_dir.join(name)) {
+        if std::fs::symlink_metadata(&path).is_ok() {
+            let shown = path.display();
+            text += &format!(
+                "left {shown}: another store with all its secrets; delete it once you need it no more\n"
+            );
+        }
     }
     text
 }

@@ -55,6 +55,18 @@ fn the_store_goes_and_what_is_no_data_stays() {
 }
 
 #[test]
+fn a_store_that_was_put_aside_stays_and_is_named() {
+    let root = data();
+    std::fs::create_dir(root.path().join("store.before")).unwrap();
+    let (done, shown) = run(root.path(), Some(&root.path().display().to_string()), "");
+    done.unwrap();
+    let before = root.path().join("store.before");
+    assert!(shown.contains(&format!("left {}: another store", before.display())), "{shown}");
+    assert!(!shown.contains("store.new"), "{shown}");
+    assert_eq!(names(root.path()), ["admin.conf", "notes", "store.before"]);
+}
+
+#[test]
 fn a_file_with_the_name_of_the_socket_stays() {
     let root = data();
     std::fs::write(root.path().join(SOCKET), "x").unwrap();

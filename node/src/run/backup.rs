@@ -4,7 +4,8 @@
 //! soon, shows in the log and in `orch_backup_failures_total`, and removes nothing. The interval goes on from the newest file,
 //! so that a restart makes no further backup.
 //!
-//! Invariant: a backup is removed only after a newer one was verified to its end, and never the last one.
+//! Invariant: a backup is removed only after a newer one was verified to its end, and never the last one. Files with a name of
+//! the future, which a wrong clock made, count for nothing and stay.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,13 @@ struct Backup {
     bytes: u64,
 }
 
+impl BackupPlan {
+    /// The file of a backup that is made now.
+    fn file(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.folder.join(format!("{}-{}{SUFFIX}", self.member, stamp()?)))
+    }
+}
+
 /// The plan of `arguments`, if they ask for backups.
 pub(super) fn plan(arguments: &BackupArgs, member: &str) -> Result<Option<BackupPlan>, RunError> {
     let (Some(every), Some(folder)) = (arguments.backup_schedule, &arguments.backup_dir) else {
@@ -56,11 +64,12 @@ pub(super) fn plan(arguments: &BackupArgs, member: &str) -> Result<Option<Backup
         let folder = folder.display();
         return Err(RunError::Flags(format!("--backup-dir: {folder} is not a folder; make it first")));
     }
-    let parse = |key: &String| {
+    // Without the text: it may be the private key, given by mistake.
+    let parse = |(place, key): (usize, &String)| {
         let parsed = Recipient::parse(key);
-        parsed.map_err(|error| RunError::Flags(format!("--backup-encrypt-to {key}: {error}")))
+        parsed.map_err(|error| RunError::Flags(format!("--backup-encrypt-to, key {}: {error}", place + 1)))
     };
-    let recipients = arguments.backup_encrypt_to.iter().map(parse).collect::<Result<_, _>>()?;
+    let recipients = arguments.backup_encrypt_to.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
     let (folder, keep) = (folder.clone(), usize::from(arguments.backup_keep));
     Ok(Some(BackupPlan { every, folder, keep, recipients, member: member.to_owned() }))
 }
@@ -76,13 +85,15 @@ pub(super) async fn keep_backups(
     let (plan, cluster) = (Arc::new(plan), Arc::new(cluster));
     let looking = plan.clone();
     let newest = tokio::task::spawn_blocking(move || {
+        let now = looking.file().map_err(std::io::Error::other)?;
         let mut backups = backups(&looking.folder, &looking.member)?;
+        backups.retain(|backup| backup.path <= now);
         std::io::Result::Ok(backups.pop())
     });
     let mut wait = match newest.await.map_err(std::io::Error::other).and_then(|newest| newest) {
         Ok(Some(newest)) => {
             show(&newest);
-            // Made in the future: the time of day was set back. The next one is an interval away.
+            // Changed in the future: the time of day was set back. The next one is an interval away.
             plan.every.saturating_sub(newest.time.elapsed().unwrap_or_default())
         }
         Ok(None) => Duration::ZERO,
@@ -154,19 +165,25 @@ async fn save(
     handle.barrier().await.context("no state that is known to be the newest")?;
     let receiver = stream(handle, &cluster, ()).context("no thread for a backup")?;
     let copying = tokio::task::spawn_blocking(move || {
-        let name = format!("{}-{}{SUFFIX}", plan.member, stamp()?);
-        let output = Output::file(&plan.folder.join(name), Existing::Refuse)?;
+        let made = plan.file()?;
+        let output = Output::file(&made, Existing::Refuse)?;
         copy(receiver, Sink::new(output, &plan.recipients)?, None)?;
-        let mut backups = backups(&plan.folder, &plan.member)
-            .with_context(|| format!("cannot list {}", plan.folder.display()))?;
-        let newest = backups.pop().context("the backup is gone")?;
-        for old in backups.iter().rev().skip(plan.keep.saturating_sub(1)) {
-            std::fs::remove_file(&old.path)
-                .with_context(|| format!("cannot remove {}", old.path.display()))?;
-        }
-        Ok(newest)
+        retain(&plan, &made)
     });
     copying.await.context("the thread of a backup ended early")?
+}
+
+/// Removes the backups before `made` that are not kept, and returns `made`.
+fn retain(plan: &BackupPlan, made: &Path) -> anyhow::Result<Backup> {
+    let mut backups = backups(&plan.folder, &plan.member)
+        .with_context(|| format!("cannot list {}", plan.folder.display()))?;
+    // A later name is one of a clock that ran ahead. If it counted, `made` could be removed as the oldest.
+    backups.retain(|backup| *backup.path <= *made);
+    let newest = backups.pop().filter(|newest| newest.path == made).context("the backup is gone")?;
+    for old in backups.iter().rev().skip(plan.keep.saturating_sub(1)) {
+        std::fs::remove_file(&old.path).with_context(|| format!("cannot remove {}", old.path.display()))?;
+    }
+    Ok(newest)
 }
 
 /// The backups of `member` in `folder`, oldest first.
@@ -224,6 +241,31 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_that_was_just_made_stays_where_the_clock_ran_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |time: &str| folder.path().join(format!("a-{time}.snapshot"));
+        let ahead = ["20991129T101500Z", "20991130T101500Z"].map(at);
+        let past = ["20251127T101500Z", "20251128T101500Z"].map(at);
+        let made = at("20251129T101500Z");
+        for path in ahead.iter().chain(&past).chain([&made]) {
+            std::fs::write(path, "x").unwrap();
+        }
+        let plan = BackupPlan {
+            every: Duration::from_secs(3600),
+            folder: folder.path().to_owned(),
+            keep: 2,
+            recipients: Vec::new(),
+            member: "a".to_owned(),
+        };
+        assert_eq!(retain(&plan, &made).unwrap().path, made);
+        let left: Vec<_> = backups(folder.path(), "a").unwrap().into_iter().map(|found| found.path).collect();
+        assert_eq!(left, [past[1].clone(), made.clone(), ahead[0].clone(), ahead[1].clone()]);
+        std::fs::remove_file(&made).unwrap();
+        assert!(retain(&plan, &made).unwrap_err().to_string().contains("gone"));
+        assert!(past[1].exists(), "nothing is removed for a backup that is not there");
+    }
+
+    #[test]
     fn a_folder_that_is_not_there_and_a_bad_key_are_refused_at_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let mut arguments = BackupArgs {
@@ -235,7 +277,8 @@ mod tests {
         let text = |result: Result<Option<BackupPlan>, RunError>| result.unwrap_err().to_string();
         assert!(text(plan(&arguments, "a")).contains("make it first"));
         arguments.backup_dir = Some(folder.path().to_owned());
-        assert!(text(plan(&arguments, "a")).contains("not a public key"));
+        let told = text(plan(&arguments, "a"));
+        assert!(told.contains("not a public key") && !told.contains("nonsense"), "{told}");
         arguments.backup_encrypt_to.clear();
         assert!(plan(&arguments, "a").unwrap().is_some());
         arguments.backup_schedule = None;

@@ -15,6 +15,7 @@
 //!
 //! Invariant: a member that another one calls removed passes no change on, and answers 503: a client may send the change again elsewhere.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +126,14 @@ impl Guard {
     }
 }
 
+/// The user of a request that was let in, and the address that it came from.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub(super) user: Arc<User>,
+    /// `None` for a request that came over no connection.
+    pub(super) address: Option<IpAddr>,
+}
+
 async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     guard.gate.strip_identity(connection.as_ref(), request.headers_mut());
@@ -144,14 +153,18 @@ async fn let_in(State(guard): State<Guard>, mut request: Request, next: Next) ->
         let user = gate.authenticate(&exchange, peer, headers, admission, at).await?;
         let applied = Applied::of(&guard.handle);
         let user = gate.admit(&exchange, user, headers, attributes, &applied).await?;
-        guard.seat(&user, &verb, path).await
+        let seat = guard.seat(&user, &verb, path).await?;
+        Ok::<_, ApiError>((user, seat))
     };
     let mut response = match seated.await {
         // Its view of the cluster is one from before, and its requests reach no leader.
         Ok(_) if guard.handle.is_removed() => {
             failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", REMOVED)
         }
-        Ok(_seat) => next.run(request).await,
+        Ok((user, _seat)) => {
+            request.extensions_mut().insert(Asker { user, address });
+            next.run(request).await
+        }
         Err(error) => refusal(&error),
     };
     exchange.close(&mut response, SystemAmbient.now());

@@ -1,10 +1,11 @@
 //! `/orch/v1/snapshot`: the whole state at one revision as a stream, for administrators.
 //!
-//!     GET    /orch/v1/snapshot               with every write that was acknowledged before the request
-//!     GET    /orch/v1/snapshot?point=held    as this member holds it: for a cluster without a quorum
+//!     POST   /orch/v1/snapshot               with every write that was acknowledged before the request
+//!     POST   /orch/v1/snapshot?point=held    as this member holds it: for a cluster without a quorum
 //!
-//! The answer is a snapshot file (`orch_raft::archive`). It holds every secret of the cluster in clear, so it takes a right to
-//! the path, which by default only `system:masters` has. It is made of one root of the state on a thread of its own, at a
+//! The answer is a snapshot file (`orch_raft::archive`). It holds every secret of the cluster in clear, so it takes the right
+//! to `post` to the path, which by default only `system:masters` has; roles that may read all paths have `get` alone. Each one is
+//! logged with the user before its first byte. It is made of one root of the state on a thread of its own, at a
 //! lower priority than requests: nothing is locked, and nothing is copied but the blocks under way.
 //!
 //! Invariant: a state that is withdrawn meanwhile ends the stream before the end mark of the file.
@@ -12,11 +13,11 @@
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::post;
+use axum::{Extension, Router};
 use bytes::{Bytes, BytesMut};
 use futures::stream::poll_fn;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -27,7 +28,7 @@ use rustix::process::setpriority_process;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::cluster::failure;
+use super::cluster::{Asker, failure};
 use super::store::Handle;
 
 /// The path.
@@ -64,13 +65,21 @@ struct Snapshots {
 pub(super) fn router(handle: Handle, cluster: &ClusterIdentity) -> Router {
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
     let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), streams };
-    Router::new().route(SNAPSHOT_PATH, get(send)).with_state(state)
+    // It changes nothing, and is no GET all the same: roles that let monitoring read every path (`get` on `*`) would give it
+    // every secret.
+    Router::new().route(SNAPSHOT_PATH, post(send)).with_state(state)
 }
 
-async fn send(State(snapshots): State<Snapshots>, request: Request) -> Response {
+async fn send(
+    State(snapshots): State<Snapshots>,
+    Extension(asker): Extension<Asker>,
+    request: Request,
+) -> Response {
     let Snapshots { handle, cluster, streams } = snapshots;
     let unavailable = |reason: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", reason);
-    let ready = match request.uri().query().unwrap_or_default() {
+    let query = request.uri().query().unwrap_or_default();
+    let is_held = query == HELD;
+    let ready = match query {
         "" => handle.barrier().await.map(drop),
         HELD => handle.may_serve(),
         _ => {
@@ -88,6 +97,9 @@ async fn send(State(snapshots): State<Snapshots>, request: Request) -> Response 
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
     };
+    // Before the first byte: a stream that breaks has shown secrets, too.
+    let address = asker.address.map(tracing::field::display);
+    tracing::info!(user = ?asker.user.name, address, held = is_held, "a user takes a snapshot");
     match stream(handle, &cluster, permit) {
         Ok(mut pieces) => {
             let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));

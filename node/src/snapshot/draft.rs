@@ -2,12 +2,16 @@
 //!
 //! Owns the temporary file beside the target (`.NAME.partial`), its lock, its removal after a failure, and the order of sync,
 //! rename and sync of the folder. A process that is killed leaves a temporary file, which the next one with the same target
-//! takes over.
+//! takes over if it is the same user's.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// What becomes of a file that has the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub(crate) enum DraftError {
     Exists(PathBuf),
     #[error("{0} is not a regular file")]
     NotAFile(PathBuf),
+    #[error("{0} is another user's, or has a second name: remove it")]
+    Foreign(PathBuf),
     #[error("another process is writing {0}")]
     Busy(PathBuf),
     #[error("cannot write {path}; nothing was kept")]
@@ -52,9 +58,11 @@ impl Draft {
         partial.push(name);
         partial.push(".partial");
         let path = target.with_file_name(partial);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(failed)?;
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = match opened {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => left_behind(&path, target)?,
+            opened => opened.map_err(failed)?,
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DraftError::Busy(target.to_owned())),
@@ -77,12 +85,26 @@ impl Draft {
     pub(super) fn commit(mut self) -> Result<(), DraftError> {
         check(&self.target, self.existing)?;
         let renamed = self.file.sync_all().and_then(|()| {
-            std::fs::rename(&self.path, &self.target)?;
+            self.rename()?;
             self.is_kept = true;
             let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         });
-        renamed.map_err(|source| self.failed(source))
+        renamed.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => DraftError::Exists(self.target.clone()),
+            _ => self.failed(source),
+        })
+    }
+
+    fn rename(&self) -> io::Result<()> {
+        if self.existing == Existing::Refuse {
+            match renameat_with(CWD, &self.path, CWD, &self.target, RenameFlags::NOREPLACE) {
+                // Some file systems of networks cannot refuse; the name was free a moment ago.
+                Err(Errno::INVAL | Errno::NOSYS) => {}
+                renamed => return renamed.map_err(io::Error::from),
+            }
+        }
+        std::fs::rename(&self.path, &self.target)
     }
 
     /// The error of a write that failed with `source`.
@@ -113,6 +135,30 @@ impl Drop for Draft {
         {
             tracing::warn!(%error, path = %self.path.display(), "a temporary file stays");
         }
+    }
+}
+
+/// Opens the temporary file at `path` that an earlier process of this user left. Another user could read, through a name or a
+/// descriptor of their own, what is written to a file of theirs.
+fn left_behind(path: &Path, target: &Path) -> Result<File, DraftError> {
+    let failed = |source| DraftError::Write { path: target.to_owned(), source };
+    let foreign = || DraftError::Foreign(path.to_owned());
+    // Neither a link is followed nor a pipe waited for.
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits())
+        .map_err(|_| failed(io::ErrorKind::Unsupported.into()))?;
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            // A link; a pipe without a reader, or a socket; a file that this user may not write to.
+            Some(Errno::LOOP | Errno::NXIO | Errno::ACCESS) => foreign(),
+            // Another process finished or gave up in between.
+            Some(Errno::NOENT) => DraftError::Busy(target.to_owned()),
+            _ => failed(error),
+        }
+    })?;
+    let found = file.metadata().map_err(failed)?;
+    match found.is_file() && found.nlink() == 1 && found.uid() == geteuid().as_raw() {
+        true => Ok(file),
+        false => Err(foreign()),
     }
 }
 
@@ -157,6 +203,40 @@ mod tests {
         assert_eq!(names(folder.path()), ["monday"], "a draft that is dropped is removed");
         assert_eq!(std::fs::read(&target).unwrap(), b"whole");
         assert!(matches!(Draft::create(folder.path(), Existing::Replace), Err(DraftError::NotAFile(_))));
+    }
+
+    #[test]
+    fn a_temporary_file_with_another_name_is_not_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (partial, victim) = (folder.path().join(".monday.partial"), folder.path().join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        let refused = || match Draft::create(&folder.path().join("monday"), Existing::Replace) {
+            Err(DraftError::Foreign(path)) => assert_eq!(path, partial),
+            other => panic!("{other:?}"),
+        };
+        std::os::unix::fs::symlink(&victim, &partial).unwrap();
+        refused();
+        std::fs::remove_file(&partial).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("nothing"), &partial).unwrap();
+        refused();
+        std::fs::remove_file(&partial).unwrap();
+        std::fs::hard_link(&victim, &partial).unwrap();
+        refused();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(names(folder.path()), [".monday.partial", "victim"]);
+    }
+
+    #[test]
+    fn a_file_that_came_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("monday");
+        let draft = Draft::create(&target, Existing::Refuse).unwrap();
+        std::fs::write(&target, "other").unwrap();
+        let renamed = draft.rename().unwrap_err();
+        assert_eq!(renamed.kind(), io::ErrorKind::AlreadyExists);
+        assert!(matches!(draft.commit(), Err(DraftError::Exists(_))));
+        assert_eq!(std::fs::read(&target).unwrap(), b"other");
+        assert_eq!(names(folder.path()), ["monday"]);
     }
 
     #[test]

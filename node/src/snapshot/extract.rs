@@ -54,7 +54,7 @@ pub(super) fn extract(
         };
         found += 1;
         let yaml =
-            kind.yaml(&record.object).with_context(|| format!("{} {}", record.resource, record.path))?;
+            kind.yaml(&record.object).with_context(|| format!("{} {:?}", record.resource, record.path))?;
         match &arguments.output {
             Some(folder) => write_file(&path_of(folder, &kind.name, &record.path), &yaml)?,
             None => write!(out, "---\n{yaml}")?,
@@ -91,17 +91,17 @@ fn path_of(folder: &Path, resource: &str, path: &str) -> PathBuf {
     }
 }
 
+/// Errors show paths with control characters escaped: names come from the file.
 fn write_file(path: &Path, yaml: &str) -> anyhow::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent)
-        .with_context(|| format!("cannot make the folder {}", parent.display()))?;
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {parent:?}"))?;
     // Not made durable one by one: they are copies.
     match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(mut file) => Ok(file.write_all(yaml.as_bytes())?),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{} exists: extract into an empty folder", path.display())
+            bail!("{path:?} exists: extract into an empty folder")
         }
-        Err(error) => Err(error).with_context(|| format!("cannot write {}", path.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot write {path:?}")),
     }
 }
 

@@ -27,11 +27,10 @@ pub(super) fn inspect(arguments: &InspectSnapshotArgs, out: &mut impl Write) -> 
 
 /// All objects together.
 pub(super) fn total(header: &Header) -> Count {
-    let counts = header.resources.values();
-    Count {
-        objects: counts.clone().map(|count| count.objects).sum(),
-        bytes: counts.map(|count| count.bytes).sum(),
-    }
+    header.resources.values().fold(Count::default(), |sum, count| Count {
+        objects: sum.objects.saturating_add(count.objects),
+        bytes: sum.bytes.saturating_add(count.bytes),
+    })
 }
 
 /// The time of a snapshot as a date; its milliseconds where it is none.

@@ -27,7 +27,8 @@ pub(super) struct Progress {
 impl Progress {
     /// The progress of a snapshot with `header`.
     pub(super) fn of(header: &Header) -> Self {
-        let total = header.resources.values().map(|count| count.bytes).sum();
+        // The header is not verified yet: its numbers may be any.
+        let total = header.resources.values().fold(0, |sum: u64, count| sum.saturating_add(count.bytes));
         let is_shown = std::io::stderr().is_terminal();
         Progress { is_shown, total, objects: 0, bytes: 0, last: Instant::now() }
     }

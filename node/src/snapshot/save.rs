@@ -4,13 +4,14 @@
 //! failure there is no file.
 
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::timeout;
 
 use super::copy::copy;
 use super::draft::Existing;
@@ -26,6 +27,10 @@ const PATH: &str = "/orch/v1/snapshot";
 
 /// Pieces that were received and not verified yet, each of some kilobytes.
 const PIECES_MAX: usize = 64;
+
+/// Longest wait for the next piece of a stream. A member sends one in well under a second where the client reads; this is also
+/// more than a change of the route to it takes.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Saves a snapshot.
 pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Result<()> {
@@ -66,20 +71,28 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Resu
 }
 
 fn recipients(arguments: &SaveArgs) -> anyhow::Result<Vec<Recipient>> {
-    let parse = |key: &String| Recipient::parse(key).with_context(|| format!("--encrypt-to {key}"));
-    arguments.encrypt_to.iter().map(parse).collect()
+    // Without the text: it may be the private key, given by mistake.
+    let parse = |(place, key): (usize, &String)| {
+        Recipient::parse(key).with_context(|| format!("--encrypt-to, key {}", place + 1))
+    };
+    arguments.encrypt_to.iter().enumerate().map(parse).collect()
 }
 
 /// Passes the body of a response on. Its failure is passed on, too; it ends when the other side has.
 async fn feed(mut body: Incoming, sender: Sender<io::Result<Bytes>>) {
-    while let Some(frame) = body.frame().await {
-        let piece = match frame {
-            Ok(frame) => match frame.into_data() {
+    loop {
+        let piece = match timeout(IDLE_MAX, body.frame()).await {
+            Ok(None) => return,
+            Err(_) => {
+                let reason = format!("nothing came for {} s", IDLE_MAX.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+            }
+            Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
                 // Trailers: the format has its own end.
                 Err(_) => continue,
             },
-            Err(error) => Err(io::Error::other(error)),
+            Ok(Some(Err(error))) => Err(io::Error::other(error)),
         };
         let is_last = piece.is_err();
         if sender.send(piece).await.is_err() || is_last {

@@ -81,6 +81,9 @@ impl<R: Read> Reader<R> {
             return Err(damaged(at, "it does not begin with a header"));
         }
         let header = wire::Header::decode(&plain[..]).map_err(|error| damaged(at, &error.to_string()))?;
+        if texts(&header).any(|text| text.contains(char::is_control)) {
+            return Err(damaged(at, "a text of its header has a control character"));
+        }
         check_versions(&header)?;
         let named = header.resources.len();
         let header = header_from_wire(header);
@@ -218,6 +221,14 @@ impl<R: Read> Iterator for Reader<R> {
         self.has_ended = !matches!(next, Some(Ok(_)));
         next
     }
+}
+
+/// The texts of a header, which programs show on a terminal before the file is known to be whole.
+fn texts(header: &wire::Header) -> impl Iterator<Item = &str> {
+    let members = header.members.iter().flat_map(|member| [&member.name, &member.address]);
+    let resources = header.resources.iter().map(|resource| &resource.name);
+    let own = [&header.cluster, &header.brand, &header.program, &header.member];
+    own.into_iter().chain(members).chain(resources).map(String::as_str)
 }
 
 /// A file of a newer program is refused as such, and not as damaged.

@@ -1,7 +1,7 @@
 //! The chart: its values and templates fit each other, and with its own values it is the manifest beside it.
 //!
-//! Owns a renderer of the few forms that the templates have: values, the release's name, and lines that begin and end a
-//! condition. It is no Helm: that tool's checks, and other forms, are not proven here.
+//! Owns a renderer of the few forms that the templates have: values, required ones too, the release's name, and lines that
+//! begin and end a condition. It is no Helm: that tool's checks, and other forms, are not proven here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +55,9 @@ fn substituted(line: &str, values: &Value, used: &mut BTreeSet<String>) -> Strin
     while let Some((before, behind)) = rest.split_once("{{") {
         let (path, after) = behind.split_once("}}").unwrap_or_else(|| panic!("an open expression: {line}"));
         text += before;
-        match value(values, path.trim(), used) {
+        // `required "reason" PATH` is an error where the value is empty.
+        let required = path.trim().strip_prefix("required \"").and_then(|rest| rest.split_once("\" "));
+        match value(values, required.map_or(path.trim(), |(_, path)| path), used) {
             Value::String(found) => text += &found,
             other => text += &other.to_string(),
         }
@@ -115,6 +117,8 @@ fn with_its_own_values_it_is_the_manifest() {
 fn with_all_conditions_true_it_is_made_of_whole_objects() {
     let mut values = values();
     values["certificates"]["job"]["enabled"] = true.into();
+    assert_eq!(values["certificates"]["job"]["kubectlImage"], "", "an image that sees the keys is chosen");
+    values["certificates"]["job"]["kubectlImage"] = "kubectl@sha256:0".into();
     values["members"]["storage"]["className"] = "fast".into();
     let mut kinds = Vec::new();
     for (name, text) in templates() {
@@ -124,6 +128,11 @@ fn with_all_conditions_true_it_is_made_of_whole_objects() {
             if kind == "StatefulSet" {
                 let claim = &object["spec"]["volumeClaimTemplates"][0]["spec"];
                 assert_eq!(claim["storageClassName"], "fast");
+            }
+            let annotations = &object["metadata"]["annotations"];
+            if !annotations["helm.sh/hook"].is_null() {
+                let policy = &annotations["helm.sh/hook-delete-policy"];
+                assert_eq!(policy, "before-hook-creation,hook-succeeded", "{name}: {kind}");
             }
             kinds.push(kind);
         }

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -77,6 +77,56 @@ fn secret(folder: &Path) -> Value {
         printed = output.stdout;
     }
     documents(&String::from_utf8(printed).unwrap()).remove(0)
+}
+
+#[test]
+fn a_certificate_directory_with_a_part_missing_gives_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = folder.path().join("members/orch-0");
+    fs::create_dir_all(&member).unwrap();
+    let shared = [
+        "ca.crt",
+        "peer-ca.crt",
+        "service-account.key",
+        "service-account.pub",
+        "admin.conf",
+        "scheduler.conf",
+    ];
+    let own = ["server.crt", "server.key", "peer.crt", "peer.key"];
+    let mut files: Vec<PathBuf> = shared.iter().map(|name| folder.path().join(name)).collect();
+    files.extend(own.iter().map(|name| member.join(name)));
+    for file in &files {
+        fs::write(file, "x").unwrap();
+    }
+    let run = || {
+        let script = repository().join("deploy/kubernetes/secret.sh");
+        tool("bash", "bash", |command| {
+            command.arg(script).arg(folder.path());
+        })
+    };
+    let whole = run();
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    let secret = documents(&String::from_utf8(whole.stdout).unwrap()).remove(0);
+    assert_eq!(secret["data"].as_object().unwrap().len(), files.len());
+    let refused = |named: &Path| {
+        let done = run();
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && done.stdout.is_empty(), "{}: {told}", named.display());
+        assert!(told.contains(&named.display().to_string()), "{}: {told}", named.display());
+    };
+    for file in &files {
+        fs::write(file, "").unwrap();
+        refused(file);
+        fs::remove_file(file).unwrap();
+        refused(file);
+        // A directory in its place cannot be read, whoever runs this.
+        fs::create_dir(file).unwrap();
+        refused(file);
+        fs::remove_dir(file).unwrap();
+        fs::write(file, "x").unwrap();
+    }
+    fs::remove_dir_all(folder.path().join("members")).unwrap();
+    refused(&folder.path().join("members"));
 }
 
 /// The volumes of `pod`, each mounted where its container has it.

@@ -94,6 +94,12 @@ fn the_same_tag_gives_the_same_bytes_with_everything_in_them() {
     let listed = succeed("tar", "tar", &["--numeric-owner".as_ref(), "-tvzf".as_ref(), &archive], &first);
     assert!(listed.lines().all(|line| line.contains(" 0/0 ")), "everything is root's: {listed}");
     let packed = succeed("dpkg-deb", "dpkg", &["--contents".as_ref(), &package], &first);
+    for line in listed.lines().chain(packed.lines()).filter(|line| line.contains("/share/")) {
+        assert!(
+            line.starts_with("-rw-r--r--") || line.starts_with("drwxr-xr-x"),
+            "everybody reads it: {line}"
+        );
+    }
     let expected = [
         "bin/orch -> ../lib/orch/orch",
         "bin/orch-scheduler -> ../lib/orch/scheduler",

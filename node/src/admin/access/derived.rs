@@ -55,11 +55,13 @@ fn authority(cluster: &Entry) -> Result<String, String> {
     Ok(STANDARD.encode(authority.ok_or("certificate-authority-data is missing")?))
 }
 
-/// The entry of `cluster` with its authority in it: the file that it may name is not where the new configuration is.
+/// The entry of `cluster` with its authority in it: the file that it may name is not where the new configuration is. A server
+/// is always verified by that authority, whatever the entry says.
 fn embedded(cluster: &Entry, authority: &str) -> Value {
     let mut value = cluster.value.clone();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("certificate-authority");
+        fields.remove("insecure-skip-tls-verify");
         fields.insert("certificate-authority-data".to_owned(), json!(authority));
     }
     value
