@@ -29,12 +29,12 @@ pub enum ClusterAct {
 #[derive(Debug, Args)]
 #[command(
     long_about = "Make a new cluster of what one stopped member has, after the majority of its cluster is lost for good.\n\n\
-        It shows what is there and what may be lost, and asks for the cluster's id before it changes anything. Run it on every \
+        It shows what is there and what may be lost, and asks for the cluster's id before it changes any entry or object. Run it on every \
         member that is left, and recover the one with the highest term and, where these are equal, the highest entry. Until it \
         was confirmed the member can be started as before.\n\n\
         The new cluster has another id and this member alone, every object, and versions beyond all that were given out. The \
         members of the old one cannot take part in it: empty their data directories, and add them as new ones. The old store \
-        stays beside the new one, as DATA_DIR/store.before.",
+        stays beside the new one, as DATA_DIR/store.before, with every secret in it.",
     after_help = "Examples:\n  \
         orch cluster recover --data-dir /var/lib/orch                    looks, and asks\n  \
         orch cluster recover --data-dir /var/lib/orch --confirm ID       for scripts"

@@ -30,7 +30,7 @@ const IDENTITY: &str = "identity";
 /// The field with the key of continue tokens: of the cluster's identity, and of the origin for those of the cluster before.
 const TOKEN_KEY_FIELD: &str = "tokenKey";
 
-/// The field of the origin with the key of the cluster before the one before; empty without one. Two restores may follow each
+/// The field of the origin with the key of the cluster before the one before, if there is one. Two restores may follow each
 /// other within the life of a token, a third one hardly.
 const EARLIER_TOKEN_KEY_FIELD: &str = "earlierTokenKey";
 
@@ -179,13 +179,11 @@ pub(crate) fn identity_put(seed: &ClusterSeed, founding: &wire::Founding) -> Put
 /// The object that tells where a cluster comes from: it begins at `beginning`, with objects of the cluster `earlier`.
 pub(crate) fn origin_put(beginning: u64, earlier: &ClusterIdentity) -> Put {
     let (beginning, token_key) = (beginning.to_string(), to_hex(&earlier.token_key));
-    let before = earlier.earlier_token_keys.first().map(|key| to_hex(key)).unwrap_or_default();
-    let fields = [
-        (BEGINNING_FIELD, &*beginning),
-        (TOKEN_KEY_FIELD, &*token_key),
-        ("cluster", &*earlier.cluster),
-        (EARLIER_TOKEN_KEY_FIELD, &*before),
-    ];
+    let mut fields =
+        vec![(BEGINNING_FIELD, &*beginning), (TOKEN_KEY_FIELD, &*token_key), ("cluster", &*earlier.cluster)];
+    let before = earlier.earlier_token_keys.first().map(|key| to_hex(key));
+    // No disk keeps an empty field.
+    fields.extend(before.iter().map(|before| (EARLIER_TOKEN_KEY_FIELD, &**before)));
     cluster_put(ORIGIN, &fields)
 }
 

@@ -196,9 +196,10 @@ impl Remaking {
         };
         for step in STEPS.into_iter().take_while(|step| *step <= last) {
             if let Err(error) = self.take(step, kept.as_deref()) {
-                // What has its other name, or its place, once the first rename is done.
-                let moved = kept.as_deref().map_or_else(|| self.data_dir.join(STORE), Path::to_owned);
-                let is_moved = step > Step::OldAway || (step == Step::OldAway && moved.exists());
+                let is_moved = match &kept {
+                    Some(before) => before.exists(),
+                    None => step > Step::OldAway && !self.draft().exists(),
+                };
                 return Err(if is_moved { error } else { self.give_up(error) });
             }
         }
