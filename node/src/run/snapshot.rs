@@ -100,7 +100,7 @@ async fn send(
     // Before the first byte: a stream that breaks has shown secrets, too.
     let address = asker.address.map(tracing::field::display);
     tracing::info!(user = ?asker.user.name, address, held = is_held, "a user takes a snapshot");
-    match stream(handle, &cluster, permit) {
+    match stream(handle, &cluster, if is_held { Point::Held } else { Point::Newest }, permit) {
         Ok(mut pieces) => {
             let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
             let mut response = Response::new(body);
@@ -113,17 +113,27 @@ async fn send(
     }
 }
 
+/// What is known of the state that a snapshot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// A quorum was asked: the cluster has given out no later revision before.
+    Newest,
+    /// The member may have been left behind for any time, so that the snapshot has no time (docs/decisions/0039).
+    Held,
+}
+
 /// Starts the thread that writes the state of now as pieces of a snapshot. The last one is an error where the snapshot is not
 /// whole. `permit` is dropped when the thread ends.
 pub(super) fn stream(
     handle: Handle,
     cluster: &ClusterIdentity,
+    point: Point,
     permit: impl Send + 'static,
 ) -> io::Result<Receiver<io::Result<Bytes>>> {
     let (sender, receiver) = channel(PIECES_MAX);
     // The count is read before the state: a state that is withdrawn in between is not sent to its end.
     let revocations = handle.revocations();
-    let header = origin(&handle, cluster);
+    let header = origin(&handle, cluster, point);
     std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
         let _permit = permit;
         if let Err(error) = setpriority_process(None, NICENESS) {
@@ -148,7 +158,7 @@ pub(super) fn stream(
 }
 
 /// The header of a snapshot of now, without the contents.
-fn origin(handle: &Handle, cluster: &ClusterIdentity) -> Header {
+fn origin(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Header {
     let status = handle.status();
     let member = |member: &orch_raft::member::MemberStatus| MemberEntry {
         name: member.peer.name.to_string(),
@@ -158,7 +168,10 @@ fn origin(handle: &Handle, cluster: &ClusterIdentity) -> Header {
     Header {
         cluster: cluster.cluster.clone(),
         brand: cluster.brand.clone(),
-        time_ms: super::identity::clock()(),
+        time_ms: match point {
+            Point::Newest => super::identity::clock()(),
+            Point::Held => 0,
+        },
         feature_level: status.feature_level,
         program: orch_proto::version::program(),
         member: status.node.name.to_string(),

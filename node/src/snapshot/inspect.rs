@@ -33,8 +33,11 @@ pub(super) fn total(header: &Header) -> Count {
     })
 }
 
-/// The time of a snapshot as a date; its milliseconds where it is none.
+/// The time of a snapshot as a date; its milliseconds where it is none. 0 is the time of a snapshot as a member held it.
 pub(super) fn date(time_ms: u64) -> String {
+    if time_ms == 0 {
+        return "unknown".to_owned();
+    }
     let date = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time_ms) * 1_000_000);
     let text = date.ok().and_then(|date| date.format(&Rfc3339).ok());
     text.unwrap_or_else(|| format!("{time_ms} ms since 1970"))

@@ -46,8 +46,11 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
         now_ms,
         beginning: reseed::beginning(&origin, now_ms, arguments.revision_floor),
     };
-    let age_s = now_ms.saturating_sub(time_ms) / 1000;
-    writeln!(out, "restoring cluster {} as of revision {revision}, {age_s} s ago ...", header.cluster)?;
+    let age = match reseed::elapsed_ms(time_ms, now_ms) {
+        Some(age_ms) => format!("{} s ago", age_ms / 1000),
+        None => "at an unknown time".to_owned(),
+    };
+    writeln!(out, "restoring cluster {} as of revision {revision}, {age} ...", header.cluster)?;
     let made = match reseed::restore(data_dir, keys, &origin, &new, reader) {
         Err(ReseedError::Source(fault)) => {
             let fault = anyhow::Error::from_boxed(fault);

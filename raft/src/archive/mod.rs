@@ -61,7 +61,8 @@ pub struct Header {
     pub cluster: Arc<str>,
     /// The one revision that all objects are of.
     pub revision: Revision,
-    /// The clock of the member that wrote the file, in milliseconds since 1970.
+    /// The clock of the member that wrote the file, in milliseconds since 1970, when no later revision was given out. 0 where
+    /// that is not known: the member asked no quorum.
     pub time_ms: u64,
     /// The name of the cluster's brand.
     pub brand: Arc<str>,
