@@ -5,7 +5,7 @@
 //! voter that was sent a snapshot.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -50,22 +50,22 @@ pub(crate) async fn fill(
     fill_as(disk, origin, new, term, records, another_name).await
 }
 
-/// The name of the new cluster: never the earlier one's.
-fn another_name(earlier: &ClusterIdentity, new: &NewCluster) -> Result<Arc<str>, ReseedError> {
+/// The identity of the new cluster, whose name is never the earlier one's.
+fn another_name(earlier: &ClusterIdentity, new: &NewCluster) -> Result<ClusterSeed, ReseedError> {
     match earlier.cluster == new.seed.cluster {
         true => Err(ReseedError::SameCluster(earlier.cluster.clone())),
-        false => Ok(new.seed.cluster.clone()),
+        false => Ok(ClusterSeed { brand: earlier.brand.clone(), ..new.seed.clone() }),
     }
 }
 
-/// [`fill`] with the name that `name` gives: a test plants the earlier one.
+/// [`fill`] with the identity that `seed` gives: a test plants the earlier one.
 pub(crate) async fn fill_as(
     disk: &impl Disk,
     origin: &Origin,
     new: &NewCluster,
     term: u64,
     records: impl Iterator<Item = Result<Record, ReseedError>>,
-    name: impl FnOnce(&ClusterIdentity, &NewCluster) -> Result<Arc<str>, ReseedError>,
+    seed: impl FnOnce(&ClusterIdentity, &NewCluster) -> Result<ClusterSeed, ReseedError>,
 ) -> Result<Filled, ReseedError> {
     if new.beginning <= origin.revision {
         return Err(ReseedError::BeginsTooEarly { beginning: new.beginning, revision: origin.revision });
@@ -75,11 +75,10 @@ pub(crate) async fn fill_as(
         filling.add(&record?)?;
     }
     let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
-    let cluster = name(&earlier, new)?;
+    let seed = seed(&earlier, new)?;
+    let (cluster, brand) = (seed.cluster.clone(), seed.brand.clone());
     let founder = wire::Founder { member: Some(peer_to_wire(&new.member)), directory: new.directory.clone() };
     let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
-    let brand = earlier.brand.clone();
-    let seed = ClusterSeed { cluster: cluster.clone(), brand: brand.clone(), ..new.seed.clone() };
     filling.put(&identity_put(&seed, &founding))?;
     filling.put(&origin_put(new.beginning, &earlier))?;
     let fingerprint = filling.fingerprint;
