@@ -5,7 +5,7 @@
 //! all the same. A token is authenticated with the cluster's key and bound to the collection it was issued
 //! for, so that a crafted token cannot name a key outside it. It expires five minutes after it was issued. Every node
 //! of a cluster reads every node's tokens. A cluster that was made from an earlier one's objects (a restored snapshot, a
-//! recovered member) knows earlier keys as well: their tokens have expired, whatever their time.
+//! recovered member) knows earlier keys as well: their tokens count as expired at any age.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,7 +19,7 @@ use crate::ambient::Timestamp;
 #[derive(Clone)]
 pub struct TokenKey {
     own: [u8; 32],
-    /// Of the clusters that this one was made from.
+    /// Keys of the clusters that this one was made from.
     earlier: Vec<[u8; 32]>,
 }
 
@@ -34,7 +34,7 @@ pub struct ContinueToken {
     pub after: String,
     /// Number of objects up to it at that revision; `None` where it is not known, with selectors among them.
     pub sent: Option<u64>,
-    /// It was given by the cluster that this one was made from, whose revisions and objects are others.
+    /// The token is of a cluster that this one was made from, whose revisions and objects are others.
     pub is_earlier: bool,
 }
 

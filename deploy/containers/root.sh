@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the root of the container image in a directory: the two programs, the libraries that they load, the names of their
-# user, and nothing else: no shell and no package manager. The Containerfile runs it, and so does a test, which starts the
-# programs in what it made.
+# user, the order of name resolution, the authorities of the building machine, and empty directories for data. It has no
+# shell and no package manager. The Containerfile runs it, and so does a test, which starts the programs in that root.
 #
 # usage: root.sh PROGRAMS ROOT      PROGRAMS has orch and scheduler, ROOT is made
 set -euo pipefail

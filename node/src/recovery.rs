@@ -32,7 +32,7 @@ pub enum RecoveryError {
     /// The data cannot be read, or the new store not be made.
     #[error(transparent)]
     Reseed(#[from] ReseedError),
-    /// Nobody was asked.
+    /// No confirmation was given, and there is no terminal to ask on.
     #[error(
         "nothing was changed: standard input is no terminal; to go on, run it again with --confirm {cluster}"
     )]

@@ -154,7 +154,7 @@ impl SharedEvents {
 }
 
 impl Events {
-    /// Adds an event unless it is there, and returns its bytes and what leaves for it.
+    /// Adds an event unless it is there, and returns its bytes and the events that were removed to make room.
     fn add(&mut self, key: EventKey, kept: Kept) -> (Bytes, Vec<Kept>) {
         if let Some(earlier) = self.by_key.get(&key) {
             return (earlier.bytes.clone(), vec![kept]);
@@ -174,8 +174,8 @@ impl Events {
         (bytes, dropped)
     }
 
-    /// Whether the oldest event is of an object that neither the state nor the history has any more, so that nobody asks for
-    /// it again.
+    /// Whether the oldest event is of an object that neither the state nor the history has any more, so that no watch asks
+    /// for it again.
     fn is_oldest_out_of_reach(&self) -> bool {
         let oldest = self.order.front().and_then(|oldest| self.by_key.get(oldest));
         oldest.is_some_and(|kept| kept.object.strong_count() == 0)

@@ -1,4 +1,4 @@
-//! Lists of a large collection in forms that are rendered, and watches of it in the same forms while it changes. Some of the
+//! Lists of a large collection in forms that are rendered, and watches of it in the same forms while it changes. Further
 //! watches resume at the beginning of the history, again and again.
 
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ const MAKERS: usize = 16;
 const LISTERS: usize = 2;
 const WATCHERS: usize = 50;
 const RESUMING: usize = 4;
-/// Time in which all of them go on.
+/// Duration of the attack.
 const ATTACK: Duration = Duration::from_secs(20);
-/// Time between two changes, and for which a watch that resumes is read.
+/// Time between two changes, and time for which a resumed watch is read.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
 const RESUMED: Duration = Duration::from_millis(500);
 /// Longest wait of an attacker, longer than the server's limit of a request.
@@ -42,7 +42,7 @@ struct Form {
     of_watches: String,
 }
 
-/// What an attacker was answered.
+/// Statuses and number of bytes of the answers to an attacker.
 #[derive(Debug, Default)]
 struct Answers {
     statuses: Vec<u16>,

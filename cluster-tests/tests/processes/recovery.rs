@@ -134,7 +134,7 @@ async fn a_survivor_becomes_a_new_cluster_and_old_members_are_refused() {
     let (_, wrong) = recover(&cluster, survivor, &["--confirm", "something"]);
     assert!(wrong.contains("is not the cluster's id"), "{wrong}");
 
-    // What a crash in the first moment leaves: no start, until the command has run.
+    // A crash right after the mark was made: no node starts until the command has run.
     fs::write(cluster.data(survivor).join("REMAKING"), "orch cluster recover\n").unwrap();
     cluster.respawn(survivor).unwrap();
     let ending = cluster.wait_end(survivor, STEP_MAX).await.unwrap();

@@ -64,7 +64,7 @@ fn refuse_damaged(whole: &[u8], data: &Path, folder: &Path) {
     }
 }
 
-/// Kills restores at several moments; whatever each leaves, no node starts on it.
+/// Kills restores at several moments: no node starts on a directory that was left with a mark.
 async fn kill_restores(cluster: &mut Cluster, file: &Path) {
     let data = cluster.data(0);
     let mut refused = 0;
@@ -80,7 +80,7 @@ async fn kill_restores(cluster: &mut Cluster, file: &Path) {
             assert!(ending.log.contains("`orch snapshot restore` is under way or was interrupted"));
             refused += 1;
         } else if data.join("store").exists() {
-            // It had ended.
+            // The restore had ended before it was killed.
             fs::remove_dir_all(data.join("store")).unwrap();
         }
     }

@@ -99,8 +99,8 @@ async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
 }
 
 /// Asks one server after another for the stream at `path` and returns the first one's response, whose body is still to be
-/// read. The request is a POST without a body, and changes nothing. The next
-/// server is tried where one cannot be reached, serves nobody, or has too much to do.
+/// read. The request is a POST without a body, and changes nothing. The next server is tried where one cannot be reached, is
+/// not ready, or has too much to do.
 pub(crate) async fn download(
     access: &Access,
     path: &str,

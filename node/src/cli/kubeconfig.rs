@@ -49,8 +49,8 @@ pub struct KubeconfigArgs {
     /// File to write, which must not exist; its owner alone may read it
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,
-    /// The servers to name, and for a service account who asks for the token. With --certs-dir its admin.conf comes before
-    /// the default
+    /// The servers to name, and for a service account the credentials that ask for the token. With --certs-dir its
+    /// admin.conf comes before the default
     #[command(flatten)]
     pub access: AccessArgs,
 }

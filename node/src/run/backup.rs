@@ -201,7 +201,7 @@ fn backups(folder: &Path, member: &str) -> std::io::Result<Vec<Backup>> {
     Ok(found)
 }
 
-/// Whether `name` is `MEMBER-20261129T101500Z.snapshot`. Other files are none of ours, however much they look like it.
+/// Whether `name` is `MEMBER-20261129T101500Z.snapshot`. Files with any other name are not backups of this member.
 fn is_backup(name: &OsStr, member: &str) -> bool {
     let stamp =
         name.to_str().and_then(|name| name.strip_prefix(member)?.strip_prefix('-')?.strip_suffix(SUFFIX));

@@ -113,7 +113,7 @@ async fn send(
     }
 }
 
-/// What is known of the state that a snapshot shows.
+/// The point in time that a snapshot shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
     /// A quorum was asked: the cluster has given out no later revision before.
@@ -149,7 +149,7 @@ pub(super) fn stream(
             }
             Err(error) => {
                 tracing::warn!(revision, %error, "a snapshot was not sent to its end");
-                // So that nobody takes it for whole. The reader may be gone.
+                // An error instead of a plain end, so that the stream is not taken for whole. The reader may be gone.
                 let _ = sender.blocking_send(Err(error));
             }
         }

@@ -1,7 +1,7 @@
 //! The way of a snapshot's bytes from a bounded channel to a file.
 //!
-//! Owns the verification of a stream while it is written, on a thread that may block: it reads no faster than the limit, and
-//! who fills the channel waits meanwhile. The file gets its name after the stream was found whole.
+//! Owns the verification of a stream while it is written, on a thread that may block. It reads no faster than the limit;
+//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole.
 
 use std::io::{self, Read, Write};
 

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// What becomes of a file that has the target's name.
+/// Treatment of an existing file with the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     /// It is an error.
@@ -74,7 +74,7 @@ impl Draft {
             return Err(DraftError::Busy(target.to_owned()));
         }
         let draft = Draft { file, path, target: target.to_owned(), existing, is_kept: false };
-        // What a killed process left, whose mode may be another.
+        // A killed process may have left content, and another mode.
         draft.file.set_len(0).map_err(failed)?;
         let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         draft.file.set_permissions(owner_only).map_err(failed)?;
@@ -99,7 +99,7 @@ impl Draft {
     fn rename(&self) -> io::Result<()> {
         if self.existing == Existing::Refuse {
             match renameat_with(CWD, &self.path, CWD, &self.target, RenameFlags::NOREPLACE) {
-                // Some file systems of networks cannot refuse; the name was free a moment ago.
+                // Some network file systems cannot rename without replacing; the name was free a moment ago.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 renamed => return renamed.map_err(io::Error::from),
             }

@@ -108,11 +108,11 @@ fn write_file(path: &Path, yaml: &str) -> anyhow::Result<()> {
 /// The resources that this program serves, by their names in the store.
 struct Kinds {
     by_storage: BTreeMap<Arc<str>, Kind>,
-    /// The names that people use: `pods`, `deployments.apps`.
+    /// Store names by the names of the command line: `pods`, `deployments.apps`.
     names: BTreeMap<String, Arc<str>>,
 }
 
-/// One of them, in the version that is stored.
+/// A resource in the version that is stored.
 struct Kind {
     /// `deployments.apps`.
     name: String,
@@ -140,7 +140,7 @@ impl Kinds {
         kinds
     }
 
-    /// The name in the store of the resource that people call `name`.
+    /// The name in the store of the resource that is called `name` on the command line.
     fn storage(&self, name: &str) -> anyhow::Result<Arc<str>> {
         let lower = name.to_ascii_lowercase();
         match self.names.get(&lower) {

@@ -36,7 +36,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Result<()> {
     let recipients = recipients(arguments)?;
     let access = Access::of(&arguments.access)?;
-    // Before a member is asked: a folder that cannot be written to costs nobody anything.
+    // Before a member is asked: for a folder that cannot be written to, no member has to send its state.
     let existing = if arguments.replace { Existing::Replace } else { Existing::Refuse };
     let output = Output::named(arguments.file.as_deref(), existing)?;
     let name = output.name();

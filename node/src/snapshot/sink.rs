@@ -38,7 +38,7 @@ impl Output {
         Ok(Output::File(Draft::create(path, existing)?))
     }
 
-    /// What people call it.
+    /// Its name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Output::File(draft) => draft.target().display().to_string(),
@@ -47,7 +47,7 @@ impl Output {
     }
 }
 
-/// The time of now in the name of a file: `20261129T101500Z`.
+/// The current time in the name of a file: `20261129T101500Z`.
 pub(crate) fn stamp() -> anyhow::Result<String> {
     let form = format_description!("[year][month][day]T[hour][minute][second]Z");
     Ok(OffsetDateTime::now_utc().format(form)?)

@@ -9,7 +9,7 @@ pub(super) const HEAD_BYTES: usize = 1 + 4 * 4;
 /// Bytes of a head before its own checksum.
 const COVERED_BYTES: usize = HEAD_BYTES - 4;
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     /// The encoded header.

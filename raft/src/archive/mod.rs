@@ -9,7 +9,7 @@
 //! A block (`block`) is compressed with zstd and carries a checksum of its own, so that damage is found where it is. A
 //! block holds objects of one resource; resources are in the order of their names, objects in that of their paths.
 //!
-//! Objects are in clear, secrets and the cluster's own keys among them, whatever the members encrypt on their disks.
+//! Objects are in clear, secrets and the cluster's own keys among them, also where members encrypt their disks.
 //!
 //! Invariant: no length is believed before it was compared with its limit.
 //! Invariant: [`Reader`] reports the end of the objects only after the digest and the end of the file were checked.

@@ -51,7 +51,7 @@ pub struct Reader<R> {
     has_ended: bool,
 }
 
-/// What is left of a block of objects.
+/// The rest of a block of objects.
 #[derive(Default)]
 struct Block {
     resource: Arc<str>,

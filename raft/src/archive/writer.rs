@@ -147,7 +147,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What is written, and its digest.
+/// The output, and the digest of all that is written to it.
 struct Hashed<W> {
     out: W,
     hash: Sha256,

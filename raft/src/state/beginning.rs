@@ -1,7 +1,7 @@
 //! The beginning of a cluster that was made from the objects of an earlier one: a restored snapshot, a recovered member.
 //!
 //! Owns the floor under every resource of such a cluster. Clients hold revisions of the earlier cluster, all of them lower
-//! than the beginning. What became of the objects after the point that was restored is not known here. So no read of an
+//! than the beginning. Changes that the earlier cluster made after the restored point are not known here. So no read of an
 //! older revision is answered, nor a watch from one, not even of a resource that has no objects and never had any here:
 //! objects of it may have been made and seen after that point.
 //!
@@ -21,8 +21,8 @@ pub(crate) const ORIGIN: &str = "origin";
 pub(crate) const BEGINNING_FIELD: &str = "beginning";
 
 impl State {
-    /// The revision with which the cluster was made from an earlier one: older ones are not served, whatever the resource.
-    /// 0 in a cluster that was founded.
+    /// The revision with which the cluster was made from an earlier one: no resource serves an older one. 0 in a cluster
+    /// that was founded.
     pub fn beginning(&self) -> Revision {
         self.beginning
     }

@@ -176,7 +176,8 @@ impl Collection {
         Ok(self.history.focus().narrow(start..).into_iter())
     }
 
-    /// Number of the changes after `revision`, known without counting: whoever goes through them knows before how long it takes.
+    /// Number of the changes after `revision`, known without counting, so that the time of going through them can be
+    /// estimated before.
     ///
     /// # Errors
     /// A change after `revision` is no longer held.

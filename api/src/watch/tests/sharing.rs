@@ -38,13 +38,13 @@ enum Step {
     Write { name: &'static str, object: Option<(&'static str, &'static str, usize)> },
     /// Half a second passes.
     Pass,
-    /// The watch of this number looks, and reads so many bytes at most without the pool.
+    /// The watch with this index looks, and reads at most this many bytes outside of the pool.
     Look { watch: usize, read_max: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
-    // Some are larger than what is copied into a frame.
+    // The largest values are larger than what is copied into a frame.
     let bytes = prop_oneof![6 => 0..200_usize, 1 => 17_000..20_000_usize, 1 => 70_000..80_000_usize];
     let object =
         (prop::sample::select(vec!["", "x", "y"]), prop::sample::select(vec!["Normal", "Warning"]), bytes);
@@ -77,7 +77,7 @@ fn event_object((app, kind, bytes): (&str, &str, usize)) -> Value {
     object
 }
 
-/// A watch, and what a client gets that is served alone.
+/// A watch, and the bytes of a client that is served alone.
 struct Client {
     watch: Watch<MemoryStore>,
     renderer: Renderer,

@@ -119,7 +119,7 @@ fn a_certificate_directory_with_a_part_missing_gives_no_secret() {
         refused(file);
         fs::remove_file(file).unwrap();
         refused(file);
-        // A directory in its place cannot be read, whoever runs this.
+        // A directory in its place cannot be read, by root either.
         fs::create_dir(file).unwrap();
         refused(file);
         fs::remove_dir(file).unwrap();

@@ -55,8 +55,8 @@ fn authority(cluster: &Entry) -> Result<String, String> {
     Ok(STANDARD.encode(authority.ok_or("certificate-authority-data is missing")?))
 }
 
-/// The entry of `cluster` with its authority in it: the file that it may name is not where the new configuration is. A server
-/// is always verified by that authority, whatever the entry says.
+/// The entry of `cluster` with its authority in it: the file that it may name is not where the new configuration is. A
+/// server is always verified by that authority, also where the entry turns verification off.
 fn embedded(cluster: &Entry, authority: &str) -> Value {
     let mut value = cluster.value.clone();
     if let Some(fields) = value.as_object_mut() {

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::keys::{Identity, Recipient, random_bytes};
 use super::{FILE_KEY_BYTES, FIRST_LINE, FileKey, SealedError, derive};
 
-/// What the key that wraps is derived for.
+/// HKDF's info of wrapping keys, as the format has it.
 const WRAP: &[u8] = b"age-encryption.org/v1/X25519";
 
 /// Bytes of a header: hundreds of recipients.

@@ -4,7 +4,7 @@
 //! authenticated chunks (`payload`). The format is another's, so that a snapshot can be opened and keys be made by its
 //! own programs. The primitives are ring's, and X25519 of `x25519-dalek`, because ring loads no private key for it.
 //!
-//! Encryption proves nothing about the writer: a file can be made by whoever has the public key.
+//! Encryption proves nothing about the writer: each holder of the public key can make a file.
 //!
 //! Invariant: no byte of a chunk is given out before the chunk was authenticated, and the end of the file is an error unless
 //! the last chunk says that it is the last.

@@ -156,7 +156,7 @@ impl<R: BufRead> Read for Opener<R> {
                 return Ok(0);
             }
             if let Err(error) = self.next_chunk() {
-                // What was decrypted badly is never given out, also if the caller reads on.
+                // A chunk that failed its authentication is never given out, also if the caller reads on.
                 self.chunk.clear();
                 self.has_ended = true;
                 return Err(error);

@@ -1,7 +1,8 @@
 //! Replaying: the state that a disk has with its whole log, without a member that runs on it.
 //!
-//! Owns applying entries that nobody has called committed. That is for a cluster whose quorum is lost alone: the last entries
-//! of a survivor may have been acknowledged by a majority that no longer exists. A member that takes part never does it.
+//! Owns the application of entries that are not known to be committed. That is for a cluster whose quorum is lost alone: the
+//! last entries of a survivor may have been acknowledged by a majority that no longer exists. A member that takes part never
+//! does it.
 
 use openraft::EntryPayload;
 
@@ -38,7 +39,7 @@ pub(crate) fn replay(disk: &impl Disk) -> Result<Replayed, LogError> {
     let (state, mark) = load_state(disk)?;
     let mut last_ms = last_written_ms(&state);
     let mut writer = Writer::new(state, &mark, Generation::default());
-    // No proposal of a log is of this "member": outcomes are nobody's.
+    // No proposal of the log came from here, so that no outcome is waited for.
     let proposals = Proposals::new(u64::MAX, u64::MAX, FeatureLevel::of(FEATURE_LEVEL_MAX));
     let mut unused = Batch::default();
     if let Some((first, last)) = disk.log_bounds()? {
@@ -60,7 +61,7 @@ pub(crate) fn replay(disk: &impl Disk) -> Result<Replayed, LogError> {
                 next = record.index.saturating_add(1);
             }
             unused = Batch::default();
-            // Nobody watches: no change has to be kept.
+            // There is no watch, so that no change has to be kept.
             let through = writer.state.applied();
             writer.state.trim_history(&HistoryBounds { through, ..HistoryBounds::NONE });
         }

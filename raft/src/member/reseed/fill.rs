@@ -29,7 +29,7 @@ use crate::transaction::Put;
 /// Bytes of records that are written at once: the memory that filling needs.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// What a disk was filled with: it has this and nothing else, which [`super::check`] looks for.
+/// All contents of a disk that was filled, which [`super::check`] compares.
 pub(crate) struct Filled {
     /// Without the place of the old store, which is not known here.
     pub(crate) made: Made,
@@ -117,7 +117,7 @@ struct Filling<'a> {
     new: &'a NewCluster,
     batch: Vec<StateWrite>,
     bytes: usize,
-    /// Of the objects added.
+    /// Fingerprint of the objects added.
     fingerprint: Fingerprint,
     /// The store's own objects of the earlier cluster that the new one does not keep.
     own: State,

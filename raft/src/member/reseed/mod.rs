@@ -5,13 +5,13 @@
 //!     restore: a snapshot's records --------------------------------+
 //!
 //! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
-//! one cluster: its identity and its members. It begins with another identity, one member, and a revision beyond every one
-//! that the earlier cluster can have given out (docs/decisions/0039).
+//! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, and a
+//! revision beyond every one that the earlier cluster can have given out (docs/decisions/0039).
 //!
 //! Invariant: the new cluster has another name than the earlier one, so that no member of that one takes part in it.
 //! Invariant: no revision is given out twice: every object is at the beginning, and the first entry of the log behind it.
-//! Invariant: nobody else uses the data directory meanwhile, and a store that is not complete is never at its place (see
-//! [`Remaking`]).
+//! Invariant: no other process uses the data directory meanwhile, and a store that is not complete is never at its place
+//! (see [`Remaking`]).
 
 mod check;
 mod fill;
@@ -70,7 +70,7 @@ pub struct Origin {
     pub time_ms: u64,
 }
 
-/// What a new cluster begins with.
+/// The member, the names and the beginning of a new cluster.
 #[derive(Clone)]
 pub struct NewCluster {
     /// Its only member. Others are added as to any cluster.
@@ -85,7 +85,7 @@ pub struct NewCluster {
     pub beginning: u64,
 }
 
-/// What was made.
+/// A new cluster whose store has been made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     /// The new cluster's name.
@@ -191,7 +191,7 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// What an operator should know before the decision.
+    /// The description of the disk, for an operator's decision.
     pub fn found(&self) -> &Found {
         self.survivor.found()
     }

@@ -1,8 +1,8 @@
 //! The survivor: a member's disk, from which a cluster without a quorum is made anew.
 //!
-//! Owns what is told of it before an operator decides, and the state that is kept: the stored one with every entry of the
-//! log behind it. Entries that the survivor does not know to be committed are kept, too. One of them may have been
-//! acknowledged by a majority; of one that was not, no client knows more than that it may be applied.
+//! Owns the description of it for an operator who decides, and the state that is kept: the stored one with every entry of
+//! the log behind it. Entries that the survivor does not know to be committed are kept, too. Such an entry may have been
+//! acknowledged by a majority; otherwise no client knows more of it than that it may be applied.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::member::machine::{Replayed, replay};
 use crate::state::State;
 use crate::transport::{NodeId, Peer};
 
-/// What is on a survivor's disk.
+/// The description of a survivor's disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The cluster's name.
@@ -88,7 +88,7 @@ impl Survivor {
         Ok(Survivor { found, replayed, term: vote.term.max(last_term) })
     }
 
-    /// What an operator should know before the decision.
+    /// The description of the disk, for an operator's decision.
     pub(crate) fn found(&self) -> &Found {
         &self.found
     }

@@ -39,7 +39,7 @@ struct Net {
     /// The clusters that members belong to, where their disks tell at their start. A peer of another one is refused, as by
     /// the product's transport.
     clusters: BTreeMap<NodeId, Arc<str>>,
-    /// Who was refused by whom for that.
+    /// Sender and receiver of each frame that was refused for that.
     strangers: BTreeSet<(NodeId, NodeId)>,
 }
 

@@ -146,8 +146,8 @@ async fn old_members_are_kept_out(seed: u64, name: Name) -> Result<(), String> {
         return Err(format!("revision {revision} is not beyond the beginning"));
     }
 
-    // Emptied, the others join like any new member, under their old names. One that ran with its old data would know the
-    // other with another disk.
+    // With empty disks the others join like new members, under their old names. Both are stopped first: an
+    // old member that still ran would know the other one by its earlier disk.
     for m in &old {
         cluster.kill(*m).await;
     }
@@ -211,10 +211,11 @@ fn an_entry_that_only_the_survivor_has_is_kept() {
     });
 }
 
-/// What an object is in one revision: its JSON, `None` if it is deleted there.
+/// The state of an object in one revision: its JSON, `None` if it is deleted there.
 type Meaning = Option<String>;
 
-/// What a client that lives through a restore holds: the objects of each revision that it saw, by path, and where its watch is.
+/// The knowledge of a client that lives through a restore: the objects of each revision that it saw, by path, and the place
+/// of its watch.
 #[derive(Default)]
 struct Client {
     seen: BTreeMap<Revision, BTreeMap<String, Meaning>>,
@@ -272,7 +273,7 @@ impl Client {
     }
 }
 
-/// How a client knows what came after the restored point.
+/// The way in which a client learned of changes after the restored point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saw {
     /// By its watch, which is at the end.

@@ -25,7 +25,7 @@ const MARK_BYTES_MAX: u64 = 256;
 /// Attempts to lock a file that others rename or remove meanwhile: each failed one is another process at work.
 const LOCK_ATTEMPTS_MAX: usize = 8;
 
-/// What makes the store.
+/// The command that makes the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// A survivor's store is made anew.
@@ -97,7 +97,7 @@ impl Mark {
         }
     }
 
-    /// The mark that there is.
+    /// The existing mark, locked. `None` without one.
     ///
     /// # Errors
     /// Another process has it locked, or a system call failed.
@@ -111,7 +111,7 @@ impl Mark {
         Ok(Some(Mark { data_dir: data_dir.to_owned(), content, file }))
     }
 
-    /// The command in the mark that there is, or both where it names none: whoever holds its lock.
+    /// The command that the existing mark names, or both commands where it names none. Takes no lock.
     pub(super) fn command(data_dir: &Path) -> Result<Option<String>, RemakeError> {
         let path = data_dir.join(MARK);
         let text = match File::open(&path).and_then(|file| read(&file)) {

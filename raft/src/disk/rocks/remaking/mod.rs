@@ -5,9 +5,9 @@
 //!     DIR/store.before    the one whose place it took
 //!     DIR/REMAKING        the mark: there from the first step to the last; no node starts meanwhile
 //!
-//! Owns these names and the order of the steps: the mark, the new store with the mark's token in it, the old one away, the new
-//! one at its place, the mark gone, each durable before the next. A crash leaves the mark. Nobody has used a new store while the
-//! mark is there, so the next attempt takes it away, puts the old one back, and begins again.
+//! Owns these names and the order of the steps: the mark, the new store with the mark's token in it, the old one away, the
+//! new one at its place, the mark gone, each durable before the next. A crash leaves the mark. No node has used a new store
+//! while the mark is there, so the next attempt takes it away, puts the old one back, and begins again.
 //!
 //! Invariant: a store from before the act is renamed, and never changed or deleted.
 //! Invariant: a store at its place is taken away only if it has the token of the mark, and while it is locked.
@@ -249,8 +249,8 @@ impl Remaking {
         }
     }
 
-    /// Undoes an act that was interrupted: takes a new store away, and puts the old one back. Does nothing without the mark. Of
-    /// a mark that this program did not write whole, it undoes no more than the mark and what has no place yet.
+    /// Undoes an act that was interrupted: takes a new store away, and puts the old one back. Does nothing without the mark.
+    /// Of a mark that this program did not write whole, it undoes no more than the mark and `store.new`.
     ///
     /// # Errors
     /// Another process is at it or has the new store open, the stores are not as the act can have left them, or a system call

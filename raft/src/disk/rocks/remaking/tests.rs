@@ -216,7 +216,7 @@ fn an_act_that_fails_leaves_everything_as_it_was() {
     assert!(matches!(failed, RemakeError::System { action: "write", .. }), "{failed}");
     assert_eq!(names(root.path()), [STORE]);
     assert_eq!(content(root.path(), STORE).unwrap(), "old");
-    // What a crash while the mark was written leaves is written over.
+    // The part of a mark that a crash left is overwritten.
     fs::write(root.path().join("REMAKING.new"), "orch cluster recover\na longer token than that of this act")
         .unwrap();
     Remaking::require_whole(root.path()).unwrap();
