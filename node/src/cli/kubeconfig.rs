@@ -16,7 +16,7 @@ const VALID_FOR_MIN: Duration = Duration::from_secs(60);
 pub(super) const ABOUT: &str = "Make a client configuration for a further user, or for a service account.\n\n\
         For a user, a new certificate is signed by the authority in --certs-dir: the user is its common name, each group an \
         organization. No request is made, and nothing is kept but the file. For a service account, the cluster is asked for a \
-        token, as who the administrator's client configuration says.\n\n\
+        token, with the credentials of the administrator's client configuration.\n\n\
         The servers and the authority are those of that client configuration. Neither credential gives a right: roles that \
         are bound to the user, its groups or the account do. A certificate cannot be taken back but by --client-crl-file; a \
         token ends with its account.";

@@ -63,7 +63,7 @@ pub struct SaveArgs {
     /// Encrypt to this public key (age1...); repeat for several, each of whose private keys opens the file
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub encrypt_to: Vec<String>,
-    /// Read at most so many bytes of the compressed stream a second, such as 50MiB [default: no limit]
+    /// Read at most this many bytes of the compressed stream a second, such as 50MiB [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
     pub rate_limit: Option<u64>,
     /// Take what the member has applied, without asking the leader: for a cluster that has lost its quorum. The newest
