@@ -10,11 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::directory::{DataDirectory, FORMAT_DRAFT, FORMAT_FILE, LOCK_FILE, OpenError};
+use super::remaking::PROOF;
 use super::space::BALLAST_FILE;
 
-/// Files of the database with one name.
-const SINGLE: [&str; 8] =
-    ["CURRENT", "IDENTITY", "LOCK", "LOG", BALLAST_FILE, FORMAT_DRAFT, FORMAT_FILE, LOCK_FILE];
+/// Files with one name, of the database and of this program.
+const SINGLE: [&str; 9] =
+    ["CURRENT", "IDENTITY", "LOCK", "LOG", BALLAST_FILE, FORMAT_DRAFT, FORMAT_FILE, LOCK_FILE, PROOF];
 /// Beginnings of the names of those that are numbered.
 const NUMBERED: [&str; 3] = ["MANIFEST-", "OPTIONS-", "LOG.old."];
 /// Ends of the names that begin with a number.
@@ -78,6 +79,7 @@ mod tests {
         let path = root.path().join("store");
         drop(RocksDisk::open(&path).unwrap());
         drop(RocksDisk::open(&path).unwrap());
+        fs::write(path.join(PROOF), "of a store that was made anew").unwrap();
         assert_eq!(DataDirectory::lock(&path).unwrap().remove().unwrap(), Vec::<PathBuf>::new());
         assert!(!path.exists());
     }

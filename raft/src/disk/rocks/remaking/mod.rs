@@ -28,7 +28,7 @@ const DRAFT: &str = "store.new";
 const BEFORE: &str = "store.before";
 
 /// The file in a store that was made here: the token of its act. It stays there, and means nothing without the mark.
-const PROOF: &str = "REMADE";
+pub(super) const PROOF: &str = "REMADE";
 
 /// Why a store cannot be made anew, or not be used.
 #[derive(Debug, thiserror::Error)]
