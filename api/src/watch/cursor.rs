@@ -20,8 +20,9 @@ use crate::error::ApiError;
 /// A watch that is further behind goes on when it is answered.
 const CAUGHT_UP_MAX: usize = 2 * MATCHED_PER_LOOK_MAX;
 
-/// Bound of changes times bytes of selectors there: half a nanosecond each, so that long selectors take no longer.
-pub(super) const MATCHED_BYTES_MAX: usize = 1 << 20;
+/// Bound of changes times bytes that selectors hold: those of a usual one are two hundred, a tenth of a microsecond for each
+/// change, and a longer one passes fewer changes instead of taking longer.
+pub(super) const MATCHED_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes that were read to render events since the cursor last stood at the end: a watch that is behind and renders much
 /// stays away from the threads that serve until it has caught up.
