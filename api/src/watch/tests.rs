@@ -245,7 +245,8 @@ async fn a_resume_passes_a_bounded_number_of_changes_before_it_is_answered() {
     assert!(watch.has_much_to_look_at(1808) && !watch.has_much_to_look_at(1809));
     assert!(all(&mut watch).is_empty());
     assert_eq!(watch.position, Revision(10_001));
-    let long = format!("labelSelector=app%3Dy,n+notin+({})", vec!["value"; 200].join(","));
+    let values: Vec<String> = (0..200).map(|at| format!("value{at}")).collect();
+    let long = format!("labelSelector=app%3Dy,n+notin+({})", values.join(","));
     let mut selected = node.watch(JSON, 1, &long);
     selected.catch_up();
     let passed = usize::try_from(selected.position.0).unwrap() - 1;
