@@ -1,17 +1,21 @@
-//! Work at the keyboard: recipes of docs/operations.md by their words, and texts of the program.
+//! Work at the keyboard: a small cluster of commands in a shell, and texts of the program. The guides' own commands are run
+//! in `cluster-tests/tests/processes/guides.rs`.
 
 use super::*;
 
-/// The first indented block below the heading `heading` of docs/operations.md that begins with `first`.
-fn block(heading: &str, first: &str) -> String {
-    let text =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md")).unwrap();
-    let section = text.split(&format!("{heading}\n")).nth(1).unwrap();
-    let from = section.lines().skip_while(|line| !line.trim_start().starts_with(first));
-    let lines: Vec<&str> = from.map_while(|line| line.strip_prefix("    ")).collect();
-    assert!(!lines.is_empty(), "{heading} has no block that begins with {first}");
-    lines.join("\n")
-}
+/// Starts three members on one machine and founds their cluster, as docs/guides/one-machine.md does.
+const START: &str = "\
+orch certs init --dir certs --member a=127.0.0.1 --member b=127.0.0.2 --member c=127.0.0.3
+CLUSTER=a=127.0.0.1:6444,b=127.0.0.2:6444,c=127.0.0.3:6444
+orch serve --name a --certs-dir certs --data-dir data-a --bind-address 127.0.0.1 --initial-cluster $CLUSTER 2> a.log &
+orch serve --name b --certs-dir certs --data-dir data-b --bind-address 127.0.0.2 --initial-cluster $CLUSTER 2> b.log &
+orch serve --name c --certs-dir certs --data-dir data-c --bind-address 127.0.0.3 --initial-cluster $CLUSTER 2> c.log &
+export KUBECONFIG=certs/admin.conf
+orch cluster found";
+
+/// Ends the last one, and looks from another.
+const END: &str = "kill $! && wait $!
+orch cluster status";
 
 /// The lines of `text` from the one that contains `mark` up to the next such line.
 fn part<'a>(text: &'a str, mark: &str) -> &'a str {
@@ -44,12 +48,10 @@ fn shell(directory: &Path, script: &str) -> String {
 }
 
 #[test]
-fn three_members_on_one_machine_by_the_words_of_the_document() {
-    let heading = "### Three members on one machine";
-    let (start, end) = (block(heading, "orch certs init"), block(heading, "kill"));
+fn three_members_on_one_machine_lose_one_and_are_asked_through_each() {
     // Other tests run on this machine: a network of the loopback interface of their own.
     let own = format!("127.{}.{}.", 100 + std::process::id() % 100, 1 + std::process::id() / 100 % 250);
-    let (start, end) = (start.replace("127.0.0.", &own), end.replace("127.0.0.", &own));
+    let (start, end) = (START.replace("127.0.0.", &own), END);
     let (a, b) = (format!("--server {own}1:6443"), format!("--server {own}2:6443"));
     let directory = tempfile::tempdir().unwrap();
     let script = format!(
