@@ -154,8 +154,8 @@ impl<S: Store> Watch<S> {
         self.initial_events.clone()
     }
 
-    /// Whether the next look takes too long for a thread that serves other connections: it reads changes from the disk, or
-    /// matches `many` objects or more. A watch of everything sends all that it looks at.
+    /// Whether the next look matches `many` objects or more, too many for a thread that serves other connections. A watch of
+    /// everything sends all that it looks at.
     pub fn has_much_to_look_at(&self, many: usize) -> bool {
         if !self.output.is_empty() {
             return false;
@@ -168,18 +168,20 @@ impl<S: Store> Watch<S> {
             }
             Phase::Following => {
                 let state = self.pipeline.store.state();
-                let due = self.changes_due(&state.collection(&self.storage));
                 let passes = selects || path.is_some() || !prefix.is_empty();
-                due == usize::MAX || (passes && due >= many)
+                passes && self.changes_due(&state.collection(&self.storage)) >= many
             }
             Phase::Ended => false,
         }
     }
 
-    /// Changes of `collection` that the watch has not passed, from the first that may concern it; very many where they have to be
-    /// read from the disk.
+    /// Changes of `collection` that the watch has not passed, from the first that may concern it. Of those on the disk the
+    /// revisions are counted, which are no fewer but for transactions of several changes.
     fn changes_due(&self, collection: &Collection) -> usize {
-        collection.changes_since(self.subscription.pass(self.position)).unwrap_or(usize::MAX)
+        let position = self.subscription.pass(self.position);
+        let revisions = collection.changed().0.saturating_sub(position.0);
+        let of_disk = || usize::try_from(revisions).unwrap_or(usize::MAX);
+        collection.changes_since(position).unwrap_or_else(|_| of_disk())
     }
 
     /// Looks at a bounded number of objects, and returns the next part of their events. Where rendering them reads more than
