@@ -152,11 +152,7 @@ async fn let_read_all_paths(client: &Client) {
     client.post(&at("clusterrolebindings"), &binding).await.unwrap().success().unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_snapshot_is_whole_or_not_there() {
-    let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
-    let client = cluster.client(0).unwrap();
-    make_namespace(&client).await.unwrap();
+async fn make_large_objects(client: &Client) {
     for number in 0..LARGE_OBJECTS {
         let mut bytes = vec![0; LARGE_BYTES / 4 * 3];
         rand::rng().fill(&mut bytes[..]);
@@ -164,14 +160,26 @@ async fn a_snapshot_is_whole_or_not_there() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("l{number}")}, "data": data});
         client.post(COLLECTION, &object).await.unwrap().success().unwrap();
     }
+}
+
+async fn only_those_with_the_right_take_snapshots(cluster: &Cluster, client: &Client) {
     let alice = cluster.client_as(0, Identity::Token(ALICE_TOKEN.into())).unwrap();
     assert_eq!(alice.post(PATH, &json!({})).await.unwrap().status, 403);
     let other = client.post(&format!("{PATH}?point=other"), &json!({})).await.unwrap();
     assert_eq!(other.status, 400);
-    let_read_all_paths(&client).await;
+    let_read_all_paths(client).await;
     assert_eq!(alice.get("/orch/v1/cluster").await.unwrap().status, 200, "the role is in force");
     assert_eq!(alice.post(PATH, &json!({})).await.unwrap().status, 403, "a reader takes no snapshot");
     assert_eq!(alice.get(PATH).await.unwrap().status, 405, "nothing is sent to a GET");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_whole_or_not_there() {
+    let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let client = cluster.client(0).unwrap();
+    make_namespace(&client).await.unwrap();
+    make_large_objects(&client).await;
+    only_those_with_the_right_take_snapshots(&cluster, &client).await;
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");

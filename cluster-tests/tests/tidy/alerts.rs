@@ -28,8 +28,9 @@ pub(crate) fn rules(text: &str) -> Vec<(String, String)> {
 pub(crate) fn metrics(expression: &str) -> BTreeSet<String> {
     let labels =
         r#"\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"#;
-    let bare = Regex::new(labels).unwrap().replace_all(expression, " ");
-    let word = Regex::new(r"(?P<name>\b[a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?P<call>\()?").unwrap();
+    let bare = Regex::new(labels).expect("the pattern is valid").replace_all(expression, " ");
+    let word =
+        Regex::new(r"(?P<name>\b[a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?P<call>\()?").expect("the pattern is valid");
     let words = word.captures_iter(&bare).filter(|found| found.name("call").is_none());
     let names = words.map(|found| found["name"].to_owned());
     names.filter(|name| !KEYWORDS.contains(&name.as_str())).collect()

@@ -102,7 +102,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     let keys = keys.map(|keys| keys as Arc<dyn RecordCipher>);
     let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory, keys)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
-    let mut node = listening.start_store(peer_tls, disk, store).await?;
+    let mut node = Box::pin(listening.start_store(peer_tls, disk, store)).await?;
     let handle = node.store.handle();
     let api = tokio::select! {
         api = node.open_api(out) => match api {

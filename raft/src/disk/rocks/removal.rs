@@ -65,7 +65,7 @@ fn is_ours(name: &OsStr) -> bool {
     let numbered = NUMBERED.iter().filter_map(|start| name.strip_prefix(start));
     let ended = ENDS.iter().filter_map(|end| name.strip_suffix(end));
     let options = name.strip_prefix("OPTIONS-").and_then(|rest| rest.strip_suffix(".dbtmp"));
-    SINGLE.iter().any(|single| *single == name) || numbered.chain(ended).chain(options).any(is_number)
+    SINGLE.contains(&name) || numbered.chain(ended).chain(options).any(is_number)
 }
 
 #[cfg(test)]
