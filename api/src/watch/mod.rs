@@ -108,7 +108,7 @@ enum Written {
     FrameFull,
     /// [`MATCHED_PER_LOOK_MAX`] changes were matched, or those of a block from the disk.
     Enough,
-    /// Nothing is written: the next event reads too much.
+    /// The next event reads too much, and no event was written.
     Costly,
 }
 

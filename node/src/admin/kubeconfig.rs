@@ -98,7 +98,7 @@ fn token(arguments: &KubeconfigArgs, account: &AccountName) -> anyhow::Result<Cr
     let body = json!({"spec": seconds.map_or(json!({}), |seconds| json!({"expirationSeconds": seconds}))});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(send(&access, Method::POST, &path, body)).map_err(|error| match error {
-        // Nothing of it is kept here: another token does no harm.
+        // The token is not kept here: asking for another does no harm.
         RequestError::Lost { server, reason } => {
             anyhow::anyhow!("{server}: {reason}; no file was written, give the command again")
         }

@@ -1,4 +1,4 @@
-//! One request to the first server that can carry it out; its answer is a document, or a stream.
+//! A request, sent to the first server that can carry it out; its answer is a document, or a stream.
 
 use std::time::Duration;
 

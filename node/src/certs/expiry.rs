@@ -88,7 +88,7 @@ impl CertificateUse {
 /// Whether a certificate has to be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Nothing is due.
+    /// The certificate is not due for renewal.
     None,
     /// A renewal is due: less than 30 days are left, or less than a fifth of the validity.
     Due,

@@ -13,7 +13,7 @@ use super::inspect::inspect;
 use super::layout::Layout;
 use super::renew::{same_names, write};
 
-/// One of the two pairs of a member.
+/// A pair of a member: for its clients, or for its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnPair {
     /// Shown to clients.

@@ -99,7 +99,7 @@ impl Draft {
     fn rename(&self) -> io::Result<()> {
         if self.existing == Existing::Refuse {
             match renameat_with(CWD, &self.path, CWD, &self.target, RenameFlags::NOREPLACE) {
-                // Some network file systems cannot rename without replacing; the name was free a moment ago.
+                // NFS cannot rename without replacing; the name was free a moment ago.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 renamed => return renamed.map_err(io::Error::from),
             }

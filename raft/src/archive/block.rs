@@ -1,4 +1,4 @@
-//! One block of a snapshot file: a head of fixed size and compressed bytes.
+//! A block of a snapshot file: a head of fixed size and compressed bytes.
 //!
 //! Owns the head: the kind of the block, both lengths, a checksum of the compressed bytes, and a checksum of the head
 //! itself, by which a changed length is found before it is believed. It never reads or writes a stream.

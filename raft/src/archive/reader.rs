@@ -26,7 +26,7 @@ use crate::object::SharedObject;
 /// Largest trailer before compression: three numbers.
 const TRAILER_BYTES_MAX: usize = 256;
 
-/// One object of a snapshot.
+/// An object of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The resource's name in the store.
