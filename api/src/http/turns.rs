@@ -42,6 +42,11 @@ impl Party {
             None => user.name.as_str().into(),
         })
     }
+
+    /// The name of the user, or that of the group of the service accounts.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.0
+    }
 }
 
 /// A number of places, and the parties who wait for one. Clones share them.

@@ -57,7 +57,7 @@ impl<S: Store> Api<S> {
         let connector = connector.ok_or_else(unable)?;
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();
-        lasting.keep(self.ledger.take(Payer::of(user, &parts.exchange), STREAM_BYTES)?);
+        lasting.keep(self.ledger.take(&Payer::of(user, &parts.exchange), STREAM_BYTES)?);
         lasting.keep(self.measure_passing(parts));
         // Nothing is changed while the way is looked up.
         let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
