@@ -1,8 +1,8 @@
 //! Watches when the certificates of a node end, and how old the files of its token keys are.
 //!
-//! Owns the rule that a renewal is due, the warnings in the log (at the
-//! start and once a day), the gauges, and the figures that `/orch/v1/cluster` shows. It tells what the files say: whether a renewed
-//! one was taken up is in the log of the reload. No path is a label, since paths may tell of secrets.
+//! Owns the rule that a renewal is due, the warnings in the log (at the start and once a day), the gauges, and the figures that
+//! `/orch/v1/cluster` shows. It tells what the files say: whether a renewed one was taken up is in the log of the reload. No
+//! path is a label, since paths may tell of secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const KEY_MODIFIED: &str = "orch_service_account_key_file_modified_timestamp_sec
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// The certificate is not due for renewal.
-    None,
+    NotDue,
     /// A renewal is due: less than 30 days are left, or less than a fifth of the validity.
     Due,
     /// Less than 7 days are left, or less than a twentieth of the validity, or it has ended.
@@ -70,7 +70,7 @@ impl Expiry {
 
 /// Whether a renewal of the certificate is due at `now`, or late.
 pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
-    urgency(facts.not_before, facts.not_after, now) != Urgency::None
+    urgency(facts.not_before, facts.not_after, now) != Urgency::NotDue
 }
 
 fn urgency(not_before: OffsetDateTime, not_after: OffsetDateTime, now: OffsetDateTime) -> Urgency {
@@ -80,7 +80,7 @@ fn urgency(not_before: OffsetDateTime, not_after: OffsetDateTime, now: OffsetDat
     } else if left < DUE_BEFORE.min(whole / DUE_DIVISOR) {
         Urgency::Due
     } else {
-        Urgency::None
+        Urgency::NotDue
     }
 }
 
@@ -179,9 +179,11 @@ impl Expiries {
         let KeyFiles { signing, verifying } = &self.files.token_keys;
         show_oldest_key("signing", signing.as_slice());
         show_oldest_key("verifying", verifying);
-        let read = self.files.paths().chain(files);
-        let stamps = read.map(|path| (stamps.get(&path).copied().flatten(), path));
-        let stamps = stamps.map(|(stamp, path)| (path, stamp)).collect();
+        let of_before = |path: PathBuf| {
+            let stamp = stamps.get(&path).copied().flatten();
+            (path, stamp)
+        };
+        let stamps = self.files.paths().chain(files).map(of_before).collect();
         *self.seen.lock() = Seen { stamps, expiries };
     }
 }
@@ -254,7 +256,7 @@ fn warn(facts: &Facts, used_as: CertificateUse, now: OffsetDateTime) {
         (facts.path.display(), &facts.subject, facts.not_after, used_as.name());
     let (days, remedy) = ((facts.not_after - now).whole_days(), remedy(used_as));
     match urgency(facts.not_before, facts.not_after, now) {
-        Urgency::None => {}
+        Urgency::NotDue => {}
         Urgency::Due => {
             tracing::warn!(used_as, %file, %subject, %expires, days, "a certificate expires soon: {remedy}");
         }
@@ -290,13 +292,13 @@ mod tests {
         let start = OffsetDateTime::UNIX_EPOCH;
         let (year, day) = (Duration::days(365), Duration::days(1));
         for (whole, left, expected) in [
-            (year, Duration::days(31), Urgency::None),
-            (year, Duration::days(30), Urgency::None),
+            (year, Duration::days(31), Urgency::NotDue),
+            (year, Duration::days(30), Urgency::NotDue),
             (year, Duration::days(29), Urgency::Due),
             (year, Duration::days(8), Urgency::Due),
             (year, Duration::days(6), Urgency::Urgent),
             (year, -day, Urgency::Urgent),
-            (day, Duration::hours(5), Urgency::None),
+            (day, Duration::hours(5), Urgency::NotDue),
             (day, Duration::hours(4), Urgency::Due),
             (day, Duration::hours(1), Urgency::Urgent),
             (day, -Duration::SECOND, Urgency::Urgent),

@@ -151,8 +151,8 @@ pub(super) fn renew_own_pairs(layout: &Layout, name: &str, shared: &SharedArgs) 
         match renew_own(layout, name, pair, now) {
             Ok(None) => {}
             Ok(Some(renewed)) => {
-                let (file, expired) = (renewed.certificate.display(), renewed.expired);
-                tracing::info!(?pair, %file, %expired, "renewed a certificate of this member");
+                let (file, previous_end) = (renewed.certificate.display(), renewed.previous_end);
+                tracing::info!(?pair, %file, %previous_end, "renewed a certificate of this member");
             }
             Err(error) => {
                 tracing::warn!(?pair, error = %Causes(&error), "a certificate of this member is not renewed");

@@ -16,6 +16,11 @@ fn visit(command: &clap::Command, words: &str, look: &mut impl FnMut(&str, &clap
     }
 }
 
+/// `text` with its words a space apart: lines may be broken.
+fn words_of(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The structs of flags in `source` that have a text of their own.
 fn with_own_text(source: &str) -> Vec<String> {
     let (mut found, mut attributes) = (Vec::new(), String::new());
@@ -49,9 +54,8 @@ fn every_command_has_a_summary_and_a_text() {
         assert!(!about.is_empty() && !about.contains('\n') && !about.ends_with('.'), "{words}: {about:?}");
         assert!(!about.starts_with("Flags of") && !about.starts_with("What to do"), "{words}: {about:?}");
         let long = command.get_long_about().map(ToString::to_string).unwrap_or_else(|| about.clone());
-        let shown = command.clone().render_long_help().to_string();
-        let first = long.lines().next().unwrap();
-        assert!(long.len() >= about.len() && shown.starts_with(first), "{words}: {shown}");
+        let shown = words_of(&command.clone().render_long_help().to_string());
+        assert!(long.len() >= about.len() && shown.starts_with(&words_of(&long)), "{words}: {shown}");
     });
     assert!(count > 25, "{count} commands");
 }
@@ -84,8 +88,6 @@ fn help_of_commands_with_a_long_text_shows_it() {
         ("orch snapshot restore --help", "Clients list anew once"),
     ] {
         let text = cli(asked).unwrap_err();
-        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let expected = expected.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(joined.contains(&expected), "{asked}: {text}");
+        assert!(words_of(&text).contains(&words_of(expected)), "{asked}: {text}");
     }
 }
