@@ -45,6 +45,7 @@ mod services;
 mod snapshot;
 mod snapshots;
 mod space;
+mod upgrades;
 mod vectors;
 mod versions;
 mod webhooks;

@@ -24,31 +24,34 @@ const RATE_MIN: u64 = 64 << 10;
     A snapshot holds all objects, secrets among them, in clear unless it is encrypted.")]
 pub enum SnapshotCommand {
     /// Save the state of a running cluster to a file
+    #[command(long_about = SAVE_ABOUT)]
     Save(SaveArgs),
     /// Verify a snapshot and show what is in it
     Inspect(InspectSnapshotArgs),
     /// Take objects out of a snapshot, as YAML
+    #[command(long_about = EXTRACT_ABOUT)]
     Extract(ExtractArgs),
     /// Make the data of a new cluster of one member from a snapshot
+    #[command(long_about = RESTORE_ABOUT)]
     Restore(RestoreArgs),
     /// Make a pair of keys: snapshots are encrypted to the public one
     NewKey(NewKeyArgs),
 }
 
-/// Flags of `orch snapshot save`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Save the state of a running cluster to a file.\n\n\
+/// First part of `orch snapshot save --help`, set at the command: at the flags its summary would replace it.
+const SAVE_ABOUT: &str = "Save the state of a running cluster to a file.\n\n\
         Any member streams it, and serves on meanwhile. The file is of one revision and has every write that was answered \
         before the command began. It is verified while it is written, and takes its name only when it is whole and on the \
         disk: what has the name is a snapshot, whatever happens meanwhile.\n\n\
         The file holds every object, secrets and the keys of the cluster's tokens among them, IN CLEAR, also where the \
-        members encrypt their disks. --encrypt-to encrypts it to a public key, whose private part only a restore needs.",
-    after_help = "Examples:\n  \
+        members encrypt their disks. --encrypt-to encrypts it to a public key, whose private part only a restore needs.";
+
+/// Flags of `orch snapshot save`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch snapshot save\n  \
         orch snapshot save /backup/monday.snapshot --kubeconfig certs/admin.conf --encrypt-to age1... --rate-limit 50MiB\n  \
-        orch snapshot save - --encrypt-to age1... | ssh backup 'cat > monday.snapshot'"
-)]
+        orch snapshot save - --encrypt-to age1... | ssh backup 'cat > monday.snapshot'")]
 pub struct SaveArgs {
     /// How to reach the cluster.
     #[command(flatten)]
@@ -97,15 +100,15 @@ pub struct InspectSnapshotArgs {
     pub output: Output,
 }
 
+/// First part of `orch snapshot extract --help`, set at the command: at the flags its summary would replace it.
+const EXTRACT_ABOUT: &str = "Take objects out of a snapshot, as YAML.\n\n\
+        The snapshot is verified whole first. Objects are in the version that they are stored in.";
+
 /// Flags of `orch snapshot extract`.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Take objects out of a snapshot, as YAML.\n\n\
-        The snapshot is verified whole first. Objects are in the version that they are stored in.",
-    after_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         orch snapshot extract monday.snapshot --resource secrets --namespace default --name db\n  \
-        orch snapshot extract monday.snapshot --namespace default --output default/"
-)]
+        orch snapshot extract monday.snapshot --namespace default --output default/")]
 pub struct ExtractArgs {
     /// The snapshot
     #[arg(value_name = "SNAPSHOT")]
@@ -127,17 +130,17 @@ pub struct ExtractArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Flags of `orch snapshot restore`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make the data of a new cluster of one member from a snapshot.\n\n\
+/// First part of `orch snapshot restore --help`, set at the command: at the flags its summary would replace it.
+const RESTORE_ABOUT: &str = "Make the data of a new cluster of one member from a snapshot.\n\n\
         The snapshot is proved whole before anything of it is at its place; a directory with a store, or with other files, is \
         refused. The cluster has another id, every object of the snapshot, and versions beyond all that can have been given out \
-        since: 100,000 for each second, a million at least. Clients list anew once. Other members join it as new ones.",
-    after_help = "Examples:\n  \
+        since: 100,000 for each second, a million at least. Clients list anew once. Other members join it as new ones.";
+
+/// Flags of `orch snapshot restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch snapshot restore monday.snapshot --data-dir /var/lib/orch\n  \
-        orch snapshot restore monday.snapshot --data-dir /var/lib/orch --name a --peer-address 10.0.0.1:6444"
-)]
+        orch snapshot restore monday.snapshot --data-dir /var/lib/orch --name a --peer-address 10.0.0.1:6444")]
 pub struct RestoreArgs {
     /// The snapshot
     #[arg(value_name = "FILE")]

@@ -4,11 +4,12 @@
 //! rename and sync of the folder. A process that is killed leaves a temporary file, which the next one with the same target
 //! takes over if it is the same user's.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use orch_raft::disk::rocks::{FileLock, lock_at};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -63,15 +64,10 @@ impl Draft {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => left_behind(&path, target)?,
             opened => opened.map_err(failed)?,
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(DraftError::Busy(target.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        // Another process may have renamed the file between the opening and the lock: it is a snapshot now.
-        let (own, named) = (file.metadata().map_err(failed)?, std::fs::symlink_metadata(&path));
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())) {
-            return Err(DraftError::Busy(target.to_owned()));
+        match lock_at(&file, &path).map_err(failed)? {
+            FileLock::Held => {}
+            // Moved by another process between the opening and the lock: it is a snapshot now.
+            FileLock::Busy | FileLock::Moved => return Err(DraftError::Busy(target.to_owned())),
         }
         let draft = Draft { file, path, target: target.to_owned(), existing, is_kept: false };
         // A killed process may have left content, and another mode.

@@ -5,12 +5,11 @@ use std::io::Write;
 use anyhow::Context as _;
 use orch_raft::archive::{Count, Header};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::readable;
 use super::source::SnapshotFile;
 use crate::cli::{InspectSnapshotArgs, Output};
+use crate::operator::date;
 
 /// Verifies the snapshot and prints what is in it.
 pub(super) fn inspect(arguments: &InspectSnapshotArgs, out: &mut impl Write) -> anyhow::Result<()> {
@@ -33,16 +32,6 @@ pub(super) fn total(header: &Header) -> Count {
     })
 }
 
-/// The time of a snapshot as a date; its milliseconds where it is none. 0 is the time of a snapshot as a member held it.
-pub(super) fn date(time_ms: u64) -> String {
-    if time_ms == 0 {
-        return "unknown".to_owned();
-    }
-    let date = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time_ms) * 1_000_000);
-    let text = date.ok().and_then(|date| date.format(&Rfc3339).ok());
-    text.unwrap_or_else(|| format!("{time_ms} ms since 1970"))
-}
-
 /// The document of `--output json`.
 fn view(header: &Header, size: u64, is_sealed: bool) -> Value {
     let Count { objects, bytes } = total(header);
@@ -61,6 +50,7 @@ fn view(header: &Header, size: u64, is_sealed: bool) -> Value {
         .collect();
     json!({
         "revision": header.revision.0,
+        // 0 is the time of a snapshot as a member held it.
         "time": date(header.time_ms),
         "cluster": &*header.cluster,
         "brand": &*header.brand,

@@ -11,19 +11,21 @@ use anyhow::{Context as _, bail};
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use orch_raft::archive::Header;
+use orch_raft::disk::rocks::layout::{BEFORE, DRAFT, MARK, STORE};
 use orch_raft::member::node_id;
 use orch_raft::member::reseed::{self, Made, NewCluster, Origin, ReseedError};
 use orch_raft::transport::Peer;
 
 use super::source::SnapshotFile;
 use crate::cli::RestoreArgs;
+use crate::operator::{self, CLIENTS_LIST_ANEW};
 use crate::recovery::keys;
 use crate::run;
 
 /// Names in a directory that counts as empty: what an interrupted restore leaves, and what systems put there.
-const EMPTY: [&str; 3] = ["REMAKING", "store.new", "lost+found"];
+const EMPTY: [&str; 3] = [MARK, DRAFT, "lost+found"];
 /// Names of which one at least is in the data directory of a node that has run.
-const OURS: [&str; 4] = ["pki", "brand", "store", "store.before"];
+const OURS: [&str; 4] = ["pki", "brand", STORE, BEFORE];
 
 /// Restores the snapshot that `arguments` name into their data directory. Tells `out`.
 pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::Result<()> {
@@ -102,18 +104,16 @@ fn tell_next(header: &Header, made: &Made, member: &Peer, out: &mut impl Write) 
     )?;
     writeln!(
         out,
-        "\nnext:\n  start it: orch serve --name {name} --initial-cluster {name}={0} ...\n  \
-         other members join it as new ones, with empty data directories:\n    \
-         orch cluster add NAME HOST:PORT --kubeconfig certs/admin.conf\n    \
-         orch serve --name NAME --join {0} --peer-address HOST:PORT ...\n    \
-         orch cluster promote NAME --kubeconfig certs/admin.conf      (once it is up and has no lag)",
+        "\nnext:\n  start it: orch serve --name {name} --initial-cluster {name}={} ...\n  \
+         other members join it as new ones, with empty data directories:",
         member.address
     )?;
+    write!(out, "{}", operator::joining("NAME", "HOST:PORT", &member.address, "    "))?;
     let names: Vec<&str> = header.members.iter().map(|member| &*member.name).collect();
     writeln!(
         out,
         "  members of the old cluster that still run ({}) serve clients beside this one: stop them\n  \
-         clients list anew once: every version of before is expired",
+         {CLIENTS_LIST_ANEW}",
         names.join(", ")
     )
 }

@@ -104,7 +104,7 @@ mod tests {
         let (_root, disk, filled) = filled();
         change_pod(&disk, "ns/x", |pod| pod.written_ms += 1);
         let refused = refused(&disk, &filled);
-        assert!(refused.contains("5 objects") && refused.contains("5 others"), "{refused}");
+        assert!(refused.contains("6 objects") && refused.contains("6 others"), "{refused}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Owns the form of that disk: the objects at the beginning, the mark and a purged log there, a vote of the member for
 //! itself, and the member's identity with a founding of its own. For the member that starts on it, it is the disk of a
-//! voter that was sent a snapshot.
+//! voter that was sent a snapshot. The cluster has agreed on the feature level at which the beginning is known, whatever the
+//! earlier one had agreed on: a program that does not know it refuses the disk, and is refused as a member.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,10 +15,11 @@ use prost::Message;
 use super::{Made, NewCluster, Origin, ReseedError};
 use crate::archive::Record;
 use crate::disk::{Disk, Install, MetaKey, StateWrite, completed};
-use crate::encoding::{DecodeError, object_to_wire};
+use crate::encoding::{DecodeError, LEVEL_BEGINNING, object_to_wire};
 use crate::key::Revision;
 use crate::member::codec::{Mark, log_id_to_wire, peer_to_wire, vote_to_wire};
 use crate::member::consensus::{Membership, Place, StoredMembership, Vote, log_id};
+use crate::member::feature::{agreed_feature_level, is_level, level_put};
 use crate::member::identity::{
     ClusterIdentity, cluster_key, identity_put, is_of_one_cluster, origin_put, save,
 };
@@ -81,6 +83,8 @@ pub(crate) async fn fill_as(
     let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
     filling.put(&identity_put(&seed, &founding))?;
     filling.put(&origin_put(new.beginning, &earlier))?;
+    let level = agreed_feature_level(&filling.own).max(LEVEL_BEGINNING);
+    filling.put(&level_put(level))?;
     let fingerprint = filling.fingerprint;
     let mark = filling.commit(term).await?;
     save_vote_and_log(disk, new, term).await?;
@@ -119,7 +123,7 @@ struct Filling<'a> {
     bytes: usize,
     /// Fingerprint of the objects added.
     fingerprint: Fingerprint,
-    /// The store's own objects of the earlier cluster that the new one does not keep.
+    /// The store's own objects of the earlier cluster that the new one has in another form.
     own: State,
 }
 
@@ -132,7 +136,7 @@ impl<'a> Filling<'a> {
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.
     fn add(&mut self, record: &Record) -> Result<(), ReseedError> {
         let Record { resource, path, object } = record;
-        if **resource == *CLUSTER_RESOURCE && is_of_one_cluster(path) {
+        if **resource == *CLUSTER_RESOURCE && (is_of_one_cluster(path) || is_level(path)) {
             self.own.restore(&cluster_key(path), object.clone());
             return Ok(());
         }

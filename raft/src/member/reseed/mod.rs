@@ -5,8 +5,8 @@
 //!     restore: a snapshot's records --------------------------------+
 //!
 //! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
-//! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, and a
-//! revision beyond every one that the earlier cluster can have given out (docs/decisions/0039).
+//! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, the feature
+//! level at which its beginning is known, and a revision beyond every one that the earlier cluster can have given out (docs/decisions/0039).
 //!
 //! Invariant: the new cluster has another name than the earlier one, so that no member of that one takes part in it.
 //! Invariant: no revision is given out twice: every object is at the beginning, and the first entry of the log behind it.

@@ -10,6 +10,7 @@ use orch_proto::store as wire;
 use super::casts::{converge, known_everywhere, write_many};
 use super::*;
 use crate::disk::MetaKey;
+use crate::encoding::LEVEL_BEGINNING;
 use crate::member::log::read_meta;
 use crate::member::reseed::{self, NewCluster, Origin, Survivor, check, fill, fill_as};
 use crate::{ClusterIdentity, Runtime};
@@ -208,6 +209,37 @@ fn an_entry_that_only_the_survivor_has_is_kept() {
         let state = cluster.handle(leader).state();
         let object = state.object(&key("last")).unwrap();
         assert_eq!(object.revision.0, beginning, "the version of an object does not go back either");
+    });
+}
+
+/// A cluster of an older program, whose objects say nothing of the level at which the beginning is known.
+#[test]
+fn a_program_that_does_not_know_the_beginning_refuses_a_cluster_made_anew() {
+    simulate(6, async {
+        let mut cluster = Cluster::new(1);
+        let level = |cluster: &Cluster| cluster.handle(0).status().feature_level;
+        cluster.programs = BTreeMap::from([(0, LEVEL_BEGINNING - 1)]);
+        cluster.start_and_found().await;
+        cluster.leader().await;
+        eventually("its level", || (level(&cluster) == LEVEL_BEGINNING - 1).then_some(())).await;
+        write_many(&cluster, 0, "a", 3).await;
+        let state = cluster.handle(0).state();
+        let origin = Origin { cluster: "c".into(), revision: state.applied().0, time_ms: NOW_MS };
+        cluster.kill(0).await;
+
+        let (disk, records) = (MemoryDisk::default(), reseed::records(&state).map(Ok));
+        let filled = fill(&disk, &origin, &anew(0, 1_000_000), 1, records).await.unwrap();
+        check(&disk, &filled).unwrap();
+        cluster.disks[0] = Arc::new(disk);
+        for _ in 0..2 {
+            let refused = cluster.restart(0).await.unwrap_err().to_string();
+            assert!(refused.contains("too old") && refused.contains("upgrade it"), "{refused}");
+        }
+        cluster.programs.clear();
+        cluster.restart(0).await.unwrap();
+        cluster.leader_among(&[0]).await;
+        assert!(level(&cluster) >= LEVEL_BEGINNING);
+        assert_eq!(value(&cluster.handle(0), "a2").as_deref(), Some("1"));
     });
 }
 
