@@ -52,7 +52,8 @@ mod tests {
     fn votes_and_followers_are_recognised() {
         let vote = Some(wire::Vote { term: 7, node: 2, committed: false });
         let ballot = wire::VoteRequest { vote, last_log_id: None, leader_transfer: false };
-        let granted = |granted| answered(Response::Vote(wire::VoteResponse { granted, ..Default::default() }));
+        let granted =
+            |granted| answered(Response::Vote(wire::VoteResponse { granted, ..Default::default() }));
         let for_vote = asked(Request::Vote(ballot));
         assert_eq!(promised(&for_vote, &granted(true)), Some(Promise::Vote(7)));
         assert_eq!(promised(&for_vote, &granted(false)), None);

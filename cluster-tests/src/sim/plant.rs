@@ -300,7 +300,8 @@ impl<S: Store> Store for PlantedStore<S> {
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
         let changes = self.store.past_changes(resource, after);
-        let passed_over = changes.is_err().then(|| self.plant?.pass_over(&self.store.state(), resource, after));
+        let passed_over =
+            changes.is_err().then(|| self.plant?.pass_over(&self.store.state(), resource, after));
         let changes = passed_over.flatten().map_or(changes, Ok)?;
         let loses = self.plant == Some(Plant::LosesOldest) && changes.len() > 1;
         Ok(if loses { changes.iter().skip(1).cloned().collect() } else { changes })

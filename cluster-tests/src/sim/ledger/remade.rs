@@ -41,12 +41,7 @@ impl Ledger {
     ///
     /// # Errors
     /// They are not what the ledger has at that point.
-    pub fn make_anew(
-        &self,
-        point: Revision,
-        kept: &Model,
-        beginning: Revision,
-    ) -> Result<(), Disagreement> {
+    pub fn make_anew(&self, point: Revision, kept: &Model, beginning: Revision) -> Result<(), Disagreement> {
         let mut inner = self.0.lock();
         inner.check_kept(point, kept)?;
         inner.expected.insert(beginning, Expected::of(kept));

@@ -41,12 +41,7 @@ impl Plant {
 
     /// The changes of `resource` after the beginning of `state`, for a reader at `after`: with the bug, as if it had seen all
     /// before. `None` without it, and for a reader from behind the beginning.
-    pub(super) fn pass_over(
-        self,
-        state: &State,
-        resource: &str,
-        after: Revision,
-    ) -> Option<Arc<[Change]>> {
+    pub(super) fn pass_over(self, state: &State, resource: &str, after: Revision) -> Option<Arc<[Change]>> {
         if self != Plant::WatchGoesOn || after >= state.beginning() {
             return None;
         }

@@ -32,9 +32,9 @@ pub use self::check::check;
 #[cfg(test)]
 pub(crate) use self::fill::fill_as;
 pub use self::fill::{Filled, fill};
-pub use self::survivor::{Found, Survivor};
 #[cfg(test)]
 pub(crate) use self::survivor::records;
+pub use self::survivor::{Found, Survivor};
 use crate::archive::Record;
 use crate::disk::DiskError;
 use crate::disk::cipher::RecordCipher;
