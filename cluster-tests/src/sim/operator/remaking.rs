@@ -280,11 +280,10 @@ impl Operator {
         visitors.iter().for_each(|node| world.visit(*node));
         NodeRuntime::sleep(dice.millis(300..2500)).await;
         if is_due || dice.percent(MISTAKES_PERCENT) {
-            self.ask_for(*mistaken, first).await;
+            self.ask_for(*mistaken, first, &visitors).await;
         }
-        let beginning = world.eras().last().map_or(Revision(0), |era| era.beginning);
         for node in &visitors {
-            if world.applied(*node).is_some_and(|applied| applied >= beginning) {
+            if self.has_new_state(*node) {
                 world.fail(format_args!("n{} has the new cluster's state, and its old disk", node.0));
             }
             world.see_out(*node);
@@ -298,9 +297,15 @@ impl Operator {
             .is_some_and(|known| !known.cluster.is_empty())
     }
 
+    /// `node`, which was given up, has applied the state of the current cluster.
+    fn has_new_state(&self, node: NodeId) -> bool {
+        let beginning = self.world().eras().last().map(|era| era.beginning);
+        beginning.is_some_and(|beginning| self.world().applied(node) >= Some(beginning))
+    }
+
     /// Asks for `node` to be added, which runs on its old disk. That must be refused. Where it is not, `first` has to be
     /// elected again, with the vote of that member.
-    async fn ask_for(&self, node: NodeId, first: NodeId) {
+    async fn ask_for(&self, node: NodeId, first: NodeId, visitors: &[NodeId]) {
         let (world, peer) = (self.world(), self.world().peer(node).clone());
         let adding = move |store: MemberStore| {
             let peer = peer.clone();
@@ -309,15 +314,26 @@ impl Operator {
         if !self.is_done("add a member with its old disk", TRIED_FOR, adding).await {
             return;
         }
+        visitors.iter().filter(|other| **other != node).for_each(|other| world.see_out(*other));
+        self.wait(PROMOTED_WITHIN, || self.has_new_state(node)).await;
+        // It registers its disk in the new state once it starts on it, without which it is not promoted.
+        world.kill(node, true);
+        world.start(node);
         let promoting = move |store: MemberStore| async move { store.promote(node).await };
         self.is_done("promote a member with its old disk", PROMOTED_WITHIN, promoting).await;
         world.kill(first, true);
         world.start(first);
+        self.wait(ELECTED_WITHIN, || false).await;
+        world.fail(format_args!("n{} was given up, and was added with its old disk", node.0));
+    }
+
+    /// Waits for `is_there`, or for as long as `within`, or until the run fails.
+    async fn wait(&self, within: Duration, is_there: impl Fn() -> bool) {
         let began = NodeRuntime::elapsed();
-        while world.failure().is_none() && NodeRuntime::elapsed() - began < ELECTED_WITHIN {
+        let is_over = || self.world().failure().is_some() || NodeRuntime::elapsed() - began > within;
+        while !is_there() && !is_over() {
             NodeRuntime::sleep(RETRY).await;
         }
-        world.fail(format_args!("n{} was given up, and was added with its old disk", node.0));
     }
 
     /// Requests a change for a while. `true` as soon as it is made.
