@@ -25,7 +25,7 @@ impl World {
         self.set_truce(true);
         self.members().into_iter().for_each(|node| self.hold(node));
         faults::mend(self);
-        // A cluster that must be made anew is in nobody's hands to upgrade step by step.
+        // The operator installs the newest program with the new cluster.
         self.members().into_iter().for_each(|node| self.versions().upgrade(node));
     }
 
