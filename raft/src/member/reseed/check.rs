@@ -16,7 +16,7 @@ use crate::member::machine::{Replayed, replay};
 ///
 /// # Errors
 /// It cannot be read, or is another.
-pub(crate) fn check(disk: &impl Disk, filled: &Filled) -> Result<(), ReseedError> {
+pub fn check(disk: &impl Disk, filled: &Filled) -> Result<(), ReseedError> {
     let differs = |part: &str, found: String| {
         let reason = format!("{part} written to the new store and read again differ: {found} was read");
         Err(ReseedError::Unreadable { reason })

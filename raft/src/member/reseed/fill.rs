@@ -31,10 +31,10 @@ use crate::transaction::Put;
 /// Bytes of records that are written at once: the memory that filling needs.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// All contents of a disk that was filled, which [`super::check`] compares.
-pub(crate) struct Filled {
+/// All contents of a disk that was filled, which [`super::check()`] compares.
+pub struct Filled {
     /// Without the place of the old store, which is not known here.
-    pub(crate) made: Made,
+    pub made: Made,
     pub(super) mark: Mark,
     pub(super) fingerprint: Fingerprint,
     pub(super) identity: wire::Identity,
@@ -42,7 +42,11 @@ pub(crate) struct Filled {
 
 /// Fills the empty `disk` with the `records` of the cluster of `origin`, for the cluster of `new`, whose log begins in `term`.
 /// Durable when this returns.
-pub(crate) async fn fill(
+///
+/// # Errors
+/// The disk or the source of the records failed; the records are of no cluster, or newer than the beginning; the new cluster
+/// has the earlier one's name.
+pub async fn fill(
     disk: &impl Disk,
     origin: &Origin,
     new: &NewCluster,
