@@ -161,7 +161,7 @@ pub(crate) async fn download(
         };
         tried.push_str(&format!("\n  {server}: {reason}"));
     }
-    match gone == access.servers.len() {
+    match gone > 0 && gone == access.servers.len() {
         true => Err(RequestError::Gone(tried)),
         false => Err(RequestError::Unreachable(tried)),
     }

@@ -25,7 +25,7 @@ pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use clients::{Client, admin_leaf};
 pub use expiry::{CertificateUse, Expiries, Expiry, Urgency, WatchedFiles, is_about_to_expire};
 pub use file::{replace_file, write_new};
-pub use init::{add_members, init, peer_leaf, server_leaf};
+pub use init::{add_members, init, peer_leaf, reissue, server_leaf};
 pub use inspect::{Facts, inspect, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub use own::{OwnPair, OwnRenewal, renew_own};

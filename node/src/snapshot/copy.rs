@@ -1,7 +1,8 @@
 //! The way of a snapshot's bytes from a bounded channel to a file.
 //!
 //! Owns the verification of a stream while it is written, on a thread that may block. It reads no faster than the limit;
-//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole.
+//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole. What came of a
+//! stream that broke stays, where another process can go on with it.
 
 use std::io::{self, Read, Write};
 
@@ -19,9 +20,19 @@ pub(crate) fn copy(
     sink: Sink,
     limit: Option<u64>,
 ) -> anyhow::Result<(Header, u64)> {
+    go_on(io::empty(), receiver, sink, limit)
+}
+
+/// The same for a stream whose `beginning` is in `sink` already: it is verified again, since the digest is that of all bytes.
+pub(super) fn go_on(
+    beginning: impl Read,
+    receiver: Receiver<io::Result<Bytes>>,
+    sink: Sink,
+    limit: Option<u64>,
+) -> anyhow::Result<(Header, u64)> {
     let stream = Paced::new(Pieces { receiver, piece: Bytes::new() }, limit);
     let mut tee = Tee { source: stream, sink, failure: None };
-    match verify(&mut tee) {
+    match verify(beginning.chain(&mut tee)) {
         Ok(verified) => {
             tee.sink.finish()?;
             Ok(verified)
@@ -29,15 +40,22 @@ pub(crate) fn copy(
         Err(error) => match (tee.failure, error) {
             (Some(failure), _) => Err(tee.sink.failed(failure)),
             (None, ArchiveError::Io(error)) => {
-                Err(anyhow::Error::new(error).context("the connection broke; nothing was kept"))
+                let told = match tee.sink.leave() {
+                    Some(part) => format!(
+                        "the connection broke; {} has what came, and the same command goes on with it",
+                        part.display()
+                    ),
+                    None => "the connection broke; nothing was kept".to_owned(),
+                };
+                Err(anyhow::Error::new(error).context(told))
             }
             (None, error) => Err(anyhow::Error::new(error).context("the member sent no whole snapshot")),
         },
     }
 }
 
-fn verify(tee: &mut impl Read) -> Result<(Header, u64), ArchiveError> {
-    let mut reader = Reader::open(tee)?;
+fn verify(source: impl Read) -> Result<(Header, u64), ArchiveError> {
+    let mut reader = Reader::open(source)?;
     let mut progress = Progress::of(reader.header());
     for record in &mut reader {
         progress.add(record?.object.json.len());
