@@ -4,9 +4,9 @@
 //! of the replicated store and of the peer protocol, and the product's names. It holds no logic: no defaulting, no
 //! validation, no network.
 
+pub mod archive;
 pub mod brand;
 pub mod environment;
-pub mod archive;
 pub mod kms;
 pub mod version;
 

@@ -68,7 +68,13 @@ impl Restored {
     async fn start(data: &Path, peer: &str, client: impl Fn(Endpoint) -> Client) -> (Restored, Endpoint) {
         let log = fs::File::create(data.with_extension("log")).unwrap();
         let mut command = Command::new(program("orch").unwrap());
-        command.args(["serve", "--name=z", "--bind-address=127.0.0.1", "--secure-port=0", "--disk-reserve=64Mi"]);
+        command.args([
+            "serve",
+            "--name=z",
+            "--bind-address=127.0.0.1",
+            "--secure-port=0",
+            "--disk-reserve=64Mi",
+        ]);
         command.arg("--data-dir").arg(data).arg("--certs-dir").arg(data.join("certs"));
         command.arg("--encryption-provider-config").arg(data.join("certs/encryption.yaml"));
         command.arg(format!("--initial-cluster=z={peer}"));
@@ -120,7 +126,8 @@ async fn a_blank_machine_becomes_the_cluster_again_for_the_credentials_of_before
     let certs = cluster.certificates();
     let authority = fs::read(certs.join("ca.crt")).unwrap();
     let token = token(&cluster.client(0).unwrap()).await;
-    let (chain, key) = (fs::read(certs.join("admin.crt")).unwrap(), fs::read(certs.join("admin.key")).unwrap());
+    let (chain, key) =
+        (fs::read(certs.join("admin.crt")).unwrap(), fs::read(certs.join("admin.key")).unwrap());
     let (by_token, by_certificate) = (Identity::Token(token), Identity::Certificate { chain, key });
     let of_robot = name(&cluster.client_as(0, by_token.clone()).unwrap()).await;
     let of_admin = name(&cluster.client_as(0, by_certificate.clone()).unwrap()).await;
@@ -141,7 +148,8 @@ async fn a_blank_machine_becomes_the_cluster_again_for_the_credentials_of_before
     let data_dir = data.display().to_string();
     let whole = fs::read(at("monday")).unwrap();
     let restore = |file: &str| {
-        let flags = ["--identity", &at("key"), "--data-dir", &data_dir, "--name", "z", "--peer-address", &peer];
+        let flags =
+            ["--identity", &at("key"), "--data-dir", &data_dir, "--name", "z", "--peer-address", &peer];
         snapshot(&[&["restore", file][..], &flags].concat())
     };
     fs::write(at("cut"), &whole[..whole.len() - 100_000.min(whole.len() / 2)]).unwrap();

@@ -130,7 +130,10 @@ async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folde
     let said = told(save(cluster, &server(cluster), &path, &[])).await;
     assert!(said.contains("going on with") && !said.contains("discarded"), "{said}");
     assert_eq!((revision(&path), part.exists()), (begun, false));
-    assert!(!config_maps(&fs::read(&path).unwrap()).0.contains_key("later"), "it is of the first command's time");
+    assert!(
+        !config_maps(&fs::read(&path).unwrap()).0.contains_key("later"),
+        "it is of the first command's time"
+    );
 
     // An encryption can be gone on with by nobody else, and what is no snapshot by nobody at all.
     let path = folder.join("killed-sealed");

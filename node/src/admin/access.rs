@@ -85,7 +85,13 @@ impl Access {
     /// An access to no server, by which the authorities of another one are compared with `authorities`.
     #[cfg(test)]
     pub(crate) fn trusting(tls: Arc<ClientConfig>, authorities: &[u8]) -> Access {
-        Access { servers: Vec::new(), set_aside: Vec::new(), tls, authorities: authorities.into(), token: None }
+        Access {
+            servers: Vec::new(),
+            set_aside: Vec::new(),
+            tls,
+            authorities: authorities.into(),
+            token: None,
+        }
     }
 
     /// Has requests sent to the servers that are `named`, if any.
@@ -241,7 +247,13 @@ impl Config {
         }
         let mut seen = std::collections::BTreeSet::new();
         servers.retain(|server| seen.insert(server.clone()));
-        Ok(Access { servers, set_aside: Vec::new(), tls: Arc::new(tls), authorities: authority.into(), token })
+        Ok(Access {
+            servers,
+            set_aside: Vec::new(),
+            tls: Arc::new(tls),
+            authorities: authority.into(),
+            token,
+        })
     }
 }
 

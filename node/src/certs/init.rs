@@ -112,7 +112,8 @@ impl Issuing<'_> {
     fn draft_clients(&self, servers: &[Server], brand: &Brand) -> Result<Vec<Draft>, CertsError> {
         let mut drafts = Vec::new();
         for client in Client::ALL {
-            let (files, issued) = (self.layout.client(client), self.authority.issue(&client.leaf(brand), self.now)?);
+            let (files, issued) =
+                (self.layout.client(client), self.authority.issue(&client.leaf(brand), self.now)?);
             let content = client.config(brand, servers, &self.authority.pair.certificate, &issued);
             drafts.extend(pair(files.certificate, files.key, issued));
             drafts.push(Draft { path: files.config, content });

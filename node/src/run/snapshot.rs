@@ -133,7 +133,12 @@ fn unavailable(reason: &str) -> Response {
 }
 
 /// Begins the stream that is `wanted`, and logs who asked.
-fn answer(snapshots: &Snapshots, wanted: &Wanted<'_>, asker: &Asker, permit: OwnedSemaphorePermit) -> Response {
+fn answer(
+    snapshots: &Snapshots,
+    wanted: &Wanted<'_>,
+    asker: &Asker,
+    permit: OwnedSemaphorePermit,
+) -> Response {
     let Snapshots { handle, cluster, kept, .. } = snapshots;
     let (root, streaming, from) = match wanted {
         Wanted::Fresh(point) => {
@@ -308,7 +313,9 @@ mod tests {
         assert_eq!(Wanted::of("point=held"), Some(Wanted::Fresh(Point::Held)));
         let rest = Wanted::Rest { stream: "5f", from: 70 };
         assert_eq!(Wanted::of("resume=5f&from=70"), Some(rest));
-        for query in ["point=other", "resume=5f", "resume=5f&from=-1", "from=1", "resume=5f&from=1&point=held"] {
+        for query in
+            ["point=other", "resume=5f", "resume=5f&from=-1", "from=1", "resume=5f&from=1&point=held"]
+        {
             assert_eq!(Wanted::of(query), None, "{query}");
         }
     }

@@ -105,7 +105,8 @@ impl Draft {
 
     /// Leaves the first `length` bytes of the temporary file, behind which it goes on.
     pub(super) fn cut(&self, length: u64) -> Result<(), DraftError> {
-        let cut = self.file.set_len(length).and_then(|()| (&self.file).seek(SeekFrom::Start(length)).map(drop));
+        let cut =
+            self.file.set_len(length).and_then(|()| (&self.file).seek(SeekFrom::Start(length)).map(drop));
         cut.map_err(|source| self.failed(source))
     }
 
@@ -324,7 +325,10 @@ mod tests {
         draft.commit().unwrap();
         assert_eq!(names(folder.path()), ["monday"]);
         let found = std::fs::metadata(&target).unwrap();
-        assert_eq!((std::fs::read_to_string(&target).unwrap().as_str(), found.mode() & 0o777), ("half and the rest", 0o600));
+        assert_eq!(
+            (std::fs::read_to_string(&target).unwrap().as_str(), found.mode() & 0o777),
+            ("half and the rest", 0o600)
+        );
         drop(Draft::take_up(&target, Existing::Replace).unwrap());
         assert_eq!(names(folder.path()), ["monday"], "a part that is dropped is removed");
         assert_eq!(Draft::create(&target, Existing::Replace).unwrap().leave(), None);

@@ -29,7 +29,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Attempts to reach a member that may have the state of a stream. With the waits between them they take less than the time for
 /// which a member keeps it.
-const TRIES_MAX: u32 = 6;
+const TRIES_MAX: u32 = 10;
 const TRY_EVERY: Duration = Duration::from_secs(2);
 
 /// Streams one after another that broke without a further byte: more would bring none either.

@@ -76,8 +76,9 @@ fn placed(
     header: &Header,
 ) -> anyhow::Result<Option<Placed>> {
     let Some(bundle) = keys.filter(|_| !arguments.keys.without_identity) else { return Ok(None) };
-    let brand = Brand::named(&header.brand)
-        .with_context(|| format!("this program does not know the brand {:?}; use a newer one", header.brand))?;
+    let brand = Brand::named(&header.brand).with_context(|| {
+        format!("this program does not know the brand {:?}; use a newer one", header.brand)
+    })?;
     let of_member = (&*member.name, run::host_of(&member.address));
     place(bundle, &arguments.keys, &arguments.data_dir, of_member, brand, OffsetDateTime::now_utc()).map(Some)
 }
@@ -210,7 +211,12 @@ mod tests {
                 peer_address: address.map(str::to_owned),
                 encryption_provider_config: None,
                 revision_floor: 0,
-                keys: KeyPlaceArgs { certs_dir: None, host: Vec::new(), secure_port: 6443, without_identity: false },
+                keys: KeyPlaceArgs {
+                    certs_dir: None,
+                    host: Vec::new(),
+                    secure_port: 6443,
+                    without_identity: false,
+                },
             };
             let member = member(&arguments, &header).map_err(|error| error.to_string());
             member.map(|peer| (peer.name.to_string(), peer.address.to_string()))

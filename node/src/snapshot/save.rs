@@ -49,7 +49,8 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Resu
     }
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let saving = Saving { arguments, access: &access, recipients: &recipients, keys: keys.as_ref(), target: &target };
+    let saving =
+        Saving { arguments, access: &access, recipients: &recipients, keys: keys.as_ref(), target: &target };
     let Saved { server, header, bytes } = runtime.block_on(saving.save(notes))?;
     let seconds = began.elapsed().as_secs_f64();
     let (revision, objects) = (header.revision, total(&header).objects);
@@ -158,7 +159,11 @@ impl Saving<'_> {
                 [] => "it is no beginning of a snapshot",
                 _ => "nothing but the process that began an encryption can go on with it",
             };
-            writeln!(notes, "what an interrupted save left of {} is discarded: {reason}", self.target.name())?;
+            writeln!(
+                notes,
+                "what an interrupted save left of {} is discarded: {reason}",
+                self.target.name()
+            )?;
         }
         Ok(begun)
     }

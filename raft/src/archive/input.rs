@@ -12,8 +12,8 @@ use zstd::bulk::Decompressor;
 
 use super::block::{BlockKind, HEAD_BYTES, Head};
 use super::{
-    ArchiveError, BLOCK_BYTES_MAX, DIGEST_BYTES, FORMAT_WITH_KEYS, HEADER_BYTES_MAX, KEYS_BYTES_MAX, KeyBundle,
-    MAGIC, stream_name,
+    ArchiveError, BLOCK_BYTES_MAX, DIGEST_BYTES, FORMAT_WITH_KEYS, HEADER_BYTES_MAX, KEYS_BYTES_MAX,
+    KeyBundle, MAGIC, stream_name,
 };
 use crate::encoding::FEATURE_LEVEL_MAX;
 
@@ -50,7 +50,10 @@ impl<R: Read> Input<R> {
     }
 
     /// Reads the first bytes of a file and its header, from which its digest begins.
-    pub(super) fn header(&mut self, decompressor: &mut Decompressor<'_>) -> Result<wire::Header, ArchiveError> {
+    pub(super) fn header(
+        &mut self,
+        decompressor: &mut Decompressor<'_>,
+    ) -> Result<wire::Header, ArchiveError> {
         self.hash = Sha256::new();
         let mut magic = [0; MAGIC.len()];
         let read = self.read_some(&mut magic)?;
@@ -97,7 +100,10 @@ impl<R: Read> Input<R> {
     }
 
     /// Reads a block, checks it and unpacks it.
-    pub(super) fn block(&mut self, decompressor: &mut Decompressor<'_>) -> Result<(BlockKind, Vec<u8>), ArchiveError> {
+    pub(super) fn block(
+        &mut self,
+        decompressor: &mut Decompressor<'_>,
+    ) -> Result<(BlockKind, Vec<u8>), ArchiveError> {
         let at = self.at;
         let mut head = [0; HEAD_BYTES];
         self.read_exact(&mut head)?;

@@ -92,7 +92,8 @@ fn is_name(name: &str) -> bool {
 /// `out` failed, or the files have more than [`KEYS_BYTES_MAX`] bytes.
 pub fn write_keys(out: &mut impl Write, bundle: &KeyBundle, program: String) -> io::Result<()> {
     let header = wire::Header { format: FORMAT_WITH_KEYS, program, ..wire::Header::default() };
-    let file = |(name, content): (&str, &[u8])| wire::KeyFile { name: name.to_owned(), content: content.to_vec() };
+    let file =
+        |(name, content): (&str, &[u8])| wire::KeyFile { name: name.to_owned(), content: content.to_vec() };
     let keys = wire::KeyBundle { files: bundle.files().map(file).collect() }.encode_to_vec();
     if keys.len() > KEYS_BYTES_MAX {
         let length = keys.len();
@@ -104,7 +105,8 @@ pub fn write_keys(out: &mut impl Write, bundle: &KeyBundle, program: String) -> 
     let mut compressor = Compressor::new(LEVEL)?;
     for (kind, plain) in [(BlockKind::Header, header.encode_to_vec()), (BlockKind::Keys, keys)] {
         let packed = compressor.compress(&plain)?;
-        let head = Head::of(kind, plain.len(), &packed).ok_or_else(|| io::Error::other("a block is too large"))?;
+        let head =
+            Head::of(kind, plain.len(), &packed).ok_or_else(|| io::Error::other("a block is too large"))?;
         bytes.extend_from_slice(&head.encode());
         bytes.extend_from_slice(&packed);
     }

@@ -248,7 +248,11 @@ fn a_header_that_could_write_to_a_terminal_is_refused() {
 #[test]
 fn a_newer_format_and_a_newer_level_are_refused_as_such() {
     for newer in [
-        orch_proto::archive::Header { format: FORMAT_WITH_KEYS + 1, program: "9.1".into(), ..Default::default() },
+        orch_proto::archive::Header {
+            format: FORMAT_WITH_KEYS + 1,
+            program: "9.1".into(),
+            ..Default::default()
+        },
         orch_proto::archive::Header { feature_level: 99, program: "9.1".into(), ..Default::default() },
     ] {
         match read(&begin_with(&newer)) {

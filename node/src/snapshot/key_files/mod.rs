@@ -39,9 +39,14 @@ pub(super) fn collect(
         return Ok(None);
     }
     if recipients.is_empty() {
-        bail!("--with-identity: the keys of a cluster are only ever saved encrypted; name a public key with --encrypt-to");
+        bail!(
+            "--with-identity: the keys of a cluster are only ever saved encrypted; name a public key with --encrypt-to"
+        );
     }
-    let dir = arguments.certs_dir.as_ref().context("--with-identity: name the directory of the keys with --certs-dir")?;
+    let dir = arguments
+        .certs_dir
+        .as_ref()
+        .context("--with-identity: name the directory of the keys with --certs-dir")?;
     let layout = Layout::new(dir);
     let authorities = [layout.authority(), layout.peer_authority()];
     let mut wanted = Vec::new();
@@ -52,7 +57,9 @@ pub(super) fn collect(
         )?;
         wanted.extend([&authority.certificate, &authority.key]);
         // Both are there, or neither: between two steps of a rotation.
-        wanted.extend([&authority.next_certificate, &authority.next_key].into_iter().filter(|path| path.exists()));
+        wanted.extend(
+            [&authority.next_certificate, &authority.next_key].into_iter().filter(|path| path.exists()),
+        );
     }
     require_same_cluster(access, &authorities[0].certificate)?;
     let (token_key, token_public_key) = (layout.token_key(), layout.token_public_key());
@@ -77,7 +84,8 @@ fn add(bundle: &mut KeyBundle, flag: &str, path: &Path, name: Option<&str>) -> a
     let content =
         files::read(path, MATERIAL_BYTES_MAX).with_context(|| format!("{flag}: cannot read {shown}"))?;
     let own = path.file_name().and_then(|own| own.to_str());
-    let name = name.or(own).with_context(|| format!("{flag}: {shown} has no name of plain text; rename it"))?;
+    let name =
+        name.or(own).with_context(|| format!("{flag}: {shown} has no name of plain text; rename it"))?;
     bundle.add(name, content).map_err(|reason| anyhow::anyhow!("{flag}: {shown}: {reason}"))
 }
 
@@ -85,7 +93,8 @@ fn add(bundle: &mut KeyBundle, flag: &str, path: &Path, name: Option<&str>) -> a
 /// be found at the restore.
 fn require_same_cluster(access: &Access, path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
-    let text = files::read(path, MATERIAL_BYTES_MAX).with_context(|| format!("--certs-dir: cannot read {shown}"))?;
+    let text =
+        files::read(path, MATERIAL_BYTES_MAX).with_context(|| format!("--certs-dir: cannot read {shown}"))?;
     let (own, trusted) = (certificates(&text), certificates(&access.authorities));
     let own = own.with_context(|| format!("--certs-dir: {shown}"))?;
     let trusted = trusted.context("the authorities of the client configuration")?;

@@ -122,12 +122,13 @@ fn make(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => DirBuilder::new().mode(0o700).create(&draft)?,
     }
-    let made = fill(bundle, &draft).map_err(anyhow::Error::from).and_then(|()| complete(&draft)).and_then(|()| {
-        File::open(&draft)?.sync_all()?;
-        // An empty directory is replaced; one with files, that came meanwhile, is an error.
-        fs::rename(&draft, dir)?;
-        Ok(File::open(parent)?.sync_all()?)
-    });
+    let made =
+        fill(bundle, &draft).map_err(anyhow::Error::from).and_then(|()| complete(&draft)).and_then(|()| {
+            File::open(&draft)?.sync_all()?;
+            // An empty directory is replaced; one with files, that came meanwhile, is an error.
+            fs::rename(&draft, dir)?;
+            Ok(File::open(parent)?.sync_all()?)
+        });
     if made.is_err()
         && let Err(error) = fs::remove_dir_all(&draft)
         && error.kind() != io::ErrorKind::NotFound

@@ -16,8 +16,13 @@ use crate::cli::{BrandName, InitArgs, KeyPlaceArgs, MemberSpec};
 fn cluster(folder: &Path, name: &str) -> (PathBuf, Access) {
     let dir = folder.join(name);
     let member = MemberSpec { name: "a".to_owned(), hosts: vec!["10.0.0.1".to_owned()] };
-    let arguments =
-        InitArgs { dir: dir.clone(), members: vec![member], secure_port: 6443, brand: BrandName(&ORCH), if_absent: false };
+    let arguments = InitArgs {
+        dir: dir.clone(),
+        members: vec![member],
+        secure_port: 6443,
+        brand: BrandName(&ORCH),
+        if_absent: false,
+    };
     certs::init(&arguments, OffsetDateTime::now_utc()).unwrap();
     let access = access(&fs::read(dir.join("ca.crt")).unwrap());
     (dir, access)
@@ -60,7 +65,8 @@ fn an_identity_is_collected_whole_and_of_the_cluster_that_is_saved() {
     let all = KeyFileArgs { encryption_provider_config, identity_file: vec![older.clone()], ..wanted(&dir) };
     let bundle = collect(&all, &recipients(), &access).unwrap().unwrap();
     let names: Vec<&str> = bundle.files().map(|(name, _)| name).collect();
-    let expected = ["ca.crt", "ca.key", ENCRYPTION, "older.pub", "peer-ca.crt", "peer-ca.key", "service-account.key"];
+    let expected =
+        ["ca.crt", "ca.key", ENCRYPTION, "older.pub", "peer-ca.crt", "peer-ca.key", "service-account.key"];
     assert_eq!(names, [&expected[..], &["service-account.pub"]].concat());
     assert_eq!(bundle.file("ca.key").unwrap(), fs::read(dir.join("ca.key")).unwrap());
     assert_eq!(further(&bundle, &Layout::new(&dir)), ["older.pub"]);

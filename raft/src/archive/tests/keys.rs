@@ -27,7 +27,11 @@ fn keys_before_a_snapshot_are_read_and_the_snapshot_is_the_same() {
     assert!(reader.by_ref().all(|record| record.is_ok()));
     let plain = small_file();
     let alone = Reader::open(&plain[..]).unwrap();
-    assert_eq!((alone.keys(), alone.stream()), (None, reader.stream()), "the stream is named without the keys");
+    assert_eq!(
+        (alone.keys(), alone.stream()),
+        (None, reader.stream()),
+        "the stream is named without the keys"
+    );
     assert!(file.ends_with(&plain), "what a member sent stands behind the keys as it is");
 }
 
@@ -46,7 +50,10 @@ fn every_changed_bit_and_every_cut_of_a_file_with_keys_is_found() {
     }
     for length in 0..file.len() {
         let found = read(&file[..length]);
-        assert!(matches!(found, Err(ArchiveError::Truncated { at }) if at == length as u64), "{length}: {found:?}");
+        assert!(
+            matches!(found, Err(ArchiveError::Truncated { at }) if at == length as u64),
+            "{length}: {found:?}"
+        );
     }
     let twice = [&file[..file.len() - small_file().len()], &file].concat();
     assert!(matches!(read(&twice), Err(ArchiveError::Damaged { .. })), "keys twice");
