@@ -103,14 +103,14 @@ async fn connections_that_break_are_gone_on_from(cluster: &Cluster, folder: &Pat
     let plain = folder.join("plain");
     let said = told(save(cluster, &way.address, &plain, &[])).await;
     assert_eq!(said.matches("broke after").count(), 2, "{said}");
-    assert_eq!(said.matches("going on behind").count(), 2, "{said}");
+    assert_eq!(said.matches("resumed after").count(), 2, "{said}");
     assert!(!said.contains("begins anew"), "{said}");
     assert_eq!(config_maps(&fs::read(&plain).unwrap()).0.len(), LARGE_OBJECTS);
 
     let way = Way::breaking(server(cluster), &[BREAKS_AFTER]).await;
     let sealed = folder.join("sealed");
     let said = told(save(cluster, &way.address, &sealed, &["--encrypt-to", key])).await;
-    assert!(said.contains("going on behind"), "{said}");
+    assert!(said.contains("resumed after"), "{said}");
     let identity = folder.join("key").display().to_string();
     let shown = succeed(snapshot(&["inspect", sealed.to_str().unwrap(), "--identity", &identity]));
     assert!(text(&shown.stdout).contains("is whole"));
@@ -128,14 +128,14 @@ async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folde
     let begun = revision(&part);
     client.post(COLLECTION, &config_map("later", "x")).await.unwrap().success().unwrap();
     let said = told(save(cluster, &server(cluster), &path, &[])).await;
-    assert!(said.contains("going on with") && !said.contains("discarded"), "{said}");
+    assert!(said.contains("resuming") && !said.contains("discarded"), "{said}");
     assert_eq!((revision(&path), part.exists()), (begun, false));
     assert!(
         !config_maps(&fs::read(&path).unwrap()).0.contains_key("later"),
         "it is of the first command's time"
     );
 
-    // An encryption can be gone on with by nobody else, and what is no snapshot by nobody at all.
+    // An encrypted part cannot be resumed by another process, and a part that is no snapshot by none.
     let path = folder.join("killed-sealed");
     kill_save(cluster, &path, &["--encrypt-to", key]).await;
     let said = told(save(cluster, &server(cluster), &path, &["--encrypt-to", key])).await;
@@ -171,10 +171,10 @@ async fn a_save_that_breaks_is_gone_on_with_or_begins_anew() {
     cluster.wait_ready(0).await.unwrap();
     *way.target.lock() = server(&cluster);
     let said = saving.await.unwrap();
-    assert!(said.contains("nothing can go on with it") && said.contains("begins anew"), "{said}");
+    assert!(said.contains("it cannot be resumed") && said.contains("begins anew"), "{said}");
     assert!(config_maps(&fs::read(&path).unwrap()).0.contains_key("later"));
     let said = told(save(&cluster, &server(&cluster), &killed, &[])).await;
-    assert!(said.contains("cannot be gone on with, and is discarded"), "{said}");
+    assert!(said.contains("cannot be resumed, and is discarded"), "{said}");
     assert!(revision(&killed) > begun, "{said}");
     let left = names(folder.path());
     assert!(left.iter().all(|name| !name.contains("part")), "{left:?}");

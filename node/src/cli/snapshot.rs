@@ -45,9 +45,9 @@ pub enum SnapshotCommand {
         Any member streams it, and serves on meanwhile. The file is of one revision and has every write that was answered \
         before the command began. It is verified while it is written, and takes its name only when it is whole and on the \
         disk: what has the name is a snapshot, whatever happens meanwhile.\n\n\
-        A stream that breaks is gone on with, over a new connection, as long as a member has its state: for two minutes after it \
+        A stream that breaks is resumed over a new connection, as long as a member has its state: for two minutes after it \
         broke. Else the snapshot begins anew, and says so. Until the end the file is called PATH.part. Where the command was \
-        interrupted, the same command goes on with that, unless it is encrypted; such a snapshot is of the first command's time.\n\n\
+        interrupted, the same command resumes it, unless it is encrypted; such a snapshot is of the first command's time.\n\n\
         The file holds every object, secrets and the keys of the cluster's tokens among them, IN CLEAR, also where the \
         members encrypt their disks. --encrypt-to encrypts it to a public key, whose private part only a restore needs.\n\n\
         It does not hold the cluster's identity: the authorities, the keys of service account tokens and of encryption at rest, which are files \

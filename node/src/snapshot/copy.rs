@@ -2,7 +2,7 @@
 //!
 //! Owns the verification of a stream while it is written, on a thread that may block. It reads no faster than the limit;
 //! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole. What came of a
-//! stream that broke stays, where another process can go on with it.
+//! stream that broke stays, where another process can resume it.
 
 use std::io::{self, Read, Write};
 
@@ -20,11 +20,11 @@ pub(crate) fn copy(
     sink: Sink,
     limit: Option<u64>,
 ) -> anyhow::Result<(Header, u64)> {
-    go_on(io::empty(), receiver, sink, limit)
+    copy_rest(io::empty(), receiver, sink, limit)
 }
 
 /// The same for a stream whose `beginning` is in `sink` already: it is verified again, since the digest is that of all bytes.
-pub(super) fn go_on(
+pub(super) fn copy_rest(
     beginning: impl Read,
     receiver: Receiver<io::Result<Bytes>>,
     sink: Sink,
@@ -42,7 +42,7 @@ pub(super) fn go_on(
             (None, ArchiveError::Io(error)) => {
                 let told = match tee.sink.leave() {
                     Some(part) => format!(
-                        "the connection broke; {} has what came, and the same command goes on with it",
+                        "the connection broke; {} has what came, and the same command resumes it",
                         part.display()
                     ),
                     None => "the connection broke; nothing was kept".to_owned(),

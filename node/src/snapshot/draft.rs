@@ -3,7 +3,7 @@
 //! Owns the temporary file beside the target (`.NAME.partial`), its lock, its removal after a failure, and the order of sync,
 //! rename and sync of the folder. A process that is killed leaves a temporary file, which the next one with the same target
 //! takes over if it is the same user's. A file that takes long to get has another one (`NAME.part`), whose content the next process
-//! goes on with.
+//! continues.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The end of the name of a temporary file whose content the next process goes on with.
+/// The end of the name of a temporary file whose content the next process continues.
 pub(super) const PART: &str = ".part";
 
 /// Treatment of an existing file with the target's name.
@@ -123,7 +123,7 @@ impl Draft {
         facts.map(|facts| facts.len()).map_err(|source| DraftError::Read { path: self.path.clone(), source })
     }
 
-    /// Leaves the temporary file for the next process, where that goes on with it, and returns its path.
+    /// Leaves the temporary file for the next process, where that continues it, and returns its path.
     pub(super) fn leave(mut self) -> Option<PathBuf> {
         self.is_kept = self.is_part;
         self.is_part.then(|| self.path.clone())

@@ -1,7 +1,7 @@
 //! A member's stream of a snapshot, which is taken up again where it breaks.
 //!
 //! Owns the requests, how often they are repeated, and the passing on of the bytes through a bounded channel to the thread that
-//! verifies them. A stream can be gone on with at a member that still has its state; another one is asked for a new stream by the
+//! verifies them. A stream can be resumed at a member that still has its state; another one is asked for a new stream by the
 //! caller. The bytes are those of one stream, whatever connections they came over: its digest proves it.
 
 use std::io::{self, Write};
@@ -62,7 +62,7 @@ impl Begun {
 pub(super) enum Ending {
     /// Its reader has all that came, and judges it.
     Passed,
-    /// It broke, and no member can go on with it.
+    /// It broke, and no member can resume it.
     Lost,
 }
 
@@ -124,10 +124,10 @@ impl<'a> Link<'a> {
             let Some(error) = self.pass_on(&sender).await else { return Ok(Ending::Passed) };
             fruitless = if self.at > before { 0 } else { fruitless + 1 };
             writeln!(notes, "the stream from {} broke after {}: {error}", self.server, readable(self.at))?;
-            match self.go_on(fruitless).await {
-                Ok(()) => writeln!(notes, "going on behind {}, from {}", readable(self.at), self.server)?,
+            match self.resume(fruitless).await {
+                Ok(()) => writeln!(notes, "resumed after {}, from {}", readable(self.at), self.server)?,
                 Err(reason) => {
-                    writeln!(notes, "nothing can go on with it: {reason}")?;
+                    writeln!(notes, "it cannot be resumed: {reason}")?;
                     // The reader may be gone.
                     let _ = sender.send(Err(error)).await;
                     return Ok(Ending::Lost);
@@ -160,7 +160,7 @@ impl<'a> Link<'a> {
     }
 
     /// Asks for the rest. A member that cannot be reached, or is busy with the connection that broke, is asked again.
-    async fn go_on(&mut self, fruitless: u32) -> Result<(), String> {
+    async fn resume(&mut self, fruitless: u32) -> Result<(), String> {
         let stream = self.stream.as_ref().ok_or("the member gives its stream no name: it is older")?;
         if fruitless >= FRUITLESS_MAX {
             return Err(format!("{fruitless} connections one after another brought nothing"));

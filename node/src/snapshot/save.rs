@@ -1,6 +1,6 @@
 //! `orch snapshot save`: from a member's stream to a verified file.
 //!
-//! Owns the order: the target is opened before a member is asked; what an earlier process left of the same file is gone on with
+//! Owns the order: the target is opened before a member is asked; what an earlier process left of the same file is resumed
 //! where a member can, and is discarded, with a word, where none can; a stream that is lost begins anew a few times. The stream itself is
 //! [`super::link`]'s, and its verification [`super::copy`]'s.
 
@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use orch_raft::archive::{Header, KeyBundle, write_keys};
 use tokio::sync::mpsc::channel;
 
-use super::copy::go_on;
+use super::copy::copy_rest;
 use super::draft::Existing;
 use super::inspect::total;
 use super::link::{Begun, Ending, Link, receive_bytes};
@@ -44,7 +44,7 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Resu
     }
     if arguments.file.is_none() {
         for part in discard_unnamed(Path::new(".")).context("cannot look for what interrupted saves left")? {
-            writeln!(notes, "removed {}; only a save with a name is gone on with", part.display())?;
+            writeln!(notes, "removed {}; only a save with a name is resumed", part.display())?;
         }
     }
     let began = Instant::now();
@@ -128,8 +128,8 @@ impl Saving<'_> {
         let limit = self.arguments.rate_limit;
         let (sender, receiver) = channel(PIECES_MAX);
         let copying = tokio::task::spawn_blocking(move || match beginning {
-            Some(beginning) => go_on(beginning, receiver, sink, limit),
-            None => go_on(std::io::empty(), receiver, sink, limit),
+            Some(beginning) => copy_rest(beginning, receiver, sink, limit),
+            None => copy_rest(std::io::empty(), receiver, sink, limit),
         });
         let ending = link.feed(sender, notes).await?;
         let copied = copying.await.context("the thread that verifies the snapshot ended early")?;
@@ -157,7 +157,7 @@ impl Saving<'_> {
         if begun.is_none() {
             let reason = match self.recipients {
                 [] => "it is no beginning of a snapshot",
-                _ => "nothing but the process that began an encryption can go on with it",
+                _ => "only the process that began an encryption can continue it",
             };
             writeln!(
                 notes,
@@ -175,12 +175,12 @@ impl Saving<'_> {
             let (name, size) = (self.target.name(), readable(begun.bytes));
             match Link::take_up(self.access, receive_bytes, &begun).await {
                 Ok(link) => {
-                    writeln!(notes, "going on with {name} behind {size}, from {}", link.server)?;
+                    writeln!(notes, "resuming {name} after {size}, from {}", link.server)?;
                     return Ok((link, begun.bytes));
                 }
                 Err(error) => writeln!(
                     notes,
-                    "what an interrupted save left of {name} ({size}) cannot be gone on with, and is discarded: {error}"
+                    "what an interrupted save left of {name} ({size}) cannot be resumed, and is discarded: {error}"
                 )?,
             }
         }

@@ -93,7 +93,7 @@ impl Output {
         draft.beginning(length).map(Some)
     }
 
-    /// Leaves it for the next process, where that can go on with it. Returns the file.
+    /// Leaves it for the next process, where that can continue it. Returns the file.
     pub(super) fn leave(self) -> Option<PathBuf> {
         match self {
             Output::File(draft) => draft.leave(),
@@ -164,8 +164,8 @@ impl Sink {
         }
     }
 
-    /// Leaves what was written for the next process, where that can go on with it. Returns the file. Nothing but this process can
-    /// go on with an encryption.
+    /// Leaves what was written for the next process, where that can continue it. Returns the file. Only this process can
+    /// continue an encryption.
     pub(super) fn leave(self) -> Option<PathBuf> {
         match self {
             Sink::Plain(output) => output.leave(),
