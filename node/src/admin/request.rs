@@ -210,3 +210,22 @@ async fn document(response: Response<Incoming>) -> Result<Value, String> {
     serde_json::from_slice(&body.to_bytes())
         .map_err(|error| format!("{status} with an answer that is not JSON: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_bound_of_the_receive_buffer_holds_from_the_connection_on() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let bytes = 64 << 10;
+        let stream = connect_bounded(&server, bytes).await.unwrap();
+        let found = socket2::SockRef::from(&stream).recv_buffer_size().unwrap();
+        // The kernel sets twice as much, for what it needs beside the bytes.
+        let bytes = usize::try_from(bytes).unwrap();
+        assert!((bytes..=2 * bytes).contains(&found), "{found}");
+        drop(listener);
+        assert!(connect_bounded(&server, 64 << 10).await.is_err());
+    }
+}

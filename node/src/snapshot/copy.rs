@@ -102,3 +102,78 @@ impl<R: Read> Read for Tee<R> {
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use orch_raft::archive::write_state;
+    use orch_raft::state::State;
+    use tokio::sync::mpsc::channel;
+
+    use super::*;
+    use crate::snapshot::draft::{Draft, Existing};
+    use crate::snapshot::link::Begun;
+    use crate::snapshot::sink::Output;
+
+    fn snapshot() -> Vec<u8> {
+        write_state(Vec::new(), &Header::default(), &State::default()).unwrap()
+    }
+
+    fn draft(target: &Path) -> Draft {
+        Draft::take_up(target, Existing::Refuse).unwrap()
+    }
+
+    /// Copies `pieces` behind the first `length` bytes of what is there of `target`.
+    fn copied(target: &Path, length: u64, pieces: Vec<io::Result<Bytes>>) -> anyhow::Result<(Header, u64)> {
+        let output = Output::File(draft(target));
+        let beginning = output.continue_after(length)?.unwrap();
+        let (sender, receiver) = channel(pieces.len().max(1));
+        pieces.into_iter().for_each(|piece| sender.try_send(piece).unwrap());
+        drop(sender);
+        copy_rest(beginning, receiver, Sink::new(output, &[])?, None)
+    }
+
+    #[test]
+    fn a_stream_that_broke_is_left_as_a_part_and_its_rest_makes_it_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, part) = (folder.path().join("s"), folder.path().join("s.part"));
+        let whole = snapshot();
+        let cut = whole.len() - 40;
+        let broken = vec![
+            Ok(Bytes::copy_from_slice(&whole[..cut])),
+            Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        ];
+        let told = copied(&target, 0, broken).unwrap_err().to_string();
+        assert!(told.contains("s.part has what came"), "{told}");
+        assert!(part.exists() && !target.exists());
+
+        let begun = Begun::of(&draft(&target)).unwrap().map(|begun| begun.bytes);
+        // Looking at it has taken it away.
+        assert!(!part.exists());
+        let begun = begun.unwrap();
+        assert!(begun > 0 && begun <= cut as u64, "{begun} of {cut}");
+        std::fs::write(&part, &whole[..cut]).unwrap();
+        let rest = Bytes::copy_from_slice(&whole[usize::try_from(begun).unwrap()..]);
+        let (_, bytes) = copied(&target, begun, vec![Ok(rest)]).unwrap();
+        assert_eq!(bytes, whole.len() as u64);
+        assert_eq!(std::fs::read(&target).unwrap(), whole);
+        assert!(!part.exists());
+    }
+
+    #[test]
+    fn the_rest_of_another_stream_makes_nothing_whole_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("s");
+        let whole = snapshot();
+        let other = Header { time_ms: 7, ..Header::default() };
+        let other = write_state(Vec::new(), &other, &State::default()).unwrap();
+        let begun = whole.len() - 40;
+        std::fs::write(folder.path().join("s.part"), &whole[..begun]).unwrap();
+        let rest = Bytes::copy_from_slice(&other[other.len() - 40..]);
+        let length = u64::try_from(begun).unwrap();
+        let told = format!("{:#}", copied(&target, length, vec![Ok(rest)]).unwrap_err());
+        assert!(told.contains("no whole snapshot"), "{told}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

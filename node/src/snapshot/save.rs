@@ -118,7 +118,7 @@ impl Saving<'_> {
                 return Err(error);
             }
         };
-        let beginning = output.go_on_behind(length)?;
+        let beginning = output.continue_after(length)?;
         let mut sink = Sink::new(output, self.recipients)?;
         if let Some(keys) = self.keys
             && let Err(error) = write_keys(&mut sink, keys, orch_proto::version::program())

@@ -87,7 +87,7 @@ impl Output {
     }
 
     /// Leaves the first `length` bytes of it, which are returned to be read.
-    pub(super) fn go_on_behind(&self, length: u64) -> Result<Option<Beginning>, DraftError> {
+    pub(super) fn continue_after(&self, length: u64) -> Result<Option<Beginning>, DraftError> {
         let Output::File(draft) = self else { return Ok(None) };
         draft.cut(length)?;
         draft.beginning(length).map(Some)
