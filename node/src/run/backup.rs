@@ -17,7 +17,7 @@ use orch_raft::{ClusterIdentity, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
-use super::snapshot::{Point, stream};
+use super::snapshot::{Point, root, stream};
 use super::store::Handle;
 use crate::cli::BackupArgs;
 use crate::report::Causes;
@@ -163,7 +163,8 @@ async fn save(
     cluster: Arc<ClusterIdentity>,
 ) -> anyhow::Result<Backup> {
     handle.barrier().await.context("no state that is known to be the newest")?;
-    let receiver = stream(handle, &cluster, Point::Newest, ()).context("no thread for a backup")?;
+    let root = Arc::new(root(&handle, &cluster, Point::Newest));
+    let receiver = stream(handle, root, 0, None).context("no thread for a backup")?;
     let copying = tokio::task::spawn_blocking(move || {
         let made = plan.file()?;
         let output = Output::file(&made, Existing::Refuse)?;
