@@ -59,9 +59,11 @@ impl Additions {
         &self.replacements
     }
 
-    /// Records the plugin at this position of the chain as the author of the additions from now on.
-    pub(super) fn begin(&mut self, plugin: usize) {
+    /// Records the plugin at this position of the chain as the author of the additions from now on, and returns how many
+    /// there are.
+    pub(super) fn begin(&mut self, plugin: usize) -> Extent {
         self.plugin = plugin;
+        self.extent()
     }
 
     /// Records the allocator as the author of the additions from now on. A write whose condition of these does not hold is

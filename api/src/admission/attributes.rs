@@ -2,6 +2,7 @@
 
 use orch_proto::Brand;
 use orch_rules::Action;
+use orch_schema::budget::Budget;
 use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
@@ -49,6 +50,8 @@ pub struct Attributes<'a> {
     pub gate: &'a Gate,
     /// Takes warnings for the client and annotations of audit events.
     pub exchange: &'a Exchange,
+    /// Steps that the request has left, and whether it waits.
+    pub budget: &'a Budget,
     /// The write is admitted and validated but not stored.
     pub dry_run: bool,
     /// The object is gone after the write: a deletion that nothing holds up, or an update that ends the last hold. Known
@@ -67,7 +70,7 @@ impl Attributes<'_> {
             && operations.contains(&self.operation)
     }
 
-    /// Warns the client. The warning is kept even if the write is tried again.
+    /// Warns the client. The warning is kept even if the write is judged again.
     pub fn warn(&self, text: String) {
         self.exchange.warn([text]);
     }
