@@ -36,7 +36,7 @@ impl Additions {
     }
 
     /// Adds `operation` to the transaction of the write. Its resource must differ from those of the write and of all
-    /// other operations, unless a transaction may change several of its objects (`pipeline::modify`): a watch resumes
+    /// other operations, unless a transaction may change several of its objects (`pipeline::propose`): a watch resumes
     /// behind a revision, and would miss a second change of its resource there.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push(operation);

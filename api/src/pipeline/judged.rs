@@ -43,7 +43,7 @@ pub(super) struct Judged {
     /// The object after it; `None` for a deletion.
     pub(super) new: Option<Value>,
     /// The addresses and ports that change hands.
-    pub(super) transfer: Option<Transfer>,
+    transfer: Option<Transfer>,
     /// Additions of the phases that are asked once, and behind them those of the last view.
     pub(super) additions: Additions,
     /// Those of the phases that are asked once.
@@ -55,6 +55,11 @@ impl Judged {
     pub(super) fn new(write: Write, old: Value, new: Option<Value>, additions: Additions) -> Judged {
         let once = additions.extent();
         Judged { write, old, new, transfer: None, additions, once }
+    }
+
+    /// The same change, with which addresses and ports change hands.
+    pub(super) fn with_transfer(self, transfer: Option<Transfer>) -> Judged {
+        Judged { transfer, ..self }
     }
 
     /// Whether the object is gone afterwards.

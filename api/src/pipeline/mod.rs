@@ -37,6 +37,7 @@ mod patch_body;
 mod patch_part;
 mod patch_refusal;
 mod point;
+mod propose;
 mod review;
 mod scale;
 mod stored;
@@ -76,7 +77,7 @@ use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
 pub use list::{Effort, ListAnswer};
-pub(crate) use modify::is_changed_together;
+pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
 

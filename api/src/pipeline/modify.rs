@@ -7,13 +7,11 @@
 //!     reserve    again for each view that the change is proposed in
 //!     propose    applied, or: the object is of another version -> judge; another condition does not hold -> reserve
 
-use std::collections::BTreeSet;
-use std::iter;
 use std::pin::pin;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store, Transaction};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store};
 use orch_schema::value::Value;
 
 use super::judged::{Judged, Rejected, Write};
@@ -21,9 +19,7 @@ use super::stored::{is_same, tree_of, without_revision};
 use super::turns::{HeldTurns, without_turns};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, Extent, View};
-use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::ApiError;
-use crate::registry::Resource;
 
 /// A version of an object that is to be changed.
 pub(super) struct Current<'a> {
@@ -36,7 +32,7 @@ pub(super) struct Current<'a> {
 }
 
 /// Computes one change from any version of an object.
-pub(super) trait Attempt: Send {
+pub(super) trait Attempt: Send + Sync {
     /// The change of `current`, judged by the kind and the plugins. Called again for each newer version that turns up before
     /// the change is applied.
     fn judge(&mut self, current: Current<'_>) -> impl Future<Output = Result<Judged, Rejected>> + Send;
@@ -75,11 +71,6 @@ pub(super) struct Modified {
     /// The object is gone, or would be if this were no dry run.
     pub is_removal: bool,
 }
-
-/// Resources of which one transaction may change several objects: the quotas that a write is charged to, and the addresses
-/// of a service of two families. Watches of them resume before such a revision. Claims are no API objects: nobody watches
-/// them.
-const CHANGED_TOGETHER: [&str; 3] = ["resourcequotas", ADDRESSES, CLAIMS];
 
 /// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
 /// come near this number; creates whose plugins write one shared object (a counter) come near it when a hundred run at
@@ -201,8 +192,10 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
     async fn judge(&mut self, before: &SharedObject) -> Result<Option<Judged>, ApiError> {
         let seen = self.view.clone();
         let (object, value) = (before.clone(), tree_of(before)?);
-        let judging = pin!(self.attempt.judge(Current { object, value, view: &mut self.view }));
-        let (judged, waited) = without_turns(judging, self.request.budget, &mut self.turns).await;
+        let (judged, waited) = {
+            let judging = pin!(self.attempt.judge(Current { object, value, view: &mut self.view }));
+            without_turns(judging, self.request.budget, &mut self.turns).await
+        };
         if waited {
             (self.view, self.surely_current) = (View::of(&self.pipeline.store), false);
         } else if !self.view.is_same(&seen) {
@@ -225,8 +218,10 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
     /// A refusal that stands.
     async fn reserve(&mut self, judged: &mut Judged) -> Result<bool, ApiError> {
         judged.begin_view();
-        let reserving = pin!(self.attempt.reserve(judged, &self.view));
-        let (reserved, _) = without_turns(reserving, self.request.budget, &mut self.turns).await;
+        let (reserved, _) = {
+            let reserving = pin!(self.attempt.reserve(judged, &self.view));
+            without_turns(reserving, self.request.budget, &mut self.turns).await
+        };
         let Err(error) = reserved else { return Ok(true) };
         if self.surely_current {
             return Err(error);
@@ -337,65 +332,6 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             None => Ok(Proposed::Contended(additions.contended().cloned())),
         }
     }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Proposes `operation`, if `condition` and those of admission hold, with the operations that admission adds.
-    pub(super) async fn propose(
-        &self,
-        condition: Condition,
-        operation: Operation,
-        additions: &Additions,
-    ) -> Result<Outcome, ApiError> {
-        let mut operations: Vec<Operation> = iter::once(operation).chain(additions.operations()).collect();
-        for (key, value) in additions.replacements() {
-            operations.push(Operation::Put(self.replacement(key, value)?));
-        }
-        let transaction = Transaction {
-            proposed_ms: self.ambient.now().millis(),
-            conditions: iter::once(condition).chain(additions.conditions()).collect(),
-            operations,
-        };
-        if let Some(key) = repeated(&transaction.operations) {
-            let (resource, path) = (key.resource(), key.path());
-            let message = format!("a transaction changes two objects of {resource}, one of them {path}");
-            return Err(ApiError::Internal(message));
-        }
-        Ok(self.store.propose(transaction).await?)
-    }
-
-    /// The put of an object that admission replaces with a write.
-    fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
-        let is_stored = |resource: &&Arc<Resource>| {
-            *resource.storage == **key.resource() && resource.conversion.is_none()
-        };
-        // few: the served resources.
-        let resource = self.registry.resources().find(is_stored);
-        let resource = resource
-            .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
-        self.put(resource, key.clone(), &mut value.clone())
-    }
-}
-
-/// The key of a second change of one resource, which a watch that resumes behind a revision would miss, but for
-/// [`CHANGED_TOGETHER`]; of those each object changes once, too.
-fn repeated(operations: &[Operation]) -> Option<&Key> {
-    let (mut resources, mut together) = (BTreeSet::new(), BTreeSet::new());
-    let mut keys = operations.iter().map(|operation| match operation {
-        Operation::Put(put) => &put.key,
-        Operation::Delete(key) => key,
-    });
-    // set: both are one.
-    keys.find(|key| match is_changed_together(key.resource()) {
-        true => !together.insert((key.resource(), key.path())),
-        false => !resources.insert(key.resource()),
-    })
-}
-
-/// Whether one transaction may change several objects of `resource`.
-pub(crate) fn is_changed_together(resource: &str) -> bool {
-    // few: three resources.
-    CHANGED_TOGETHER.contains(&resource)
 }
 
 /// The version that the response shows.
