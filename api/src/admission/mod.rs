@@ -49,6 +49,8 @@ mod runtime_class;
 mod selection;
 mod service_account;
 mod settings;
+#[cfg(test)]
+pub(crate) mod slow;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -75,8 +77,8 @@ pub use namespace_auto_provision::{MakeNamespace, NamespaceMaker};
 pub use pod_node_selector::{NodeLabels, NodeSelectors, parse_node_labels};
 pub use pod_security::PodSecuritySettings;
 pub use pod_toleration_restriction::{Toleration, TolerationLists};
-pub use ruling::{Refusal, Ruling, rule};
 pub(crate) use ruling::{Finality, Refused, forbidden};
+pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
 pub use settings::{Settings, TolerationSeconds};
 pub use view::{Labels, View};

@@ -11,7 +11,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::budget::Budget;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Chain, Operation, View};
+use super::{Additions, Attributes, Chain, Operation, Plugin, View};
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
@@ -86,6 +86,15 @@ fn index_of(object: &Value) -> Index {
     let owners = object.at("metadata").items("ownerReferences").iter();
     let owners = owners.map(|owner| owner.text("uid").to_owned());
     Index { labels: labels.collect(), owners: owners.collect(), ..Index::default() }
+}
+
+/// The built-in plugins with `plugin`, which is asked before quotas are charged.
+pub(crate) fn builtin_with(plugin: Box<dyn Plugin>) -> Chain {
+    let mut chain = Chain::builtin();
+    let last = chain.0.len() - 1;
+    assert_eq!(chain.0[last].name(), super::resource_quota::NAME);
+    chain.0.insert(last, plugin);
+    chain
 }
 
 /// The validating and the reserving phase of the built-in plugins, all of which rule at once.

@@ -11,7 +11,7 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 use orch_rules::kinds::Context;
 use orch_rules::validate::WriteKind;
-use orch_rules::validate::tree::{Tree, child_mut, unset};
+use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
@@ -31,6 +31,7 @@ use crate::request::Verb;
 const NAME_ATTEMPTS: usize = 8;
 
 /// A new object that mutating admission has completed.
+#[derive(Clone)]
 struct Mutated {
     value: Value,
     /// Time of the create.
@@ -94,14 +95,15 @@ impl<S: Store> Pipeline<S> {
             && !value.at("metadata").text("generateName").is_empty();
         let mut names_left = if draws_names { NAME_ATTEMPTS } else { 1 };
         let is_kept = draws_names || self.allots(request);
-        let mut mutated = self.mutated_new(request, options, value, origin).await?;
+        let mut mutated = Some(self.mutated_new(request, options, value, origin).await?);
         for tries in 0..ATTEMPTS_MAX {
-            let mut tried = if is_kept { mutated.value.clone() } else { mutated.value.take() };
+            let tried = if is_kept { mutated.clone() } else { mutated.take() };
+            let Some(mut tried) = tried else { break };
             if tries > 0 {
-                mutated.view = View::of(&self.store);
-                self.draw_again(&mut tried, draws_names, &mutated.now);
+                tried.view = View::of(&self.store);
+                self.draw_again(&mut tried.value, draws_names, &tried.now);
             }
-            match self.try_create(request, options, &mutated, tried).await {
+            match self.try_create(request, options, tried).await {
                 Ok(Some(written)) => return Ok(written),
                 Ok(None) => {}
                 Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) if names_left > 1 => {
@@ -157,35 +159,31 @@ impl<S: Store> Pipeline<S> {
         Ok(Mutated { value, now, labels_given, is_generated, view, additions })
     }
 
-    /// Creates `value`, which is `mutated` under this name. `None`: another object has got a value that this one was
-    /// allotted.
+    /// Creates the object `mutated`. `None`: another object has got a value that this one was allotted.
     async fn try_create(
         &self,
         request: Request<'_>,
         options: &Options,
-        mutated: &Mutated,
-        mut value: Value,
+        mutated: Mutated,
     ) -> Result<Option<Written>, ApiError> {
-        let Mutated { now, labels_given, is_generated, view, additions, .. } = mutated;
-        let (resource, mut view, mut additions) = (request.resource, view.clone(), additions.clone());
-        let context = Context { labels_given: *labels_given, ..self.context(request, now) };
-        let attributes = Attributes {
-            dry_run: options.dry_run,
-            ..self.attributes(request, admission::Operation::Create)
-        };
+        let Mutated { mut value, now, labels_given, is_generated, mut view, mut additions } = mutated;
+        let resource = request.resource;
+        let context = Context { labels_given, ..self.context(request, &now) };
+        let attributes =
+            Attributes { dry_run: options.dry_run, ..self.attributes(request, admission::Operation::Create) };
         self.allot_in_time(&attributes, &mut value, &mut view).await?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
         let name = value.at("metadata").text("name").to_owned();
         let required = resource.strategy.namespace_requirement(&context, None, &value);
         let unmet = self.unmet(request, required, &view).await?;
-        self.validate_new(request, &value, now, unmet)?;
-        request.exchange.warn(resource.strategy.warnings(&self.context(request, now), None, &value));
+        self.validate_new(request, &value, &now, unmet)?;
+        request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
-        let draft = Draft { request, attributes, key, is_generated: *is_generated };
+        let draft = Draft { request, attributes, key, is_generated };
         let created = self.create_validated(draft, value, additions).await?;
         Ok(created.map(|(json, stored)| Written { json, stored, outcome: WriteOutcome::Created }))
     }

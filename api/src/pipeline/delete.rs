@@ -163,8 +163,7 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
         };
         pipeline.validate(&attributes, None, view, &mut additions).await?;
         let frees = pipeline.allocator.holds(request.resource) && attributes.is_removal;
-        let transfer =
-            frees.then(|| Transfer { before: Holdings::of(&old), after: Holdings::default() });
+        let transfer = frees.then(|| Transfer { before: Holdings::of(&old), after: Holdings::default() });
         Ok(Judged::new(write, old, None, additions).with_transfer(transfer))
     }
 
