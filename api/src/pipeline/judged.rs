@@ -111,7 +111,7 @@ impl<S: Store> Pipeline<S> {
         let attributes = Attributes {
             namespace: key.namespace(),
             name: key.name(),
-            old: Some(old),
+            old: Some(&*old),
             dry_run,
             is_removal,
             ..self.attributes(request, operation)

@@ -43,9 +43,12 @@ fn sixty_four_slow_hooks_leave_every_place_of_the_pool_to_others() {
         let status = json!({"status": {"hard": hard, "used": {"pods": "0"}}});
         assert_eq!(server.merge(&format!("{QUOTAS}/q/status"), status).await.code, StatusCode::OK);
         let all_free = places.iter().map(Turns::free).collect::<Vec<_>>();
-        let create = async |at: usize| {
-            let body = Body::from(large_pod(&format!("p{at}")).to_string());
-            server.send(Method::POST, PODS, &[], body).await.code.as_u16()
+        let create = |at: usize| {
+            let server = &server;
+            async move {
+                let body = Body::from(large_pod(&format!("p{at}")).to_string());
+                server.send(Method::POST, PODS, &[], body).await.code.as_u16()
+            }
         };
         let meanwhile = async {
             slow.until_waiting(64).await;
