@@ -12,7 +12,7 @@ use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::registry::{Registry, Resource};
 
-/// Kind of a write.
+/// Kind of a write, or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The object is created.
@@ -21,9 +21,12 @@ pub enum Operation {
     Update,
     /// The object is removed or marked for deletion, or its deletion is requested again.
     Delete,
+    /// A connection through this server to what the object stands for (exec, attach, portforward, proxy). Plugins are asked
+    /// about its options, a document such as `PodExecOptions` without `apiVersion` and `kind`; nothing is stored.
+    Connect,
 }
 
-/// A write, without its object.
+/// A write without its object, or a connection without its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     /// The cluster's names.

@@ -6,6 +6,8 @@
 //! is applied, and counters that change with it, go into the same transaction
 //! (docs/decisions/0020-admission-adds-to-the-transaction.md).
 //!
+//! Connections that the server passes on (exec, attach, portforward, proxy) pass the chain with their options.
+//!
 //! A refusal based on a state that may be stale is not final: its plugin is asked again on the newest state.
 //!
 //! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The exceptions are

@@ -54,6 +54,7 @@ impl Plugin for ResourceQuota {
                 Operation::Create => attributes.action == Action::Object,
                 Operation::Update => true,
                 Operation::Delete => attributes.is_removal && self.0 == Release::AtOnce,
+                Operation::Connect => false,
             }
     }
 
@@ -209,7 +210,7 @@ impl<'a> Change<'a> {
             Operation::Update => {
                 !attributes.is_removal && measure.limits_updates(attributes.action.is_resize())
             }
-            Operation::Delete => false,
+            Operation::Delete | Operation::Connect => false,
         };
         let ends_overdue = old.as_ref().is_some_and(|old| ends_overdue(&measure, old, new.as_ref()));
         // A status tells what happened: it is charged, and not refused.

@@ -109,7 +109,7 @@ impl Plugin for Slow {
         self.note("validate", attributes);
         match attributes.operation {
             Operation::Delete => Either::Right(self.wait().boxed()),
-            Operation::Create | Operation::Update => rule(Ok(())),
+            Operation::Create | Operation::Update | Operation::Connect => rule(Ok(())),
         }
     }
 }

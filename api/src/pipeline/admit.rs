@@ -13,6 +13,7 @@ use super::Pipeline;
 use super::modify::Rejected;
 use crate::admission::{Additions, Attributes, Finality, Refused, View};
 use crate::allocation::Unallotted;
+use crate::error::ApiError;
 
 /// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
 /// the reference.
@@ -55,6 +56,22 @@ impl<S: Store> Pipeline<S> {
             first = self.look_again(attributes, refused, &mut looks, view).await?;
         }
         Ok(())
+    }
+
+    /// Admission of a connection, whose `options` plugins may change.
+    ///
+    /// # Errors
+    /// The refusal of the newest view, or a final one.
+    pub(crate) async fn admit_connection(
+        &self,
+        attributes: &Attributes<'_>,
+        options: &mut Value,
+    ) -> Result<(), ApiError> {
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        self.mutate(attributes, options, &mut view, &mut additions).await?;
+        self.validate(attributes, Some(options), &mut view, &mut additions).await?;
+        // Nothing is stored: what is reserved with it goes, a refusal counts.
+        self.admission.reserve(attributes, Some(options), &view, &mut additions)
     }
 
     /// Makes `view` the newest one for the plugin that refused, and returns its place.
