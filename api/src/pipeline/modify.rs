@@ -289,8 +289,16 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         match self.pipeline.propose(unchanged, operation, additions).await? {
             Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
-                let is_delete = matches!(last, Last::Before | Last::Removed(_));
-                self.broken(additions, once, condition - 1, current.is_some(), is_delete)
+                let operation = match last {
+                    Last::Before | Last::Removed(_) => admission::Operation::Delete,
+                    Last::Stored | Last::Freed(_) => admission::Operation::Update,
+                };
+                let attributes = Attributes {
+                    namespace: key.namespace(),
+                    name: key.name(),
+                    ..self.pipeline.attributes(self.request, operation)
+                };
+                self.broken(attributes, additions, once, (condition - 1, current.as_ref()))
             }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
@@ -306,26 +314,18 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         }
     }
 
-    /// What follows from condition number `at` of `additions`, which did not hold.
+    /// What follows from condition number `at` of `additions`, which did not hold, since `found` was under its key.
     fn broken(
         &self,
+        attributes: Attributes<'_>,
         additions: &Additions,
         once: Extent,
-        at: usize,
-        found: bool,
-        is_delete: bool,
+        (at, found): (usize, Option<&SharedObject>),
     ) -> Result<Proposed, ApiError> {
         if additions.is_allotment(at) {
             return Ok(Proposed::Overtaken);
         }
-        let operation = if is_delete { admission::Operation::Delete } else { admission::Operation::Update };
-        let attributes = Attributes {
-            namespace: self.key.namespace(),
-            name: self.key.name(),
-            dry_run: self.dry_run,
-            ..self.pipeline.attributes(self.request, operation)
-        };
-        match self.pipeline.admission.broken_condition(&attributes, additions, at, found) {
+        match self.pipeline.admission.broken_condition(&attributes, additions, at, found.is_some()) {
             Some(error) => Err(error),
             // The plugin that relies on it is not asked again.
             None if at < once.conditions => Err(dependency_changed()),
