@@ -69,9 +69,9 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), ApiError> {
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
         self.mutate(attributes, options, &mut view, &mut additions).await?;
-        self.validate(attributes, Some(options), &mut view, &mut additions).await?;
+        self.validate(attributes, Some(&*options), &mut view, &mut additions).await?;
         // Nothing is stored: what is reserved with it goes, a refusal counts.
-        self.admission.reserve(attributes, Some(options), &view, &mut additions)
+        self.admission.reserve(attributes, Some(&*options), &view, &mut additions)
     }
 
     /// Makes `view` the newest one for the plugin that refused, and returns its place.
