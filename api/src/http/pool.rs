@@ -130,12 +130,12 @@ impl Pool {
                 drop(waits.take());
             }
             let place = self.threads.take(party).await;
-            let (turns, party) = (self.threads.clone(), party.clone());
-            let (waker, budget) = (Waker::from(woken.clone()), budget.clone());
+            let (turns, own) = (self.threads.clone(), party.clone());
+            let (waker, entered) = (Waker::from(woken.clone()), budget.clone());
             let step = tokio::task::spawn_blocking(move || {
-                let slices = Rc::new(Slices::begin(turns, party, place));
+                let slices = Rc::new(Slices::begin(turns, own, place));
                 let pause = slices.clone();
-                let mut poll = || budget.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
+                let mut poll = || entered.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
                 let polled = pausing(Rc::new(move || pause.pause()), &mut poll);
                 drop(slices);
                 (job, polled)
@@ -386,8 +386,8 @@ mod tests {
             let waiting = pool.run(&party, work, &budget, job);
             let other = async {
                 let own = Work::Write { bytes: 0 };
-                let done =
-                    free.run(&Party::of(&User::local_admin()), own, &Arc::default(), Box::pin(async {}));
+                let (admin, budget) = (Party::of(&User::local_admin()), Arc::default());
+                let done = free.run(&admin, own, &budget, Box::pin(async {}));
                 done.await.unwrap();
                 let places = free.places().map(|places| places.free());
                 send.send(()).unwrap();

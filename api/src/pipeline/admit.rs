@@ -10,7 +10,7 @@ use orch_raft::Store;
 use orch_schema::value::Value;
 
 use super::Pipeline;
-use super::modify::Rejected;
+use super::judged::Rejected;
 use crate::admission::{Additions, Attributes, Finality, Refused, View};
 use crate::allocation::Unallotted;
 use crate::error::ApiError;
