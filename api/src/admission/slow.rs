@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::{Either, FutureExt};
 use orch_rules::Action;
@@ -13,6 +14,9 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
+
+/// Longest wait for writes to arrive: less than a request's deadline, so that a test fails before its requests do.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What a test holds of the plugin. Clones share it.
 #[derive(Clone)]
@@ -48,7 +52,10 @@ impl Slow {
 
     /// Waits until `count` writes wait for the plugin at once.
     pub(crate) async fn until_waiting(&self, count: usize) {
-        self.0.waiting.subscribe().wait_for(|waiting| *waiting == count).await.unwrap();
+        let mut waiting = self.0.waiting.subscribe();
+        let all = waiting.wait_for(|waiting| *waiting == count);
+        let all = tokio::time::timeout(WAIT_MAX, all).await;
+        assert!(all.is_ok(), "{} writes wait at once, and not {count}", *self.0.waiting.borrow());
     }
 
     /// Lets the next `count` questions be answered.
