@@ -31,6 +31,7 @@ mod tests;
 mod token_keys;
 mod turns;
 mod version;
+mod waiting;
 mod watching;
 
 use std::sync::{Arc, OnceLock};

@@ -86,6 +86,12 @@ impl Turns {
         Turns(Arc::new(Mutex::new(State { free: places, share, ..State::default() })))
     }
 
+    /// Places that are free.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        locked(&self.0).free
+    }
+
     /// A place for `party`, when it is its turn.
     pub(super) async fn take(&self, party: &Party) -> Place {
         loop {
