@@ -124,18 +124,22 @@ async fn is_not_let_in_with_its_old_disk(
     n: usize,
     old: &[usize],
 ) -> Result<(), String> {
-    let m = old[0];
+    let (m, others) = (old[0], &old[1..]);
+    for other in others {
+        cluster.kill(*other).await;
+    }
     cluster.handle(n).add_learner(&peer(m)).await.map_err(|error| error.to_string())?;
     let beginning = cluster.handle(n).state().beginning();
     for _ in 0..LOOKS {
         SimRuntime::sleep(LOOK_EVERY).await;
     }
     if cluster.handle(m).state().applied() < beginning {
+        for other in others {
+            cluster.restart(*other).await.unwrap();
+        }
         return Ok(());
     }
-    for m in old {
-        cluster.kill(*m).await;
-    }
+    cluster.kill(m).await;
     // It registers its disk in the new state once it starts on it, without which it is not promoted.
     cluster.restart(m).await.unwrap();
     let promoted = cluster.handle(n).promote(peer(m).id).await;
