@@ -5,8 +5,8 @@
 //! product's own steps, over simulated disks. A store that takes the place of another one in a data directory is not
 //! simulated: `raft/src/disk/rocks/remaking` has tests of that.
 //!
-//! Afterwards members that were given up may come back with their disks, and be asked for by mistake: that must be refused.
-//! Then some join under their old names with empty disks. The ledger judges which objects the new cluster begins with; `eras`
+//! Afterwards members that were given up may come back with their disks, and be added by mistake: they must not get the new
+//! state. Then some join under their old names with empty disks. The ledger judges which objects the new cluster begins with; `eras`
 //! what clients see over its beginning; `intrusion` whether members that were given up take part.
 
 use std::time::Duration;
@@ -47,19 +47,25 @@ const SNAPSHOT_AGE_MS_MAX: u64 = 2500;
 /// Percentage of restores in which the disks of the members are lost, too.
 const DISKS_LOST_PERCENT: u64 = 50;
 
+/// Percentage of visits that a planted bug needs with a single visitor, which hears of no leader but the new one.
+const ALONE_PERCENT: u64 = 50;
+
 /// Percentage of members that come back with the disk that was given up.
 const VISITORS_PERCENT: u64 = 50;
 
-/// Percentage of visits in which one of them is asked for by mistake.
+/// Percentage of visits in which one of them is added by mistake.
 const MISTAKES_PERCENT: u64 = 50;
 
 /// Members that join the new cluster: with its first one they are three.
 const JOINERS: usize = 2;
 
-/// Time for which a change is tried that must be refused: it takes a second to learn that a member does not answer.
+/// Time for which a member is added that should have had its disk emptied: it takes a second to learn that it does not answer.
 const TRIED_FOR: Duration = Duration::from_millis(2500);
 
-/// Time for the promotion of a member that should have been refused: it receives the state first.
+/// Time in which a learner has the state: of some objects, at once. A vote is given to none without it.
+const SENT_WITHIN: Duration = Duration::from_secs(3);
+
+/// Time for the promotion of a member that should have been refused.
 const PROMOTED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Timeout of a change: a little more than a member's own deadline, so that its answer arrives.
@@ -275,12 +281,15 @@ impl Operator {
         let world = self.world();
         let is_due = world.is_due(Occasion::Recovery);
         let comes = |node: &&NodeId| self.knows_cluster(**node) && (is_due || dice.percent(VISITORS_PERCENT));
-        let visitors: Vec<NodeId> = given_up.iter().filter(comes).copied().collect();
+        let mut visitors: Vec<NodeId> = given_up.iter().filter(comes).copied().collect();
+        if is_due && dice.percent(ALONE_PERCENT) {
+            visitors.truncate(1);
+        }
         let Some(mistaken) = visitors.first() else { return };
         visitors.iter().for_each(|node| world.visit(*node));
         NodeRuntime::sleep(dice.millis(300..2500)).await;
         if is_due || dice.percent(MISTAKES_PERCENT) {
-            self.ask_for(*mistaken, first, &visitors).await;
+            self.add_by_mistake(*mistaken, first, &visitors).await;
         }
         for node in &visitors {
             if self.has_new_state(*node) {
@@ -303,19 +312,20 @@ impl Operator {
         beginning.is_some_and(|beginning| self.world().applied(node) >= Some(beginning))
     }
 
-    /// Asks for `node` to be added, which runs on its old disk. That must be refused. Where it is not, `first` has to be
-    /// elected again, with the vote of that member.
-    async fn ask_for(&self, node: NodeId, first: NodeId, visitors: &[NodeId]) {
+    /// Has `node` added, which runs on its old disk: a member may be added before it is started on an empty one. It must not get
+    /// the new state. Where it does, `first` has to be elected again, with the vote of that member.
+    async fn add_by_mistake(&self, node: NodeId, first: NodeId, visitors: &[NodeId]) {
         let (world, peer) = (self.world(), self.world().peer(node).clone());
         let adding = move |store: MemberStore| {
             let peer = peer.clone();
             async move { store.add_learner(&peer).await }
         };
-        if !self.is_done("add a member with its old disk", TRIED_FOR, adding).await {
+        self.is_done("add a member with its old disk", TRIED_FOR, adding).await;
+        self.wait(SENT_WITHIN, || self.has_new_state(node)).await;
+        if !self.has_new_state(node) {
             return;
         }
         visitors.iter().filter(|other| **other != node).for_each(|other| world.see_out(*other));
-        self.wait(PROMOTED_WITHIN, || self.has_new_state(node)).await;
         // It registers its disk in the new state once it starts on it, without which it is not promoted.
         world.kill(node, true);
         world.start(node);
