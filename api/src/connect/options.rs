@@ -178,22 +178,17 @@ pub(crate) fn document(action: Action, query: &Query, subpath: &str) -> Result<V
                 set(&mut options, "ports", ports);
             }
         }
-        _ if !shown_path(subpath).is_empty() => set(&mut options, "path", shown_path(subpath)),
+        // As in the reference with its first slash, and with the last one where there is one.
+        _ if !subpath.is_empty() => set(&mut options, "path", subpath),
         _ => {}
     }
     Ok(options)
 }
 
-/// The path behind a proxy as its options show it: without its first slash.
-fn shown_path(subpath: &str) -> &str {
-    subpath.strip_prefix('/').unwrap_or(subpath)
-}
-
-/// The path behind a proxy after admission saw `options`, the document of `subpath`.
-pub(crate) fn proxied_path(options: &Value, subpath: &str) -> String {
+/// The path behind a proxy after admission saw `options`: empty, or with its first slash.
+pub(crate) fn proxied_path(options: &Value) -> String {
     match options.text("path") {
-        // Whether there is a slash is not in the document.
-        same if same == shown_path(subpath) => subpath.to_owned(),
+        whole if whole.is_empty() || whole.starts_with('/') => whole.to_owned(),
         other => format!("/{other}"),
     }
 }

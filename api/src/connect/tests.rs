@@ -254,12 +254,14 @@ fn options_of_connections_are_documents_and_are_written_for_the_kubelet() {
 
 #[test]
 fn the_path_behind_a_proxy_is_in_its_options_and_may_be_changed_there() {
-    for (subpath, shown) in [("", ""), ("/", ""), ("/a/b/", "a/b/"), ("//a", "/a")] {
+    for subpath in ["", "/", "/a/b/", "//a"] {
         let options = document(Action::Proxy, &Query::parse("path=other"), subpath).unwrap();
-        assert_eq!(options.text("path"), shown, "{subpath}");
-        assert_eq!(proxied_path(&options, subpath), subpath);
+        assert_eq!(options.text("path"), subpath);
+        assert_eq!(proxied_path(&options), subpath);
     }
-    assert_eq!(proxied_path(&json!({"path": "b"}), "/a"), "/b");
+    for changed in ["b", "/b"] {
+        assert_eq!(proxied_path(&json!({"path": changed})), "/b");
+    }
 }
 
 #[test]

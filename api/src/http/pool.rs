@@ -33,7 +33,7 @@ use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::negotiate::Representation;
-use crate::pipeline::Request;
+use crate::pipeline::{DELETIONS_UNDER_WAY_MAX, OBJECT_BYTES_MAX, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 
@@ -44,6 +44,9 @@ pub(super) const HELD_PER_THREAD: usize = 4;
 /// Documents for each thread that wait for another server without a place: the creates of sixty-four clients, of which each
 /// party has half. At the edge a document keeps its place while it waits.
 const WAITING_PER_THREAD: usize = 64;
+
+/// Bytes that the deletion of a collection may hold: its deletions under way, each with the largest object.
+const DELETED_BYTES: usize = DELETIONS_UNDER_WAY_MAX * OBJECT_BYTES_MAX;
 
 /// Bytes of the bodies and stored objects of these documents, for each thread: as many as its places hold at most.
 const WAITING_BYTES_PER_THREAD: usize = HELD_PER_THREAD * BODY_BYTES_MAX;
@@ -226,7 +229,9 @@ impl<S: Store> Api<S> {
         let state = self.pipeline.store.state();
         let key = large.request().stored_key().filter(|_| !large.target.name.is_empty());
         let stored = key.and_then(|key| state.object(&key).map(|object| object.json.len()));
-        Work::Write { bytes: large.body.len() + stored.unwrap_or(0) }
+        // A deletion of a collection holds many of its objects at once.
+        let deleted = (large.verb == Verb::DeleteCollection).then_some(DELETED_BYTES);
+        Work::Write { bytes: large.body.len() + stored.or(deleted).unwrap_or(0) }
     }
 
     /// Carries out a request in the pool.

@@ -67,7 +67,8 @@ impl<S: Store> Pipeline<S> {
         attributes: &Attributes<'_>,
         options: &mut Value,
     ) -> Result<(), ApiError> {
-        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        // No transaction protects a connection: a write that another member has answered counts.
+        let (mut view, mut additions) = (self.newest_view().await?, Additions::default());
         self.mutate(attributes, options, &mut view, &mut additions).await?;
         self.validate(attributes, Some(&*options), &mut view, &mut additions).await?;
         // Nothing is stored: what is reserved with it goes, a refusal counts.

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 
 /// Deletes under way for one request: enough to fill a batch of the log, few enough that a single client leaves room
 /// for others.
-const UNDER_WAY_MAX: usize = 32;
+pub(crate) const DELETIONS_UNDER_WAY_MAX: usize = 32;
 
 /// The objects that a DELETE of a collection is about to delete.
 pub(crate) struct CollectionToDelete {
@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
         let is_part = request.query.integer("limit")?.is_some_and(|limit| limit > 0);
         let is_one = list.objects.len() == 1;
         let mut waiting = list.objects.iter().map(|object| self.delete_found(request, object, &options));
-        let mut under_way: FuturesOrdered<_> = waiting.by_ref().take(UNDER_WAY_MAX).collect();
+        let mut under_way: FuturesOrdered<_> = waiting.by_ref().take(DELETIONS_UNDER_WAY_MAX).collect();
         while let Some(deleted) = under_way.next().await {
             deleted.map_err(|error| if is_one { error } else { to_partial_failure(error) })?;
             under_way.extend(waiting.next());

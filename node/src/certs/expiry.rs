@@ -113,6 +113,10 @@ pub struct Expiries {
 /// The result of the last look.
 #[derive(Debug, Default)]
 struct Seen {
+    /// The files were read once.
+    is_read: bool,
+    /// The files were read once.
+    is_read: bool,
     /// Of each file that was read, its stamp of before; `None` where that is not known, so that it is read again.
     stamps: BTreeMap<PathBuf, Stamp>,
     expiries: Vec<Expiry>,
@@ -160,7 +164,8 @@ impl Expiries {
         paths.extend(self.seen.lock().stamps.keys().cloned());
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let stamps: BTreeMap<PathBuf, Stamp> = paths.iter().cloned().zip(stamps(&paths)).collect();
-        if stamps == self.seen.lock().stamps && !is_warning {
+        let is_first = !self.seen.lock().is_read;
+        if stamps == self.seen.lock().stamps && !is_first && !is_warning {
             return;
         }
         let configured = self.files.configured.as_ref().map(|configured| configured.read());
@@ -184,7 +189,7 @@ impl Expiries {
             (path, stamp)
         };
         let stamps = self.files.paths().chain(files).map(of_before).collect();
-        *self.seen.lock() = Seen { stamps, expiries };
+        *self.seen.lock() = Seen { is_read: true, stamps, expiries };
     }
 }
 

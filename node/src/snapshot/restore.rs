@@ -117,6 +117,10 @@ fn member(arguments: &RestoreArgs, header: &Header) -> anyhow::Result<Peer> {
     let address = address.with_context(|| {
         format!("the snapshot has no member {name}: give its peer address with --peer-address HOST:PORT")
     })?;
+    // A snapshot has no author: whoever knows the public key can write one, and the name becomes a part of paths.
+    check_member(name, address).map_err(|reason| {
+        anyhow::anyhow!("the snapshot names a member that no cluster has: {reason}; give --name and --peer-address")
+    })?;
     Ok(Peer { id: node_id(name), name: name.as_str().into(), address: address.as_str().into() })
 }
 

@@ -54,13 +54,13 @@ impl Options {
         Ok(Options::Log(options))
     }
 
-    /// The options of a connection by `action`, from their document. `subpath` is the path that the client asks for.
-    pub(super) fn of_document(action: Action, document: &Value, subpath: &str) -> Options {
+    /// The options of a connection by `action`, from their document.
+    pub(super) fn of_document(action: Action, document: &Value) -> Options {
         match action {
             Action::Exec => Options::Stream("exec", StreamOptions::of_exec(document)),
             Action::Attach => Options::Stream("attach", StreamOptions::of_attach(document)),
             Action::PortForward => Options::Ports(ports_query(document)),
-            _ => Options::Proxy(proxied_path(document, subpath)),
+            _ => Options::Proxy(proxied_path(document)),
         }
     }
 

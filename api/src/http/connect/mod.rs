@@ -94,7 +94,7 @@ impl<S: Store> Api<S> {
             action => {
                 let mut document = document(action, &parts.query, &target.subpath)?;
                 self.admit_connection(passing, &mut document, budget).await?;
-                Options::of_document(action, &document, &target.subpath)
+                Options::of_document(action, &document)
             }
         };
         if options.are_of_a_stream() {

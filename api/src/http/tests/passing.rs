@@ -267,7 +267,7 @@ async fn connections_pass_admission_with_their_options() {
             "Upgrade request required",
             r#"system:admin PortForward ns/q {"ports":[80,443]}"#,
         ),
-        ("nodes/n/proxy/metrics", 200, "", r#"system:admin Proxy /n {"path":"metrics"}"#),
+        ("nodes/n/proxy/metrics", 200, "", r#"system:admin Proxy /n {"path":"/metrics"}"#),
         ("namespaces/ns/pods/q/log", 200, "", ""),
     ] {
         let answered = server.get(&format!("/api/v1/{path}")).await;
