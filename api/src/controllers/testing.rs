@@ -166,11 +166,18 @@ impl Fixture {
     }
 
     /// Runs `work` until `steps` are done.
-    pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>, steps: impl Future<Output = ()>) {
-        let (work, steps) = (std::pin::pin!(work), std::pin::pin!(steps));
-        match futures::future::select(work, steps).await {
-            Either::Left(_) => panic!("a loop ended by itself"),
-            Either::Right(_) => {}
+    pub(crate) fn beside<T>(
+        &self,
+        work: impl Future<Output = T>,
+        steps: impl Future<Output = ()>,
+    ) -> impl Future<Output = ()> {
+        // In boxes: the two together are too large for a future that callers hold.
+        let both = futures::future::select(Box::pin(work), Box::pin(steps));
+        async move {
+            match both.await {
+                Either::Left(_) => panic!("a loop ended by itself"),
+                Either::Right(_) => {}
+            }
         }
     }
 
