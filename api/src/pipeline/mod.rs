@@ -76,9 +76,9 @@ use crate::watch::{BATCH_DELAY, SharedEvents};
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
+pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub use list::{Effort, ListAnswer};
 pub(crate) use propose::is_changed_together;
-pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
 

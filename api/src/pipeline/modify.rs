@@ -164,7 +164,9 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         if judged.is_nothing(&before) && !self.stands(Some(&before)).await? {
             return Ok(Tried::Again);
         }
-        if let Some(shared) = judged.additions.contended().filter(|_| self.may_join && self.turns.shared.is_none()) {
+        if let Some(shared) =
+            judged.additions.contended().filter(|_| self.may_join && self.turns.shared.is_none())
+        {
             self.may_join = false;
             // Always taken after the turn of the object itself, so that no two requests wait for each other.
             self.turns.shared = self.pipeline.turns.join(shared, &self.pipeline.store).await;

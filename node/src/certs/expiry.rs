@@ -115,8 +115,6 @@ pub struct Expiries {
 struct Seen {
     /// The files were read once.
     is_read: bool,
-    /// The files were read once.
-    is_read: bool,
     /// Of each file that was read, its stamp of before; `None` where that is not known, so that it is read again.
     stamps: BTreeMap<PathBuf, Stamp>,
     expiries: Vec<Expiry>,

@@ -10,10 +10,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use orch_raft::archive::MAGIC;
 use orch_raft::disk::rocks::{FileLock, lock_at};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use super::sealed::FIRST_LINE;
 
 /// The end of the name of a temporary file whose content the next process continues.
 pub(super) const PART: &str = ".part";
@@ -117,6 +120,15 @@ impl Draft {
     pub(super) fn length(&self) -> Result<u64, DraftError> {
         let facts = self.file.metadata();
         facts.map(|facts| facts.len()).map_err(|source| DraftError::Read { path: self.path.clone(), source })
+    }
+
+    /// Whether the temporary file is empty, or begins as a snapshot does, encrypted or not: another file is not this program's.
+    pub(super) fn is_of_a_snapshot(&self) -> Result<bool, DraftError> {
+        let mut first = [0; FIRST_LINE.len()];
+        let read = self.file.read_at(&mut first, 0);
+        let read = read.map_err(|source| DraftError::Read { path: self.path.clone(), source })?;
+        let begins = |with: &[u8]| first[..read].iter().zip(with).all(|(a, b)| a == b);
+        Ok(begins(&MAGIC) || begins(FIRST_LINE))
     }
 
     /// Leaves the temporary file for the next process, where that continues it, and returns its path.

@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 
 use super::key_files::{Placed, place};
 use super::source::SnapshotFile;
-use crate::cli::RestoreArgs;
+use crate::cli::{RestoreArgs, check_member};
 use crate::operator::{self, CLIENTS_LIST_ANEW};
 use crate::recovery::keys;
 use crate::run;
@@ -119,7 +119,9 @@ fn member(arguments: &RestoreArgs, header: &Header) -> anyhow::Result<Peer> {
     })?;
     // A snapshot has no author: whoever knows the public key can write one, and the name becomes a part of paths.
     check_member(name, address).map_err(|reason| {
-        anyhow::anyhow!("the snapshot names a member that no cluster has: {reason}; give --name and --peer-address")
+        anyhow::anyhow!(
+            "the snapshot names a member that no cluster has: {reason}; give --name and --peer-address"
+        )
     })?;
     Ok(Peer { id: node_id(name), name: name.as_str().into(), address: address.as_str().into() })
 }

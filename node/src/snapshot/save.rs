@@ -105,6 +105,15 @@ impl Saving<'_> {
     async fn stream(&self, number: u32, notes: &mut impl Write) -> anyhow::Result<Option<Saved>> {
         // Before a member is asked: for a folder that cannot be written to, no member has to send its state.
         let output = self.target.open()?;
+        if let Output::File(draft) = &output
+            && !draft.is_of_a_snapshot()?
+        {
+            let path = output.leave().unwrap_or_default();
+            bail!(
+                "{} is there and is no part of a snapshot: move it away, or give another name",
+                path.display()
+            );
+        }
         let begun = match number {
             1 => self.begun(&output, notes)?,
             _ => None,

@@ -329,3 +329,30 @@ async fn of_many_creates_and_deletes_at_one_time_none_is_counted_wrong() {
     assert_eq!(server.used("a").await, json!({"pods": left.to_string()}));
     assert_eq!(server.used("b").await, json!({"count/pods": left.to_string()}));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_overtaken_while_it_has_both_turns_goes_on() {
+    let server = Server::new().await;
+    server.quota("q", json!({"hard": {"pods": "5"}})).await;
+    server.create(PODS, pod("p")).await;
+    let key = |storage: &str, name: &str| Key::new(&storage.into(), "ns", name).unwrap();
+    let (object, quota) = (key("pods", "p"), key("resourcequotas", "q"));
+    let (turns, store) = (&server.pipeline.turns, &server.pipeline.store);
+    // Queues for both are there, so that the deletion takes its turn in each.
+    let held = (turns.take(&object, store).await, turns.take(&quota, store).await);
+    let path = format!("{PODS}/p");
+    let deletion = server.delete(&path, json!({"gracePeriodSeconds": 0}));
+    let overtake = async {
+        tokio::task::yield_now().await;
+        drop(held.0);
+        tokio::task::yield_now().await;
+        let version = server.get(&path).await.json["metadata"]["resourceVersion"].clone();
+        let patch = json!({"metadata": {"resourceVersion": version, "labels": {"a": "b"}}});
+        server.merge(&path, patch).await.object();
+        drop(held.1);
+    };
+    let (deleted, ()) = futures::join!(deletion, overtake);
+    assert_eq!(deleted.code, 200);
+    let free = futures::future::join(turns.take(&object, store), turns.take(&quota, store));
+    tokio::time::timeout(std::time::Duration::from_secs(5), free).await.expect("no turn is held");
+}

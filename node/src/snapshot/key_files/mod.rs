@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 pub(super) use self::place::{Placed, place};
 use super::sealed::Recipient;
 use crate::admin::Access;
-use crate::certs::{Authority, Layout, MALFORMED_PEM};
+use crate::certs::{Authority, Client, Layout, MALFORMED_PEM};
 use crate::cli::KeyFileArgs;
 use crate::files::{self, MATERIAL_BYTES_MAX};
 
@@ -73,9 +73,23 @@ pub(super) fn collect(
         add(&mut bundle, "--encryption-provider-config", path, Some(ENCRYPTION))?;
     }
     for path in &arguments.identity_file {
+        refuse_made_anew(path)?;
         add(&mut bundle, "--identity-file", path, None)?;
     }
     Ok(Some(bundle))
+}
+
+/// Refuses a file whose name a restore makes anew, for the member, the administrator and the scheduler: it would find the saved one
+/// in its way.
+fn refuse_made_anew(path: &Path) -> anyhow::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_client = |client: &Client| {
+        name.strip_prefix(client.name()).is_some_and(|end| [".crt", ".key", ".conf"].contains(&end))
+    };
+    if name == "members" || Client::ALL.iter().any(is_client) {
+        bail!("--identity-file: {} is made anew by a restore: leave it out", path.display());
+    }
+    Ok(())
 }
 
 /// Adds the file at `path`, which `flag` names, under `name` or its own.
