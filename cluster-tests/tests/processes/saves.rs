@@ -36,13 +36,14 @@ impl Way {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (target, broke) = (Arc::new(Mutex::new(target)), Arc::new(Notify::new()));
-        let (to, breaks, mut limits) = (target.clone(), broke.clone(), limits.to_vec().into_iter());
+        let (to, breaks) = (target.clone(), broke.clone());
+        let mut limits: std::collections::VecDeque<u64> = limits.iter().copied().collect();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let target = to.lock().clone();
                 // A member that is down: the connection ends.
                 let Ok(member) = TcpStream::connect(target).await else { continue };
-                let (limit, breaks) = (limits.next(), breaks.clone());
+                let (limit, breaks) = (limits.pop_front(), breaks.clone());
                 tokio::spawn(async move {
                     forward(client, member, limit.unwrap_or(u64::MAX)).await;
                     if limit.is_some() {
