@@ -3,6 +3,7 @@
 //!     recover: a survivor's disk ---> state at the end of its log --+
 //!                                                                   +---> store beside it ---> takes its place
 //!     restore: a snapshot's records --------------------------------+
+//!     rehearse: a snapshot's records ---> objects in memory, read back, dropped
 //!
 //! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
 //! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, and a
@@ -15,6 +16,7 @@
 
 mod check;
 mod fill;
+mod rehearsal;
 mod survivor;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ pub(crate) use self::check::check;
 #[cfg(test)]
 pub(crate) use self::fill::fill_as;
 pub(crate) use self::fill::{Filled, fill};
+pub use self::rehearsal::{RehearsalError, rehearse};
 pub use self::survivor::Found;
 pub(crate) use self::survivor::Survivor;
 #[cfg(test)]
