@@ -320,14 +320,14 @@ async fn a_member_saves_backups_by_itself_and_goes_on_after_a_restart() {
     assert!(text(&succeed(shown).stdout).contains("is whole"));
 
     let size = fs::metadata(&path).unwrap().len();
-    let expected = format!("orch_backup_size_bytes {size}");
+    let expected = format!("orch_backup_size_bytes{{target=\"directory\"}} {size}");
     wait_for_metric(&cluster, &expected).await;
     cluster.kill(0).unwrap();
     cluster.respawn(0).unwrap();
     cluster.wait_ready(0).await.unwrap();
     // Known again after the restart, which makes no backup an hour too early.
     wait_for_metric(&cluster, &expected).await;
-    wait_for_metric(&cluster, "orch_backup_failures_total 0").await;
+    wait_for_metric(&cluster, "orch_backup_failures_total{target=\"directory\"} 0").await;
     assert_eq!(names(&backups), first);
 }
 

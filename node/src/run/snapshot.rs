@@ -23,10 +23,10 @@ use futures::stream::poll_fn;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use orch_raft::archive::{Header, MemberEntry, write_state};
-use orch_raft::{ClusterIdentity, Store};
+use orch_raft::{ClusterIdentity, Fingerprint, Store};
 use rustix::process::setpriority_process;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::cluster::{Asker, failure};
 use super::store::Handle;
@@ -37,8 +37,8 @@ pub(super) const SNAPSHOT_PATH: &str = "/orch/v1/snapshot";
 /// Query for the state as the member holds it.
 const HELD: &str = "point=held";
 
-/// Streams at once: each keeps a processor busy with compression, and the objects of its revision in memory. More are told
-/// to come again.
+/// Streams at once, of scheduled backups and of clients: each keeps a processor busy with compression, and the objects of its
+/// revision in memory. Further clients are told to come again, and a backup waits.
 const STREAMS_MAX: usize = 2;
 
 /// Seconds after which a refused client should ask again: a stream of a small state takes one.
@@ -50,21 +50,42 @@ const PIECE_BYTES: usize = 128 << 10;
 /// Pieces made and not sent yet. A client that reads slowly holds half a megabyte.
 const PIECES_MAX: usize = 4;
 
-/// Nice value of the thread: requests get three times its share of a busy processor.
+/// Nice value of the threads: requests get three times its share of a busy processor.
 const NICENESS: i32 = 5;
+
+/// The places of this member's streams.
+#[derive(Clone)]
+pub(super) struct Places(Arc<Semaphore>);
+
+impl Places {
+    /// All places, free.
+    pub(super) fn new() -> Places {
+        Places(Arc::new(Semaphore::new(STREAMS_MAX)))
+    }
+
+    /// A place that is free now.
+    fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+
+    /// A place, once one is free. Waiters come in their order, and before clients that ask later.
+    pub(super) async fn take(&self) -> OwnedSemaphorePermit {
+        let place = self.0.clone().acquire_owned().await;
+        place.expect("nothing closes the places")
+    }
+}
 
 /// Arguments of the handler.
 #[derive(Clone)]
 struct Snapshots {
     handle: Handle,
     cluster: Arc<ClusterIdentity>,
-    streams: Arc<Semaphore>,
+    places: Places,
 }
 
 /// The path, to be put behind the gate.
-pub(super) fn router(handle: Handle, cluster: &ClusterIdentity) -> Router {
-    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), streams };
+pub(super) fn router(handle: Handle, cluster: &ClusterIdentity, places: Places) -> Router {
+    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places };
     // It changes nothing, and is no GET all the same: roles that let monitoring read every path (`get` on `*`) would give it
     // every secret.
     Router::new().route(SNAPSHOT_PATH, post(send)).with_state(state)
@@ -75,7 +96,7 @@ async fn send(
     Extension(asker): Extension<Asker>,
     request: Request,
 ) -> Response {
-    let Snapshots { handle, cluster, streams } = snapshots;
+    let Snapshots { handle, cluster, places } = snapshots;
     let unavailable = |reason: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", reason);
     let query = request.uri().query().unwrap_or_default();
     let is_held = query == HELD;
@@ -90,9 +111,10 @@ async fn send(
     if let Err(error) = ready {
         return unavailable(&error.to_string());
     }
-    let Ok(permit) = streams.try_acquire_owned() else {
-        let reason =
-            format!("{STREAMS_MAX} snapshots are being sent by this member; ask again, or another one");
+    let Some(place) = places.try_take() else {
+        let reason = format!(
+            "{STREAMS_MAX} snapshots are being sent or saved by this member; ask again, or another one"
+        );
         let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &reason);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
@@ -100,8 +122,8 @@ async fn send(
     // Before the first byte: a stream that breaks has shown secrets, too.
     let address = asker.address.map(tracing::field::display);
     tracing::info!(user = ?asker.user.name, address, held = is_held, "a user takes a snapshot");
-    match stream(handle, &cluster, if is_held { Point::Held } else { Point::Newest }, permit) {
-        Ok(mut pieces) => {
+    match stream(handle, &cluster, if is_held { Point::Held } else { Point::Newest }, place) {
+        Ok(Streaming { mut pieces, .. }) => {
             let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
             let mut response = Response::new(body);
             let headers = response.headers_mut();
@@ -122,24 +144,30 @@ pub(super) enum Point {
     Held,
 }
 
-/// Starts the thread that writes the state of now as pieces of a snapshot. The last one is an error where the snapshot is not
-/// whole. `permit` is dropped when the thread ends.
+/// A snapshot on its way.
+pub(super) struct Streaming {
+    /// Its pieces. The last one is an error where the snapshot is not whole.
+    pub(super) pieces: Receiver<io::Result<Bytes>>,
+    /// The fingerprint of the state that it is of.
+    pub(super) saved: Fingerprint,
+}
+
+/// Starts the thread that writes the state of now as pieces of a snapshot. `place` is given back when the thread ends.
 pub(super) fn stream(
     handle: Handle,
     cluster: &ClusterIdentity,
     point: Point,
-    permit: impl Send + 'static,
-) -> io::Result<Receiver<io::Result<Bytes>>> {
+    place: impl Send + 'static,
+) -> io::Result<Streaming> {
     let (sender, receiver) = channel(PIECES_MAX);
     // The count is read before the state: a state that is withdrawn in between is not sent to its end.
     let revocations = handle.revocations();
     let header = origin(&handle, cluster, point);
+    let state = handle.state();
+    let saved = state.fingerprint();
     std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-        let _permit = permit;
-        if let Err(error) = setpriority_process(None, NICENESS) {
-            tracing::debug!(%error, "a snapshot is made at the priority of requests");
-        }
-        let state = handle.state();
+        let _place = place;
+        yield_to_requests();
         let revision = state.applied().0;
         let pieces = Pieces { sender: sender.clone(), piece: BytesMut::new(), handle, revocations };
         match write_state(pieces, &header, &state) {
@@ -154,7 +182,14 @@ pub(super) fn stream(
             }
         }
     })?;
-    Ok(receiver)
+    Ok(Streaming { pieces: receiver, saved })
+}
+
+/// Gives the thread the priority of snapshots.
+pub(super) fn yield_to_requests() {
+    if let Err(error) = setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "a snapshot is made at the priority of requests");
+    }
 }
 
 /// The header of a snapshot of now, without the contents.
@@ -207,5 +242,28 @@ impl Write for Pieces {
             true => Ok(()),
             false => self.sender.blocking_send(Ok(piece)).map_err(|_| ErrorKind::BrokenPipe.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_and_a_scheduled_backup_share_the_places() {
+        let places = Places::new();
+        let first = places.try_take().unwrap();
+        let backup = places.take().await;
+        assert!(places.try_take().is_none(), "a client is told to come again while a backup is saved");
+        let waits = timeout(Duration::from_secs(60), places.take());
+        assert!(waits.await.is_err(), "a backup waits");
+        let (next, ()) = tokio::join!(places.take(), async { drop(first) });
+        assert!(places.try_take().is_none());
+        drop((backup, next));
+        assert!(places.try_take().is_some());
     }
 }

@@ -1,7 +1,8 @@
 //! The way of a snapshot's bytes from a bounded channel to a file.
 //!
 //! Owns the verification of a stream while it is written, on a thread that may block. It reads no faster than the limit;
-//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole.
+//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole, of a backup
+//! after its restore test.
 
 use std::io::{self, Read, Write};
 
@@ -12,20 +13,38 @@ use tokio::sync::mpsc::Receiver;
 use super::pacing::Paced;
 use super::progress::Progress;
 use super::sink::Sink;
+use super::written::Written;
 
-/// Verifies what comes, and writes it to `sink`. Returns the header and the bytes of the stream.
-pub(crate) fn copy(
+/// Verifies what comes, and writes it to `sink`, which has its name afterwards. Returns the header and the bytes of the
+/// stream.
+pub(super) fn copy(
     receiver: Receiver<io::Result<Bytes>>,
     sink: Sink,
     limit: Option<u64>,
 ) -> anyhow::Result<(Header, u64)> {
+    let Copied { header, bytes, written } = copy_unnamed(receiver, sink, limit)?;
+    written.commit()?;
+    Ok((header, bytes))
+}
+
+/// A stream that was verified and written.
+pub(crate) struct Copied {
+    pub(crate) header: Header,
+    /// Bytes of the stream, before any encryption.
+    pub(super) bytes: u64,
+    pub(crate) written: Written,
+}
+
+/// Verifies what comes, and writes it to `sink`.
+pub(crate) fn copy_unnamed(
+    receiver: Receiver<io::Result<Bytes>>,
+    sink: Sink,
+    limit: Option<u64>,
+) -> anyhow::Result<Copied> {
     let stream = Paced::new(Pieces { receiver, piece: Bytes::new() }, limit);
     let mut tee = Tee { source: stream, sink, failure: None };
     match verify(&mut tee) {
-        Ok(verified) => {
-            tee.sink.finish()?;
-            Ok(verified)
-        }
+        Ok((header, bytes)) => Ok(Copied { header, bytes, written: tee.sink.end()? }),
         Err(error) => match (tee.failure, error) {
             (Some(failure), _) => Err(tee.sink.failed(failure)),
             (None, ArchiveError::Io(error)) => {

@@ -5,11 +5,11 @@
 //! takes over if it is the same user's.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -58,7 +58,7 @@ impl Draft {
         partial.push(name);
         partial.push(".partial");
         let path = target.with_file_name(partial);
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = match opened {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => left_behind(&path, target)?,
             opened => opened.map_err(failed)?,
@@ -107,6 +107,21 @@ impl Draft {
         std::fs::rename(&self.path, &self.target)
     }
 
+    /// Makes the bytes so far durable, and reads them from the beginning. The caller reads before it writes again: both
+    /// have one place in the file.
+    pub(super) fn read_back(&self) -> Result<File, DraftError> {
+        let read = self.file.sync_all().and_then(|()| {
+            // What the kernel keeps in memory is let go, so that the disk is asked. A file system may decline.
+            if let Err(error) = fadvise(&self.file, 0, None, Advice::DontNeed) {
+                tracing::debug!(%error, "a file is read from the kernel's memory");
+            }
+            let mut file = self.file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        });
+        read.map_err(|source| self.failed(source))
+    }
+
     /// The error of a write that failed with `source`.
     pub(super) fn failed(&self, source: io::Error) -> DraftError {
         DraftError::Write { path: self.target.clone(), source }
@@ -146,7 +161,7 @@ fn left_behind(path: &Path, target: &Path) -> Result<File, DraftError> {
     // Neither a link is followed nor a pipe waited for.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits())
         .map_err(|_| failed(io::ErrorKind::Unsupported.into()))?;
-    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(|error| {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(|error| {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             // A link; a pipe without a reader, or a socket; a file that this user may not write to.
             Some(Errno::LOOP | Errno::NXIO | Errno::ACCESS) => foreign(),
@@ -174,6 +189,8 @@ fn check(target: &Path, existing: Existing) -> Result<(), DraftError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -191,6 +208,9 @@ mod tests {
         let target = folder.path().join("monday");
         let mut draft = Draft::create(&target, Existing::Refuse).unwrap();
         draft.write_all(b"whole").unwrap();
+        let mut read = String::new();
+        draft.read_back().unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "whole");
         assert_eq!(names(folder.path()), [".monday.partial"]);
         assert!(matches!(Draft::create(&target, Existing::Refuse), Err(DraftError::Busy(_))));
         draft.commit().unwrap();

@@ -16,10 +16,11 @@ mod save;
 mod sealed;
 mod sink;
 mod source;
+mod written;
 
 use std::io::Write;
 
-pub(crate) use self::copy::copy;
+pub(crate) use self::copy::{Copied, copy_unnamed};
 pub(crate) use self::draft::Existing;
 pub(crate) use self::sealed::Recipient;
 pub(crate) use self::sink::{Output, Sink, stamp};
@@ -63,5 +64,7 @@ fn readable(bytes: u64) -> String {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
