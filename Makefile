@@ -18,6 +18,8 @@ WORKS ?= all
 KILLS ?= 200
 SERVICES ?= 5000
 TAG ?=
+# The revision that `make upgrade` begins with: the last tag before this commit.
+FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
@@ -27,7 +29,7 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover attacks services microbench prices verify vectors fuzz setup build release
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -102,6 +104,10 @@ bench-scheduler: setup ## Measure the scheduler without a server: planner, queue
 
 failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
 	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)
+
+upgrade: build ## Replace the program of three members under load, and try to go back (FROM=v0.1.0, a tag or any revision; else the last tag)
+	@test -n "$(FROM)" || { echo "there is no tag before this commit: name a revision, make upgrade FROM=REVISION" >&2; exit 1; }
+	program=$$(.ci/revision "$(FROM)") && $(CARGO) run --quiet --release --bin upgrade -- --from "$$program" $(ARGS)
 
 attacks: build ## Attack a node and its scheduler, and print memory, CPU and a second client's waits; some with ARGS='selectors devices'
 	$(CARGO) run --quiet --release --bin attacks -- $(ARGS)

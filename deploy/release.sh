@@ -17,13 +17,15 @@ fail() { echo "release.sh: $*" >&2; exit 1; }
 # Builds the programs from the sources in $1.
 build() {
     local sources=$1 registry="${CARGO_HOME:-$HOME/.cargo}"
+    # Flags of the environment would take the place of those below, or change the bytes: profiles, a library that is there.
+    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS ROCKSDB_LIB_DIR ROCKSDB_STATIC "${!CARGO_PROFILE_@}"
     export CARGO_TARGET_DIR="$sources/target"
     export ORCH_GIT_COMMIT="$commit" ORCH_GIT_TREE_STATE=clean
     ORCH_BUILD_DATE=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
     export ORCH_BUILD_DATE
     export CFLAGS="-ffile-prefix-map=$sources=/orch -ffile-prefix-map=$registry=/cargo"
     export CXXFLAGS="$CFLAGS"
-    (cd "$sources" && .ci/setup && cargo build --release --locked --bin orch --bin scheduler --config \
+    (cd "$sources" && .ci/setup && .ci/cargo build --release --locked --bin orch --bin scheduler --config \
         "target.'cfg(all())'.rustflags = ['--remap-path-prefix=$sources=/orch', '--remap-path-prefix=$registry=/cargo']")
 }
 

@@ -225,6 +225,22 @@ fn a_sound_member_that_is_judged_by_the_odd_one_is_found() {
 }
 
 #[test]
+fn a_restore_that_gives_out_revisions_again_is_found() {
+    let twice = ["the ledger has", "has digest", "have revision", "revision went back"];
+    finds(Plant::RevisionsReused, 200, &twice);
+}
+
+#[test]
+fn a_recovery_in_which_an_old_member_votes_is_found() {
+    finds(Plant::RecoveryKeepsName, 200, &["votes for"]);
+}
+
+#[test]
+fn a_watch_that_goes_on_over_a_restore_is_found() {
+    finds(Plant::WatchGoesOn, 200, &["went on over the beginning"]);
+}
+
+#[test]
 fn a_voter_that_follows_two_leaders_is_found() {
     // The bug shows only until the answers to its entries depose the earlier leader.
     finds(

@@ -60,6 +60,12 @@ impl Exposition for Page {
     }
 }
 
+/// The text of `/metrics` before the API is there. Its few histograms are kept up later.
+pub(crate) fn text() -> String {
+    install();
+    Page { handle: RECORDER.get().cloned() }.render()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 //! Owns what an operator is told before and after, and the confirmation between. The store does the work; until it was
 //! confirmed no entry and no object is changed.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,11 +11,10 @@ use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::reseed::{self, Found, Made, NewCluster, Origin, ReseedError};
 use orch_raft::transport::Peer;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::cli::RecoverArgs;
 use crate::encryption::{EncryptionError, Keyring};
+use crate::operator::{self, CLIENTS_LIST_ANEW, date};
 use crate::run::{self, RunError};
 
 /// Why no cluster was recovered. The member's data is as before.
@@ -64,9 +63,7 @@ pub fn typed() -> io::Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(Some(line.trim().to_owned()))
+    operator::line(&mut io::stdin().lock()).map(Some)
 }
 
 /// Recovers the cluster of the member in `--data-dir`, once `ask` or `--confirm` gave the cluster's id. Tells `out`.
@@ -175,14 +172,9 @@ fn describe(found: &Found, now_ms: u64, out: &mut impl Write) -> io::Result<()> 
 fn moment(time_ms: u64, now_ms: u64) -> String {
     match reseed::elapsed_ms(time_ms, now_ms) {
         Some(elapsed_ms) => format!("{}, {} s ago", date(time_ms), elapsed_ms / 1000),
-        None if time_ms == 0 => "unknown".to_owned(),
+        None if time_ms == 0 => date(time_ms),
         None => format!("{}, which is later than now", date(time_ms)),
     }
-}
-
-fn date(time_ms: u64) -> String {
-    let at = OffsetDateTime::from_unix_timestamp(i64::try_from(time_ms / 1000).unwrap_or(i64::MAX));
-    at.ok().and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{time_ms} ms after 1970"))
 }
 
 fn confirm(
@@ -191,14 +183,8 @@ fn confirm(
     ask: impl FnOnce() -> io::Result<Option<String>>,
     out: &mut impl Write,
 ) -> Result<(), RecoveryError> {
-    let given = match given {
-        Some(given) => Some(given.to_owned()),
-        None => {
-            write!(out, "\nTo go on, type the id of the cluster that is given up: ")?;
-            out.flush()?;
-            ask()?
-        }
-    };
+    let question = "To go on, type the id of the cluster that is given up";
+    let given = operator::word(given, question, ask, out)?;
     let cluster = found.cluster.clone();
     match given {
         None => {
@@ -227,17 +213,10 @@ fn tell_next(found: &Found, made: &Made, member: &Peer, out: &mut impl Write) ->
     }
     writeln!(out, "\nnext:\n  start {} with the flags it had; it leads the new cluster alone", found.name)?;
     for other in &found.others {
-        let (name, address) = (&other.name, &other.address);
-        writeln!(
-            out,
-            "  on the machine of {name}: empty its data directory, then\n    \
-             orch cluster add {name} {address} --kubeconfig certs/admin.conf\n    \
-             orch serve --name {name} --join {} --peer-address {address} ...\n    \
-             orch cluster promote {name} --kubeconfig certs/admin.conf      (once it is up and has no lag)",
-            member.address
-        )?;
+        writeln!(out, "  on the machine of {}: empty its data directory, then", other.name)?;
+        write!(out, "{}", operator::joining(&other.name, &other.address, &member.address, "    "))?;
     }
-    writeln!(out, "  clients list anew once: every version of before is expired")
+    writeln!(out, "  {CLIENTS_LIST_ANEW}")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! of the replicated store and of the peer protocol, and the product's names. It holds no logic: no defaulting, no
 //! validation, no network.
 
+pub mod archive;
 pub mod brand;
 pub mod environment;
 pub mod kms;
@@ -31,12 +32,6 @@ pub mod peer {
 #[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in store.proto")]
 pub mod store {
     tonic::include_proto!("orch.store.v1");
-}
-
-/// Header and trailer of a snapshot file.
-#[allow(missing_docs, reason = "generated; the comments stand in archive.proto")]
-pub mod archive {
-    tonic::include_proto!("orch.archive.v1");
 }
 
 pub use brand::Brand;

@@ -28,7 +28,9 @@ use crate::transaction::{Condition, Operation, Put, Transaction};
 /// - 0: programs older than feature levels. A blank entry has no payload; selectable fields are stored by position.
 /// - 1: a blank entry is marked as blank; selectable fields are stored by name; writes over the state's quota are
 ///   refused.
-pub const FEATURE_LEVEL_MAX: u32 = 1;
+/// - 2: the beginning of a cluster that was made from another one's objects is the floor of every resource. No form differs
+///   from those of level 1.
+pub const FEATURE_LEVEL_MAX: u32 = 2;
 
 /// The first level at which a blank entry is marked as blank.
 pub(crate) const LEVEL_EXPLICIT_BLANK: u32 = 1;
@@ -39,6 +41,10 @@ pub(crate) const LEVEL_NAMED_FIELDS: u32 = 1;
 /// The first level at which every program enforces the quota of the state. Below it no quota is written: some members
 /// would apply writes that others refuse.
 pub(crate) const LEVEL_STATE_QUOTA: u32 = 1;
+
+/// The first level at which every program knows the beginning of a cluster made anew. Such a cluster is at this level from its
+/// first state on: a program below it would go on with watches from before the beginning.
+pub(crate) const LEVEL_BEGINNING: u32 = 2;
 
 /// Bytes that cannot be decoded: corruption, or the format of a newer version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -34,6 +34,12 @@ impl Fields {
         found.map_or("", |(_, (_, value))| text(value))
     }
 
+    /// The name of the field at `position`. Empty if absent, and in an object of format 0.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn name_at(&self, position: usize) -> &str {
+        self.pairs().nth(position).map_or("", |(name, _)| text(name))
+    }
+
     /// Every field, as name and value. Names are empty in an object of format 0.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs().map(|(name, value)| (text(name), text(value)))

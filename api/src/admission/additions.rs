@@ -36,7 +36,7 @@ impl Additions {
     }
 
     /// Adds `operation` to the transaction of the write. Its resource must differ from those of the write and of all
-    /// other operations, unless a transaction may change several of its objects (`pipeline::modify`): a watch resumes
+    /// other operations, unless a transaction may change several of its objects (`pipeline::propose`): a watch resumes
     /// behind a revision, and would miss a second change of its resource there.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push(operation);
@@ -59,9 +59,11 @@ impl Additions {
         &self.replacements
     }
 
-    /// Records the plugin at this position of the chain as the author of the additions from now on.
-    pub(super) fn begin(&mut self, plugin: usize) {
+    /// Records the plugin at this position of the chain as the author of the additions from now on, and returns how many
+    /// there are.
+    pub(super) fn begin(&mut self, plugin: usize) -> Extent {
         self.plugin = plugin;
+        self.extent()
     }
 
     /// Records the allocator as the author of the additions from now on. A write whose condition of these does not hold is

@@ -18,7 +18,7 @@ impl Plugin for AlwaysAdmit {
     }
 }
 
-/// Refuses every write, those of the server's own loops too.
+/// Refuses every write and every connection, those of the server's own loops too.
 #[derive(Debug)]
 pub(super) struct AlwaysDeny;
 

@@ -2,6 +2,7 @@
 
 use orch_proto::Brand;
 use orch_rules::Action;
+use orch_schema::budget::Budget;
 use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
@@ -11,7 +12,7 @@ use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::registry::{Registry, Resource};
 
-/// Kind of a write.
+/// Kind of a write, or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The object is created.
@@ -20,9 +21,12 @@ pub enum Operation {
     Update,
     /// The object is removed or marked for deletion, or its deletion is requested again.
     Delete,
+    /// A connection through this server to what the object stands for (exec, attach, portforward, proxy). Plugins are asked
+    /// about its options, a document such as `PodExecOptions` without `apiVersion` and `kind`; nothing is stored.
+    Connect,
 }
 
-/// A write, without its object.
+/// A write without its object, or a connection without its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     /// The cluster's names.
@@ -49,6 +53,8 @@ pub struct Attributes<'a> {
     pub gate: &'a Gate,
     /// Takes warnings for the client and annotations of audit events.
     pub exchange: &'a Exchange,
+    /// Steps that the request has left, and whether it waits.
+    pub budget: &'a Budget,
     /// The write is admitted and validated but not stored.
     pub dry_run: bool,
     /// The object is gone after the write: a deletion that nothing holds up, or an update that ends the last hold. Known
@@ -67,7 +73,7 @@ impl Attributes<'_> {
             && operations.contains(&self.operation)
     }
 
-    /// Warns the client. The warning is kept even if the write is tried again.
+    /// Warns the client. The warning is kept even if the write is judged again.
     pub fn warn(&self, text: String) {
         self.exchange.warn([text]);
     }

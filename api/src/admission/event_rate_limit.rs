@@ -117,7 +117,8 @@ impl Plugin for EventRateLimit {
                 let (name, key) = (limit_type.name(), key.concat());
                 let key = part(&key);
                 let reason = format!("limit reached on type {name} for key {key}");
-                refusal = Err(Refusal::Error(ApiError::LimitReached(reason)));
+                // Final: an event that is asked about again would be counted again.
+                refusal = Err(Refusal::Final(ApiError::LimitReached(reason)));
             }
         }
         rule(refusal)

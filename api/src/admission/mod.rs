@@ -1,12 +1,14 @@
 //! Admission: plugins that complete a write or refuse it, in view of other objects (DESIGN 13).
 //!
-//! Owns the chain and its two phases. A plugin mutates before the kind prepares the object, and validates after the
-//! kind's own rules; a deletion is only validated. Conditions that have to hold when the write is applied, and counters
-//! that change with it, go into the same transaction.
+//! Owns the chain and its three phases. A plugin mutates before the kind prepares the object, and validates after the
+//! kind's own rules; both once for a document, since they may wait for another server. It reserves when the write is about
+//! to be proposed, again for each view of the store. A deletion is not mutated. Conditions that have to hold when the write
+//! is applied, and counters that change with it, go into the same transaction
+//! (docs/decisions/0020-admission-adds-to-the-transaction.md).
 //!
-//! Plugins are asynchronous so that webhooks fit. A [`Ruling`] that waits for no other server allocates nothing.
+//! Connections that the server passes on (exec, attach, portforward, proxy) pass the chain with their options.
 //!
-//! A refusal based on a state that may be stale is not final: the write is judged again on the newest state.
+//! A refusal based on a state that may be stale is not final: its plugin is asked again on the newest state.
 //!
 //! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The exceptions are
 //! the removal of events that have ended (`controllers::expiry`) and the IPAddress objects that are written with their
@@ -44,10 +46,13 @@ mod priority;
 mod recorded;
 pub(crate) mod resource_quota;
 mod role_escalation;
+mod ruling;
 mod runtime_class;
 mod selection;
 mod service_account;
 mod settings;
+#[cfg(test)]
+pub(crate) mod slow;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -57,55 +62,28 @@ mod view;
 
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, Either, Ready, ready};
 // Names and rules in configurations of plugins.
 pub use orch_rules::pod_security as standards;
 pub use orch_rules::validate::names::{dns1123_label, dns1123_subdomain};
-use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::ambient::{Ambient, SystemAmbient};
-use crate::error::{ApiError, Subject};
+use crate::error::ApiError;
+use ruling::awaited;
 
 pub use additions::Additions;
+pub(crate) use additions::Extent;
 pub use attributes::{Attributes, Operation};
 pub use event_rate_limit::{CACHE_SIZE, EventLimit, LimitType};
 pub use namespace_auto_provision::{MakeNamespace, NamespaceMaker};
 pub use pod_node_selector::{NodeLabels, NodeSelectors, parse_node_labels};
 pub use pod_security::PodSecuritySettings;
 pub use pod_toleration_restriction::{Toleration, TolerationLists};
+pub(crate) use ruling::{Finality, Refused, forbidden};
+pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
 pub use settings::{Settings, TolerationSeconds};
 pub use view::{Labels, View};
-
-/// The reason why a plugin refuses a write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The reason behind `is forbidden: ` in the message of a 403.
-    Forbidden(String),
-    /// The same for now: a background loop may be about to make the object that the write depends on.
-    Awaited(String),
-    /// Any other error.
-    Error(ApiError),
-}
-
-/// The refusal of one plugin of a [`Chain`].
-#[derive(Debug)]
-pub(crate) struct Refused {
-    /// The plugin's place in the chain.
-    pub(crate) plugin: usize,
-    /// See [`Refusal::Awaited`].
-    pub(crate) is_awaited: bool,
-    pub(crate) error: ApiError,
-}
-
-/// A plugin's decision: ready, or a future that waits for another server.
-pub type Ruling<'a> = Either<Ready<Result<(), Refusal>>, BoxFuture<'a, Result<(), Refusal>>>;
-
-/// A ruling that is known at once.
-pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
-    Either::Left(ready(result))
-}
 
 /// An admission plugin: a rule over the writes of several kinds. The default methods accept every write.
 pub trait Plugin: Send + Sync + 'static {
@@ -115,8 +93,9 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether the plugin is called for the write at all.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
-    /// Completes `object`, in its stored form with defaults, or refuses the write. A refusal leaves `object` as it was: the
-    /// plugin may be asked again in view of a newer state.
+    /// Completes `object`, in its stored form with defaults, or refuses the write. Asked once for a document; may wait and have
+    /// effects. A refusal leaves `object` as it was: unless it is final, the plugin is asked again in view of a newer
+    /// state.
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
@@ -127,7 +106,8 @@ pub trait Plugin: Send + Sync + 'static {
         rule(Ok(()))
     }
 
-    /// Refuses the write of `object`, valid by the rules of its kind; `None` where it is to be deleted.
+    /// Refuses the write of `object`, valid by the rules of its kind; `None` where it is to be deleted. Asked as `mutate`
+    /// is.
     fn validate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
@@ -138,10 +118,25 @@ pub trait Plugin: Send + Sync + 'static {
         rule(Ok(()))
     }
 
+    /// Adds what is counted or claimed with the write of `object`, `None` where it is to be deleted, or refuses the write in
+    /// this view. Asked again for each view in which the write is proposed, so it has no effect but its additions. The
+    /// `resourceVersion` of `object` has no meaning here.
+    ///
+    /// # Errors
+    /// The refusal, which is given if it is repeated in view of the newest state.
+    fn reserve(
+        &self,
+        _attributes: &Attributes<'_>,
+        _object: Option<&Value>,
+        _view: &View,
+        _additions: &mut Additions,
+    ) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The refusal of a write when a condition that this plugin added did not hold as it was to be applied.
-    /// `attributes.old` is absent here. `found`: the condition's key holds an object. `None`: the write is tried again;
-    /// a create, though, only for conditions added while validating, and fails with a 503 for those added while
-    /// mutating.
+    /// `attributes.old` is absent here. `found`: the condition's key holds an object. `None`: the write reserves again, or
+    /// fails with a 503 if the condition was added while mutating or validating.
     fn broken_condition(&self, _attributes: &Attributes<'_>, _found: bool) -> Option<Refusal> {
         None
     }
@@ -234,7 +229,7 @@ impl Chain {
         self.0.iter().map(|plugin| plugin.name())
     }
 
-    /// Has every plugin from place `first` on complete `object`. A create whose refusal may be due to a stale view goes on
+    /// Has every plugin from place `first` on complete `object`. A write whose refusal may be due to a stale view goes on
     /// with the plugin that refused it; what the plugins before it completed stays.
     ///
     /// # Errors
@@ -247,39 +242,71 @@ impl Chain {
         additions: &mut Additions,
         first: usize,
     ) -> Result<(), Refused> {
-        let plugins = self.0.iter().enumerate().skip(first);
-        for (at, plugin) in plugins.filter(|(_, plugin)| plugin.handles(attributes)) {
-            let before = additions.extent();
-            additions.begin(at);
-            if let Err(refusal) = plugin.mutate(attributes, object, view, additions).await {
+        for (at, plugin) in self.asked(attributes, first) {
+            let before = additions.begin(at);
+            let ruling = plugin.mutate(attributes, object, view, additions);
+            if let Err(refusal) = awaited(ruling, attributes.budget).await {
                 additions.truncate(before);
-                let is_awaited = matches!(refusal, Refusal::Awaited(_));
-                return Err(Refused { plugin: at, is_awaited, error: refusal.into_error(attributes) });
+                return Err(Refused::of(at, refusal, attributes));
             }
         }
         Ok(())
     }
 
-    /// The validating phase: every plugin may refuse to store `object`, or to delete it where it is `None`.
+    /// The validating phase from place `first` on: every plugin may refuse to store `object`, or to delete it where it is
+    /// `None`.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first refusal. `additions` are as the plugins before it left them.
     pub(crate) async fn validate(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         view: &View,
         additions: &mut Additions,
-    ) -> Result<(), ApiError> {
-        for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {
-            additions.begin(at);
-            let ruling = plugin.validate(attributes, object, view, additions).await;
-            ruling.map_err(|refusal| refusal.into_error(attributes))?;
+        first: usize,
+    ) -> Result<(), Refused> {
+        for (at, plugin) in self.asked(attributes, first) {
+            let before = additions.begin(at);
+            let ruling = plugin.validate(attributes, object, view, additions);
+            if let Err(refusal) = awaited(ruling, attributes.budget).await {
+                additions.truncate(before);
+                return Err(Refused::of(at, refusal, attributes));
+            }
         }
         Ok(())
     }
 
-    /// The error of a write whose condition number `at` of `additions` did not hold. `None`: the write is tried again.
+    /// The reserving phase: adds what has to be counted or claimed with the write in this view.
+    ///
+    /// # Errors
+    /// The first refusal. `additions` have those of the plugins before it.
+    pub(crate) fn reserve(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), ApiError> {
+        for (at, plugin) in self.asked(attributes, 0) {
+            additions.begin(at);
+            let reserved = plugin.reserve(attributes, object, view, additions);
+            reserved.map_err(|refusal| refusal.into_error(attributes))?;
+        }
+        Ok(())
+    }
+
+    /// The plugins from place `first` on that are asked about the write, with their places.
+    fn asked<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+        first: usize,
+    ) -> impl Iterator<Item = (usize, &'a dyn Plugin)> {
+        let plugins = self.0.iter().map(|plugin| &**plugin).enumerate().skip(first);
+        plugins.filter(move |(_, plugin)| plugin.handles(attributes))
+    }
+
+    /// The error of a write whose condition number `at` of `additions` did not hold. `None`: its plugin gives none.
     pub(crate) fn broken_condition(
         &self,
         attributes: &Attributes<'_>,
@@ -297,19 +324,4 @@ impl std::fmt::Debug for Chain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }
-}
-
-impl Refusal {
-    fn into_error(self, attributes: &Attributes<'_>) -> ApiError {
-        match self {
-            Refusal::Forbidden(reason) | Refusal::Awaited(reason) => forbidden(attributes.subject(), &reason),
-            Refusal::Error(error) => error,
-        }
-    }
-}
-
-/// The error of a write that is forbidden for `reason`.
-pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
-    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
-    ApiError::Forbidden { subject, message, cause: None }
 }

@@ -4,7 +4,7 @@
 use orch_raft::state::NAMESPACES;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
+use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::error::{ApiError, Subject};
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Plugin for NamespaceExists {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        !attributes.namespace.is_empty()
+        attributes.operation != Operation::Connect && !attributes.namespace.is_empty()
     }
 
     fn validate<'a>(

@@ -27,7 +27,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         // Writes of a pod's status cannot change its owners, and old kubelets send wrong ones.
         let is_pod_status = *attributes.resource.storage == *"pods" && attributes.action == Action::Status;
-        attributes.operation != Operation::Delete && !is_pod_status
+        matches!(attributes.operation, Operation::Create | Operation::Update) && !is_pod_status
     }
 
     fn validate<'a>(

@@ -100,7 +100,7 @@ impl PodTolerationRestriction {
                 let of_namespace = list(attributes, view, "defaultTolerations")?;
                 merge(&of_namespace.unwrap_or_else(|| self.default.clone()), given)
             }
-            Operation::Update | Operation::Delete => given.to_vec(),
+            Operation::Update | Operation::Delete | Operation::Connect => given.to_vec(),
         };
         if qos_class(pod.at("spec")) != "BestEffort" {
             let key = format!("node.{}", attributes.brand.label("memory-pressure"));

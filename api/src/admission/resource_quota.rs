@@ -22,7 +22,7 @@ use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::quantity::Amount;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
+use super::{Additions, Attributes, Operation, Plugin, Refusal, View};
 
 /// Name of the plugin.
 pub(crate) const NAME: &str = "ResourceQuota";
@@ -54,19 +54,20 @@ impl Plugin for ResourceQuota {
                 Operation::Create => attributes.action == Action::Object,
                 Operation::Update => true,
                 Operation::Delete => attributes.is_removal && self.0 == Release::AtOnce,
+                Operation::Connect => false,
             }
     }
 
-    fn validate<'a>(
-        &'a self,
-        attributes: &'a Attributes<'a>,
-        object: Option<&'a Value>,
-        view: &'a View,
-        additions: &'a mut Additions,
-    ) -> Ruling<'a> {
+    fn reserve(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), Refusal> {
         let quotas = view.applied().state.collection(QUOTAS);
         if quotas.is_empty() {
-            return rule(Ok(()));
+            return Ok(());
         }
         let own = (*attributes.resource.storage == *QUOTAS).then_some(attributes.name);
         let found = quotas.within(attributes.namespace, "").filter_map(|(path, quota)| {
@@ -77,9 +78,9 @@ impl Plugin for ResourceQuota {
         });
         let found: Vec<Covering> = found.collect();
         if found.is_empty() {
-            return rule(Ok(()));
+            return Ok(());
         }
-        rule(self.charge(attributes, object, view, &found, additions))
+        self.charge(attributes, object, view, &found, additions)
     }
 }
 
@@ -209,7 +210,7 @@ impl<'a> Change<'a> {
             Operation::Update => {
                 !attributes.is_removal && measure.limits_updates(attributes.action.is_resize())
             }
-            Operation::Delete => false,
+            Operation::Delete | Operation::Connect => false,
         };
         let ends_overdue = old.as_ref().is_some_and(|old| ends_overdue(&measure, old, new.as_ref()));
         // A status tells what happened: it is charged, and not refused.

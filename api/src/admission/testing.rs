@@ -8,9 +8,10 @@ use orch_raft::state::NAMESPACES;
 use orch_raft::{Index, Key, Operation as Write, Put, Revision, State, Transaction};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
+use orch_schema::budget::Budget;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Chain, Operation, View};
+use super::{Additions, Attributes, Chain, Operation, Plugin, View};
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
@@ -21,6 +22,7 @@ use crate::registry::Registry;
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 static GATE: LazyLock<Arc<Gate>> = LazyLock::new(crate::testing::gate);
 static EXCHANGE: LazyLock<Exchange> = LazyLock::new(Exchange::internal);
+static BUDGET: LazyLock<Budget> = LazyLock::new(Budget::default);
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);
 
 /// A write of the administrator to an object of the resource that is stored under `storage`.
@@ -39,6 +41,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         user: &USER,
         gate: &GATE,
         exchange: &EXCHANGE,
+        budget: &BUDGET,
         dry_run: false,
         is_removal: false,
         now: Timestamp::default(),
@@ -85,7 +88,16 @@ fn index_of(object: &Value) -> Index {
     Index { labels: labels.collect(), owners: owners.collect(), ..Index::default() }
 }
 
-/// The validating phase of the built-in plugins, all of which rule at once.
+/// The built-in plugins with `plugin`, which is asked before quotas are charged.
+pub(crate) fn builtin_with(plugin: Box<dyn Plugin>) -> Chain {
+    let mut chain = Chain::builtin();
+    let last = chain.0.len() - 1;
+    assert_eq!(chain.0[last].name(), super::resource_quota::NAME);
+    chain.0.insert(last, plugin);
+    chain
+}
+
+/// The validating and the reserving phase of the built-in plugins, all of which rule at once.
 pub(crate) fn validate(
     attributes: &Attributes<'_>,
     object: &Value,
@@ -93,8 +105,9 @@ pub(crate) fn validate(
 ) -> Result<(), ApiError> {
     let (view, mut additions) = (objects.view(attributes.namespace), Additions::default());
     let chain = Chain::builtin();
-    let ruling = chain.validate(attributes, Some(object), &view, &mut additions).now_or_never();
-    ruling.expect("nobody else is asked")
+    let ruling = chain.validate(attributes, Some(object), &view, &mut additions, 0).now_or_never();
+    ruling.expect("nobody else is asked").map_err(|refused| refused.error)?;
+    chain.reserve(attributes, Some(object), &view, &mut additions)
 }
 
 /// The mutating phase of the built-in plugins, all of which rule at once.

@@ -1,6 +1,12 @@
-//! Options of logs and streams: read from the query, judged, and written for the kubelet.
+//! Options of logs and connections: read from the query, judged, and written for the kubelet.
+//!
+//! Those of connections are documents ([`document`]), which admission sees and may change.
 
+use orch_rules::Action;
+use orch_rules::validate::tree::{Tree, set};
 use orch_rules::validate::{FieldError, FieldErrors, Path};
+use orch_schema::json;
+use orch_schema::value::Value;
 use orch_schema::{Instant, Precision};
 
 use super::path;
@@ -142,7 +148,57 @@ fn first_fault(text: &str) -> (&str, &'static str) {
     (rest, "Z07:00")
 }
 
-/// Options of a command or an attachment (`PodExecOptions`, `PodAttachOptions`).
+/// Flags of a command or an attachment, and the kubelet's names of them.
+const STREAMS: [(&str, &str); 4] =
+    [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
+
+/// The options of a connection by `action` as a document of its kind (`PodExecOptions`, `PodAttachOptions`,
+/// `PodPortForwardOptions`, `PodProxyOptions`) without `apiVersion` and `kind`. `subpath` is the path behind a proxy.
+///
+/// # Errors
+/// `BadRequest`: a value of the query cannot be read.
+pub(crate) fn document(action: Action, query: &Query, subpath: &str) -> Result<Value, ApiError> {
+    let mut options = json!({});
+    match action {
+        Action::Exec | Action::Attach => {
+            for (name, _) in STREAMS.iter().filter(|(name, _)| query.flag(name)) {
+                set(&mut options, name, true);
+            }
+            if !query.text("container").is_empty() {
+                set(&mut options, "container", query.text("container"));
+            }
+            if action == Action::Exec {
+                let command: Vec<Value> = query.values("command").map(Value::from).collect();
+                set(&mut options, "command", command);
+            }
+        }
+        Action::PortForward => {
+            let ports: Vec<Value> = ports(query)?.into_iter().map(Value::from).collect();
+            if !ports.is_empty() {
+                set(&mut options, "ports", ports);
+            }
+        }
+        _ if !shown_path(subpath).is_empty() => set(&mut options, "path", shown_path(subpath)),
+        _ => {}
+    }
+    Ok(options)
+}
+
+/// The path behind a proxy as its options show it: without its first slash.
+fn shown_path(subpath: &str) -> &str {
+    subpath.strip_prefix('/').unwrap_or(subpath)
+}
+
+/// The path behind a proxy after admission saw `options`, the document of `subpath`.
+pub(crate) fn proxied_path(options: &Value, subpath: &str) -> String {
+    match options.text("path") {
+        // Whether there is a slash is not in the document.
+        same if same == shown_path(subpath) => subpath.to_owned(),
+        other => format!("/{other}"),
+    }
+}
+
+/// Options of a command or an attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamOptions {
     /// Empty for the only container.
@@ -154,18 +210,17 @@ pub(crate) struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// Options of a command.
-    pub(crate) fn of_exec(query: &Query) -> StreamOptions {
-        let command = query.values("command").map(str::to_owned).collect();
-        StreamOptions { command, ..StreamOptions::of_attach(query) }
+    /// Options of a command, from their document.
+    pub(crate) fn of_exec(options: &Value) -> StreamOptions {
+        let command = options.texts("command").into_iter().map(str::to_owned).collect();
+        StreamOptions { command, ..StreamOptions::of_attach(options) }
     }
 
-    /// Options of an attachment.
-    pub(crate) fn of_attach(query: &Query) -> StreamOptions {
-        const NAMES: [(&str, &str); 4] =
-            [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
-        let streams = NAMES.into_iter().filter(|(name, _)| query.flag(name)).map(|(_, own)| own).collect();
-        StreamOptions { container: query.text("container").to_owned(), streams, command: Vec::new() }
+    /// Options of an attachment, from their document.
+    pub(crate) fn of_attach(options: &Value) -> StreamOptions {
+        let streams = STREAMS.into_iter().filter(|(name, _)| options.flag(name)).map(|(_, own)| own);
+        let container = options.text("container").to_owned();
+        StreamOptions { container, streams: streams.collect(), command: Vec::new() }
     }
 
     /// The query for the kubelet.
@@ -175,11 +230,11 @@ impl StreamOptions {
     }
 }
 
-/// The query for the kubelet of a request that names ports to forward.
+/// The ports to forward that a query names.
 ///
 /// # Errors
 /// `BadRequest`: one is no port.
-pub(crate) fn ports_query(query: &Query) -> Result<String, ApiError> {
+fn ports(query: &Query) -> Result<Vec<u16>, ApiError> {
     let mut ports = Vec::new();
     for port in query.values("ports").flat_map(|ports| ports.split(',')) {
         let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -189,8 +244,13 @@ pub(crate) fn ports_query(query: &Query) -> Result<String, ApiError> {
             let text = format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {reason}");
             ApiError::BadRequest(text)
         })?;
-        ports.push(number.to_string());
+        ports.push(number);
     }
-    let pairs = if ports.is_empty() { Vec::new() } else { vec![("port", ports.join(","))] };
-    Ok(path::query(pairs))
+    Ok(ports)
+}
+
+/// The query for the kubelet of a request that names ports to forward, from their document.
+pub(crate) fn ports_query(options: &Value) -> String {
+    let ports: Vec<String> = options.items("ports").iter().map(ToString::to_string).collect();
+    path::query(if ports.is_empty() { Vec::new() } else { vec![("port", ports.join(","))] })
 }

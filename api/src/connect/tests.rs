@@ -3,12 +3,14 @@
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, COOKIE, HOST, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use orch_proto::brand::ORCH;
+use orch_rules::Action;
+use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::headers::{asks_for_upgrade, of_request, strip_answer};
 use super::id::ProxyId;
-use super::options::{LogOptions, StreamOptions, ports_query};
+use super::options::{LogOptions, StreamOptions, document, ports_query, proxied_path};
 use super::*;
 use crate::error::ApiError;
 use crate::request::Query;
@@ -223,21 +225,41 @@ fn options_of_logs_are_judged_as_recorded_and_passed_on() {
 }
 
 #[test]
-fn streams_and_ports_are_written_for_the_kubelet() {
-    let query = Query::parse("stdin=1&stdout=true&stderr=false&tty=&command=ls&command=-l%20a&container=c");
-    let exec = StreamOptions::of_exec(&query);
+fn options_of_connections_are_documents_and_are_written_for_the_kubelet() {
+    let of = |action, query: &str| document(action, &Query::parse(query), "");
+    let query = "stdin=1&stdout=true&stderr=false&tty=&command=ls&command=-l%20a&container=c";
+    let exec = of(Action::Exec, query).unwrap();
+    let expected =
+        json!({"stdin": true, "stdout": true, "tty": true, "container": "c", "command": ["ls", "-l a"]});
+    assert_eq!(exec, expected);
+    let exec = StreamOptions::of_exec(&exec);
     assert_eq!(
         (exec.container.as_str(), exec.query().as_str()),
         ("c", "command=ls&command=-l+a&input=1&output=1&tty=1")
     );
-    assert_eq!(StreamOptions::of_attach(&query).query(), "input=1&output=1&tty=1");
-    assert_eq!(ports_query(&Query::parse("")).unwrap(), "");
-    assert_eq!(ports_query(&Query::parse("ports=80,443&ports=65535")).unwrap(), "port=80%2C443%2C65535");
+    let attach = of(Action::Attach, query).unwrap();
+    assert_eq!(attach.get("command"), None);
+    assert_eq!(StreamOptions::of_attach(&attach).query(), "input=1&output=1&tty=1");
+    let ports = |query: &str| of(Action::PortForward, query);
+    assert_eq!(ports("").unwrap(), json!({}));
+    assert_eq!(ports_query(&ports("").unwrap()), "");
+    assert_eq!(ports("ports=80,443&ports=65535").unwrap(), json!({"ports": [80, 443, 65535]}));
+    assert_eq!(ports_query(&ports("ports=80,443&ports=65535").unwrap()), "port=80%2C443%2C65535");
     for (port, reason) in [("x", "invalid syntax"), ("-1", "invalid syntax"), ("65536", "value out of range")]
     {
         let text = format!("cannot convert to []int32: strconv.ParseUint: parsing \"{port}\": {reason}");
-        assert_eq!(refusal(ports_query(&Query::parse(&format!("ports={port}")))), text);
+        assert_eq!(refusal(ports(&format!("ports={port}"))), text);
     }
+}
+
+#[test]
+fn the_path_behind_a_proxy_is_in_its_options_and_may_be_changed_there() {
+    for (subpath, shown) in [("", ""), ("/", ""), ("/a/b/", "a/b/"), ("//a", "/a")] {
+        let options = document(Action::Proxy, &Query::parse("path=other"), subpath).unwrap();
+        assert_eq!(options.text("path"), shown, "{subpath}");
+        assert_eq!(proxied_path(&options, subpath), subpath);
+    }
+    assert_eq!(proxied_path(&json!({"path": "b"}), "/a"), "/b");
 }
 
 #[test]

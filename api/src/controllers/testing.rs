@@ -70,6 +70,7 @@ impl Plugin for Hanging {
             Admitted::Create => {
                 attributes.namespace == "stuck" && attributes.resource.plural == "serviceaccounts"
             }
+            Admitted::Connect => false,
         }
     }
 

@@ -225,7 +225,7 @@ impl FlowControl {
     }
 
     /// Counts a watch of a collection until the result is dropped: it widens the writes that wake it.
-    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Interest) -> width::Watcher {
+    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> width::Watcher {
         self.watchers.add(storage, interest)
     }
 

@@ -238,7 +238,8 @@ async fn a_write_that_many_watch_takes_more_seats_within_the_bounds_of_its_level
     let ann = user("ann", "devs");
     let pods: Arc<str> = "pods".into();
     for (watches, seats) in [(0, 1), (30, 3), (2000, 9)] {
-        let watching: Vec<_> = (0..watches).map(|_| flow.watch(&pods, &Interest::Everything)).collect();
+        let watching: Vec<_> =
+            (0..watches).map(|_| flow.watch(&pods, &Arc::new(Interest::Everything))).collect();
         let seat = asker.admit_to(&ann, Verb::Update, "update").await.ok().unwrap();
         assert_eq!(seats_in_use(&asker), seats, "{watches} watches");
         drop((seat, watching));

@@ -1,8 +1,9 @@
 //! The width of a request: how many seats it takes.
 //!
-//! Owns the estimate, as in the reference: a list, and a watch that asks for initial events, takes a seat for each 100 kB
+//! Owns the estimate, as in the reference: a list, and a watch with initial events, takes a seat for each 100 kB
 //! that it goes through, up to a megabyte; a write one for each ten watches that get its event whatever its object has (those of
-//! everything, of its namespace and of itself, not those of other nodes' pods); everything else one. Beyond
+//! everything, of its namespace and of itself, and of values that most objects have, not those of other nodes' pods);
+//! everything else one. A watch without a version counts as one with initial events, which it gets. Beyond
 //! the reference, a write whose large body is still to come takes two: its client decides how long it keeps them, and a
 //! flow's wide requests share half of the seats. The estimate is made before the request is looked at closely, and errs on
 //! the cheap side.
@@ -16,7 +17,7 @@ use parking_lot::RwLock;
 use super::FlowRequest;
 use crate::authz::Attributes;
 use crate::follow::shrink;
-use crate::request::Verb;
+use crate::request::{Query, Verb};
 
 /// Bytes of objects for each seat.
 const BYTES_PER_SEAT: usize = 100_000;
@@ -46,7 +47,7 @@ pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimat
     match verb {
         // Restricted to one name, by path or field selector.
         Verb::List | Verb::Watch | Verb::DeleteCollection if !asked.name.is_empty() => seats(1),
-        Verb::Watch if request.query.optional_flag("sendInitialEvents") != Some(true) => seats(1),
+        Verb::Watch if !has_initial_events(request.query) => seats(1),
         Verb::List | Verb::Watch | Verb::DeleteCollection => {
             let collection = request.applied.state.collection(request.storage);
             let all = collection.len();
@@ -66,6 +67,11 @@ pub(super) fn estimate(request: FlowRequest<'_>, watchers: &Watchers) -> Estimat
     }
 }
 
+/// Whether a watch begins with the objects there are.
+fn has_initial_events(query: &Query) -> bool {
+    query.optional_flag("sendInitialEvents").unwrap_or(matches!(query.text("resourceVersion"), "" | "0"))
+}
+
 /// The watches under way, by collection and by the changes that wake them. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watchers(Arc<RwLock<HashMap<Arc<str>, Counts>>>);
@@ -75,11 +81,11 @@ pub(crate) struct Watchers(Arc<RwLock<HashMap<Arc<str>, Counts>>>);
 pub(crate) struct Watcher {
     watchers: Watchers,
     storage: Arc<str>,
-    interest: Interest,
+    interest: Arc<Interest>,
 }
 
-/// Counts of the watches of one collection. Those by the value of a field or of a label are left out: a write wakes them by
-/// what its object has or had, which is not known before, and as a rule few of them.
+/// Counts of the watches of one collection. Those by the value of a label, or of a field that few objects share, are left
+/// out: a write wakes them by what its object has or had, which is not known before, and as a rule few of them.
 ///
 /// Invariant: no count is 0 but that of everything.
 #[derive(Debug, Default)]
@@ -95,7 +101,7 @@ type ByText = HashMap<String, u32>;
 
 impl Watchers {
     /// Counts a watch that is filed under `interest`, until the result is dropped.
-    pub(super) fn add(&self, storage: &Arc<str>, interest: &Interest) -> Watcher {
+    pub(super) fn add(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> Watcher {
         self.0.write().entry(storage.clone()).or_default().add(interest);
         Watcher { watchers: self.clone(), storage: storage.clone(), interest: interest.clone() }
     }
@@ -122,6 +128,10 @@ impl Counts {
                 let (namespace, name) = ObjectPath::of(path).parts();
                 *self.objects.entry_ref(namespace).or_default().entry_ref(name).or_default() += 1;
             }
+            Interest::Field { namespace: None, is_common: true, .. } => self.everything += 1,
+            Interest::Field { namespace: Some(namespace), is_common: true, .. } => {
+                *self.namespaces.entry_ref(&**namespace).or_default() += 1;
+            }
             Interest::Field { .. } | Interest::Label { .. } => {}
         }
     }
@@ -140,6 +150,12 @@ impl Counts {
                         shrink(&mut self.objects);
                     }
                 }
+            }
+            Interest::Field { namespace: None, is_common: true, .. } => {
+                self.everything = self.everything.saturating_sub(1);
+            }
+            Interest::Field { namespace: Some(namespace), is_common: true, .. } => {
+                take(&mut self.namespaces, namespace);
             }
             Interest::Field { .. } | Interest::Label { .. } => {}
         }
@@ -174,7 +190,6 @@ mod tests {
     use crate::authn::User;
     use crate::authz::ResourceAttributes;
     use crate::controllers::testing::Fixture;
-    use crate::request::Query;
 
     const MAPS: &str = "configmaps";
 
@@ -211,6 +226,7 @@ mod tests {
                 "" => Interest::Everything,
                 namespace => Interest::Namespace(namespace.into()),
             };
+            let interest = Arc::new(interest);
             under_way.extend((0..count).map(|_| watchers.add(storage, &interest)));
         };
         let write = |verb| estimated(&fixture, &watchers, verb, ("ns", "a", ""));
@@ -244,15 +260,23 @@ mod tests {
     async fn watches_that_a_write_does_not_wake_take_no_seats() {
         let (fixture, watchers) = (Fixture::new(), Watchers::default());
         let maps: Arc<str> = MAPS.into();
-        let field =
-            |value: String| Interest::Field { name: "spec.nodeName".into(), place: 0, value: value.into() };
-        let of_nodes: Vec<_> = (0..2_000).map(|at| watchers.add(&maps, &field(format!("n{at}")))).collect();
-        let others = ["ns/b", "other/a", "a"].map(|path| Interest::Object(path.into()));
+        let field = |value: String, namespace: Option<&str>, is_common| {
+            Arc::new(Interest::Field {
+                name: "spec.nodeName".into(),
+                place: 0,
+                value: value.into(),
+                namespace: namespace.map(Into::into),
+                is_common,
+            })
+        };
+        let of_nodes: Vec<_> =
+            (0..2_000).map(|at| watchers.add(&maps, &field(format!("n{at}"), None, false))).collect();
+        let others = ["ns/b", "other/a", "a"].map(|path| Arc::new(Interest::Object(path.into())));
         let others: Vec<_> =
             others.iter().cycle().take(300).map(|interest| watchers.add(&maps, interest)).collect();
         let write = |verb, name| estimated(&fixture, &watchers, verb, ("ns", name, ""));
         assert_eq!(write(Verb::Update, "a"), Estimate { seats: 1, watches: Some(0) });
-        let own = [Interest::Object("ns/a".into()), Interest::Name("a".into())];
+        let own = [Interest::Object("ns/a".into()), Interest::Name("a".into())].map(Arc::new);
         let own: Vec<_> = own.iter().cycle().take(20).map(|interest| watchers.add(&maps, interest)).collect();
         assert_eq!(write(Verb::Update, "a"), Estimate { seats: 2, watches: Some(20) });
         assert_eq!(write(Verb::Update, "b"), Estimate { seats: 10, watches: Some(100) });
@@ -261,9 +285,14 @@ mod tests {
             Estimate { seats: 1, watches: Some(0) },
             "the name is in the body"
         );
-        drop((of_nodes, others, own));
+        let common = [None, Some("ns"), Some("other")].map(|namespace| field(String::new(), namespace, true));
+        let common: Vec<_> =
+            common.iter().cycle().take(30).map(|interest| watchers.add(&maps, interest)).collect();
+        assert_eq!(write(Verb::Create, ""), Estimate { seats: 2, watches: Some(20) }, "most objects have it");
+        drop((of_nodes, others, own, common));
         let all = watchers.0.read();
         let counts = &all[MAPS];
+        assert_eq!(counts.everything, 0);
         assert!(counts.namespaces.is_empty() && counts.names.is_empty() && counts.objects.is_empty());
     }
 
@@ -284,7 +313,10 @@ mod tests {
             (Verb::List, ("ns", "", "limit=5000"), 4),
             (Verb::List, ("ns", "m0", ""), 1),
             (Verb::DeleteCollection, ("ns", "", ""), 4),
-            (Verb::Watch, ("ns", "", ""), 1),
+            (Verb::Watch, ("ns", "", ""), 4),
+            (Verb::Watch, ("ns", "", "resourceVersion=0"), 4),
+            (Verb::Watch, ("ns", "", "resourceVersion=7"), 1),
+            (Verb::Watch, ("ns", "", "sendInitialEvents=false"), 1),
             (Verb::Watch, ("ns", "", "sendInitialEvents=true"), 4),
             (Verb::Watch, ("ns", "m0", "sendInitialEvents=true"), 1),
         ] {

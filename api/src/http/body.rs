@@ -25,7 +25,7 @@ use crate::flow::Seat;
 use crate::request::Verb;
 
 /// Bytes of a request body: the reference's limit.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Bytes of a refused body that are read so that its client reads the response; five times the limit of a body. Beyond
 /// them the connection is closed.

@@ -1,14 +1,15 @@
 //! The memory that a node holds for its clients: request bodies, responses rendered for one client alone, and the
 //! selectors of watches.
 //!
-//! Owns the accounts of these, in bytes, for the node and for each user. Watches have an account of their own, because they
+//! Owns the accounts of these, in bytes, for the node and for each party: a user, or the service accounts of a namespace, of whom
+//! a client who may make one may make a thousand. Watches have an account of their own, because they
 //! hold its room for a day where a body holds it for seconds: full, it refuses watches and nothing else. A client decides
 //! how fast it sends and reads, for minutes. Without an account, each of a connection's hundred streams could hold 3 MiB of body, or a table of all
 //! objects. A body waits for room before it is read; meanwhile the connection's flow control window bounds the client.
 //! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
 //! not counted. A list releases its room as its frames are taken.
 //!
-//! Invariant: one user takes a quarter of the node's room at most, half of that of watches, and half of a priority level's; one level a part by its
+//! Invariant: one party takes a quarter of the node's room at most, half of that of watches, and half of a priority level's; one level a part by its
 //! share of the seats, half at most: none takes the room of all others. The level `exempt` has no part of its own.
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::turns::Party;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -63,14 +65,25 @@ pub(super) struct Ledger {
     levels: Rooms,
 }
 
-/// The room of each user, or of each level, that has a reservation, and of some that had one until recently.
+/// The room of each party, or of each level, that has a reservation, and of some that had one until recently.
 #[derive(Default)]
-struct Rooms(Mutex<HashMap<String, Weak<Semaphore>>>);
+struct Rooms(Mutex<Table>);
 
-/// Who holds bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Default)]
+struct Table {
+    rooms: HashMap<Arc<str>, Weak<Semaphore>>,
+    /// Rooms after those without a reservation were last taken away: it is done anew when there are twice as many, so that it
+    /// costs each new one a constant time.
+    kept: usize,
+}
+
+/// Rooms below which none is taken away.
+const ROOMS_MIN: usize = 64;
+
+/// The party that holds bytes.
+#[derive(Clone, Debug)]
 pub(super) struct Payer<'a> {
-    user: &'a str,
+    party: Party,
     /// Name and bytes of the priority level; `None`: no level counts.
     level: Option<(&'a str, usize)>,
 }
@@ -83,11 +96,11 @@ impl<'a> Payer<'a> {
             let part = NODE_BYTES_MAX / 1000 * usize::try_from(permille).unwrap_or(0);
             (name, part.clamp(LEVEL_BYTES_MIN, NODE_BYTES_MAX / 2))
         });
-        Payer { user: &user.name, level }
+        Payer { party: Party::of(user), level }
     }
 
     /// The permits for `bytes`: at most all of the smallest room.
-    fn units(self, bytes: usize) -> u32 {
+    fn units(&self, bytes: usize) -> u32 {
         units(bytes.min(self.level.map_or(USER_BYTES_MAX, |(_, room)| room / 2)))
     }
 }
@@ -148,14 +161,14 @@ impl Ledger {
     /// # Errors
     /// `NoRoom`: the user or the node has as many watches as it may.
     pub(super) fn take_for_watch(&self, user: &User, bytes: usize) -> Result<Hold, ApiError> {
-        self.take(Payer { user: &user.name, level: None }, watch_bytes(bytes))
+        self.take(&Payer { party: Party::of(user), level: None }, watch_bytes(bytes))
     }
 
     /// Waits for room for `bytes` of `payer`; at most all of the smallest room.
     ///
     /// # Errors
     /// `Unavailable`: the node is stopping.
-    pub(super) async fn wait(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
+    pub(super) async fn wait(&self, payer: &Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
         let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
         let units = payer.units(bytes.min(self.user_bytes));
         // The user's own room first: a request that waits for it takes no room from other users. Then the level's.
@@ -173,7 +186,7 @@ impl Ledger {
     ///
     /// # Errors
     /// `NoRoom`: the user, the level or the node has no room.
-    pub(super) fn take(&self, payer: Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
+    pub(super) fn take(&self, payer: &Payer<'_>, bytes: usize) -> Result<Hold, ApiError> {
         let units = payer.units(bytes.min(self.user_bytes));
         let take = |room: Arc<Semaphore>| room.try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom);
         let user = take(self.user_room(payer))?;
@@ -191,16 +204,17 @@ impl Ledger {
         self.node.clone()
     }
 
-    fn user_room(&self, payer: Payer<'_>) -> Arc<Semaphore> {
-        self.users.of(payer.user, self.user_bytes)
+    fn user_room(&self, payer: &Payer<'_>) -> Arc<Semaphore> {
+        self.users.of(payer.party.name(), self.user_bytes)
     }
 
     /// The user's half of the level's room, and that room.
-    fn level_rooms(&self, payer: Payer<'_>) -> Option<[Arc<Semaphore>; 2]> {
+    fn level_rooms(&self, payer: &Payer<'_>) -> Option<[Arc<Semaphore>; 2]> {
         // A level whose share has changed has another room: what is held keeps the old one.
         payer.level.map(|(name, bytes)| {
-            let (level, user) = (format!("{name}/{bytes}"), payer.user);
-            [self.shares.of(&format!("{level}/{user}"), bytes / 2), self.levels.of(&level, bytes)]
+            let (level, party) = (format!("{name}/{bytes}"), payer.party.name());
+            let share = format!("{level}/{party}").into();
+            [self.shares.of(&share, bytes / 2), self.levels.of(&level.into(), bytes)]
         })
     }
 }
@@ -213,14 +227,17 @@ fn watch_bytes(bytes: usize) -> usize {
 
 impl Rooms {
     /// The room of `name`; `bytes` where it has no reservation.
-    fn of(&self, name: &str, bytes: usize) -> Arc<Semaphore> {
-        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn of(&self, name: &Arc<str>, bytes: usize) -> Arc<Semaphore> {
+        let Table { rooms, kept } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = rooms.get(name).and_then(Weak::upgrade) {
             return room;
         }
-        rooms.retain(|_, room| room.strong_count() > 0);
+        if rooms.len() >= (2 * *kept).max(ROOMS_MIN) {
+            rooms.retain(|_, room| room.strong_count() > 0);
+            *kept = rooms.len();
+        }
         let room = Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
-        rooms.insert(name.to_owned(), Arc::downgrade(&room));
+        rooms.insert(name.clone(), Arc::downgrade(&room));
         room
     }
 }
@@ -288,49 +305,51 @@ impl<H> AsRef<[u8]> for Piece<H> {
 mod tests {
     use super::*;
 
-    fn of(user: &str) -> Payer<'_> {
-        Payer { user, level: None }
+    fn named(name: &str) -> User {
+        User { name: name.to_owned(), ..User::default() }
+    }
+
+    fn of(name: &str) -> Payer<'static> {
+        Payer { party: Party::of(&named(name)), level: None }
     }
 
     #[test]
     fn one_user_leaves_half_of_a_level_to_others_and_one_level_leaves_room_to_the_rest() {
         let ledger = Ledger::new();
-        let at = |user, level| Payer { user, level: Some((level, 32 << 20)) };
-        let low = ledger.take(at("a", "low"), usize::MAX).unwrap();
+        let at = |user, level| Payer { level: Some((level, 32 << 20)), ..of(user) };
+        let low = ledger.take(&at("a", "low"), usize::MAX).unwrap();
         assert_eq!(
             low.level.as_ref().map(OwnedSemaphorePermit::num_permits),
             Some((16 << 20) / PERMIT_BYTES)
         );
-        assert_eq!(ledger.take(at("a", "low"), 1).unwrap_err(), ApiError::NoRoom, "it has its half");
-        let second = ledger.take(at("b", "low"), usize::MAX).unwrap();
-        assert_eq!(ledger.take(at("c", "low"), 1).unwrap_err(), ApiError::NoRoom, "the level is full");
-        let other = ledger.take(at("c", "high"), 1).unwrap();
+        assert_eq!(ledger.take(&at("a", "low"), 1).unwrap_err(), ApiError::NoRoom, "it has its half");
+        let second = ledger.take(&at("b", "low"), usize::MAX).unwrap();
+        assert_eq!(ledger.take(&at("c", "low"), 1).unwrap_err(), ApiError::NoRoom, "the level is full");
+        let other = ledger.take(&at("c", "high"), 1).unwrap();
         drop((low, second, other));
-        assert!(ledger.take(at("b", "low"), 1).is_ok());
+        assert!(ledger.take(&at("b", "low"), 1).is_ok());
     }
 
     #[test]
     fn one_user_leaves_room_for_others_and_gets_it_back() {
         let ledger = Ledger::new();
-        let held: Vec<Hold> = (0..20).map(|_| ledger.take(of("a"), 3 << 20).unwrap()).collect();
-        assert_eq!(ledger.take(of("a"), 5 << 20).unwrap_err(), ApiError::NoRoom);
-        let all = ledger.take(of("b"), usize::MAX).unwrap();
-        assert_eq!(ledger.take(of("b"), 1).unwrap_err(), ApiError::NoRoom);
+        let held: Vec<Hold> = (0..20).map(|_| ledger.take(&of("a"), 3 << 20).unwrap()).collect();
+        assert_eq!(ledger.take(&of("a"), 5 << 20).unwrap_err(), ApiError::NoRoom);
+        let all = ledger.take(&of("b"), usize::MAX).unwrap();
+        assert_eq!(ledger.take(&of("b"), 1).unwrap_err(), ApiError::NoRoom);
         drop((held, all));
-        assert!(ledger.take(of("a"), usize::MAX).is_ok() && ledger.take(of("b"), usize::MAX).is_ok());
+        assert!(ledger.take(&of("a"), usize::MAX).is_ok() && ledger.take(&of("b"), usize::MAX).is_ok());
         let four: Vec<Hold> =
-            ["a", "b", "c", "d"].map(|user| ledger.take(of(user), usize::MAX).unwrap()).into();
-        assert_eq!(ledger.take(of("e"), 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
+            ["a", "b", "c", "d"].map(|user| ledger.take(&of(user), usize::MAX).unwrap()).into();
+        assert_eq!(ledger.take(&of("e"), 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
         drop(four);
-        drop(ledger.take(of("e"), 1));
-        assert_eq!(ledger.users.0.lock().unwrap().len(), 1, "users without anything are forgotten");
+        drop(ledger.take(&of("e"), 1));
     }
 
     #[test]
     fn one_user_has_half_of_the_watches_and_long_requests_count_as_several() {
         let ledger = Ledger::of_watches(8);
-        let user = |name: &str| User { name: name.to_owned(), ..User::default() };
-        let (a, b, c) = (user("a"), user("b"), user("c"));
+        let (a, b, c) = (named("a"), named("b"), named("c"));
         let held: Vec<Hold> = (0..4).map(|_| ledger.take_for_watch(&a, 100).unwrap()).collect();
         assert_eq!(ledger.take_for_watch(&a, 100).unwrap_err(), ApiError::NoRoom, "it has its half");
         let long = ledger.take_for_watch(&b, WATCH_SELECTOR_BYTES + 2 * watch_bytes(0)).unwrap();
@@ -341,11 +360,38 @@ mod tests {
         assert!(ledger.take_for_watch(&a, 100).is_ok());
     }
 
+    #[test]
+    fn the_accounts_of_a_namespace_share_a_room() {
+        let ledger = Ledger::of_watches(8);
+        let account = |name: &str| named(&format!("system:serviceaccount:ns:{name}"));
+        let held: Vec<Hold> =
+            (0..4).map(|at| ledger.take_for_watch(&account(&format!("a{at}")), 0).unwrap()).collect();
+        assert_eq!(ledger.take_for_watch(&account("b"), 0).unwrap_err(), ApiError::NoRoom);
+        assert!(ledger.take_for_watch(&named("system:serviceaccount:other:a"), 0).is_ok());
+        drop(held);
+    }
+
+    #[test]
+    fn rooms_without_a_reservation_are_forgotten_when_they_are_many() {
+        let ledger = Ledger::new();
+        let held = ledger.take(&of("held"), 1).unwrap();
+        let rooms = || ledger.users.0.lock().unwrap().rooms.len();
+        for at in 0..10 * ROOMS_MIN {
+            drop(ledger.take(&of(&at.to_string()), 1));
+            assert!(rooms() <= ROOMS_MIN);
+        }
+        drop(held);
+        let many: Vec<Hold> =
+            (0..3 * ROOMS_MIN).map(|at| ledger.take(&of(&at.to_string()), 1).unwrap()).collect();
+        assert!(rooms() >= many.len());
+    }
+
     #[tokio::test]
     async fn who_waits_for_the_own_room_takes_none_of_the_others() {
         let ledger = Ledger::new();
-        let first = ledger.take(of("a"), usize::MAX).unwrap();
-        let mut waiting = Box::pin(ledger.wait(of("a"), usize::MAX));
+        let first = ledger.take(&of("a"), usize::MAX).unwrap();
+        let payer = of("a");
+        let mut waiting = Box::pin(ledger.wait(&payer, usize::MAX));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         assert_eq!(ledger.node.available_permits(), (NODE_BYTES_MAX - USER_BYTES_MAX) / PERMIT_BYTES);
         drop(first);
@@ -356,7 +402,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_held_until_its_last_frame_is_gone() {
         let ledger = Ledger::new();
-        let hold = ledger.take(of("a"), 1 << 20).unwrap();
+        let hold = ledger.take(&of("a"), 1 << 20).unwrap();
         let mut body = keep_until_sent(Response::new(Body::from("whole")), hold).into_body();
         let frame = body.frame().await.unwrap().unwrap();
         drop(body);

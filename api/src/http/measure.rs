@@ -9,15 +9,12 @@ use orch_raft::Store;
 use super::{Api, Parts, header_text, respond};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
-use crate::metrics::{InFlight, LongRunning, Measured, RequestMetrics};
+use crate::metrics::{InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
 use crate::pipeline::Request;
 use crate::request::{Target, Verb};
 
 /// The path of the metrics.
 const METRICS_PATH: &str = "/metrics";
-
-/// The content type of Prometheus's text format.
-const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Content types of server-side apply begin so.
 const APPLY: &str = "application/apply-patch";

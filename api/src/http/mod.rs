@@ -31,6 +31,7 @@ mod tests;
 mod token_keys;
 mod turns;
 mod version;
+mod waiting;
 mod watching;
 
 use std::sync::{Arc, OnceLock};
@@ -273,6 +274,11 @@ impl<S: Store> Api<S> {
         let body_bytes = if small.is_some() { 0 } else { upload.may_hold(verb) };
         let of = Some((verb, endpoint.resource));
         let seat = self.seat(parts, user, attributes, of, (limit, body_bytes)).await?;
+        if verb == Verb::Watch && seat.is_limited() {
+            // The start of a watch never waits. Of ten thousand that come at once no more than have seats are in the line of
+            // tasks, so that other requests are not behind them all.
+            tokio::task::yield_now().await;
+        }
         let response = run_until_deadline(store, limit, verb, &budget, async {
             let (hold, body) = match small {
                 Some(body) => (None, body),
@@ -396,7 +402,7 @@ impl<S: Store> Api<S> {
         request.budget.check()?;
         let hold = match doomed.bytes() {
             small if small < COUNTED_BYTES_MIN => None,
-            bytes => Some(self.ledger.take(Payer::of(request.user, request.exchange), bytes)?),
+            bytes => Some(self.ledger.take(&Payer::of(request.user, request.exchange), bytes)?),
         };
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }

@@ -73,7 +73,7 @@ impl<S: Store> Api<S> {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
                 bytes => {
                     let payer = Payer::of(user, &parts.exchange);
-                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
+                    Ok(keep_until_sent(response, self.ledger.take(&payer, bytes)?))
                 }
             };
         }

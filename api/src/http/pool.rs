@@ -4,7 +4,8 @@
 //! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
 //! clients would delay all other responses. So would small objects with expressions, which are compiled when they are
 //! written. Each poll of such a request is one job of the pool, so that a request which
-//! waits for a quorum occupies no thread.
+//! waits for a quorum occupies no thread. One that waits for another server, as its budget says, has no place among
+//! those that hold documents either, unless there is no [room](super::waiting) for what it holds.
 //!
 //! Invariants: a small request is never queued behind a large one; users take turns of a slice of time, however long their
 //! requests are; one user has half of the places for requests at most.
@@ -25,7 +26,9 @@ use orch_schema::budget::{Budget, pausing};
 use tokio::sync::Notify;
 
 use super::Api;
+use super::body::BODY_BYTES_MAX;
 use super::turns::{Party, Slices, Turns};
+use super::waiting::WaitingRoom;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -38,6 +41,13 @@ use crate::request::{Query, Target, Verb};
 /// thread works on others. Further requests wait with their undecoded body.
 pub(super) const HELD_PER_THREAD: usize = 4;
 
+/// Documents for each thread that wait for another server without a place: the creates of sixty-four clients, of which each
+/// party has half. At the edge a document keeps its place while it waits.
+const WAITING_PER_THREAD: usize = 64;
+
+/// Bytes of the bodies and stored objects of these documents, for each thread: as many as its places hold at most.
+const WAITING_BYTES_PER_THREAD: usize = HELD_PER_THREAD * BODY_BYTES_MAX;
+
 /// The pool of one node. It uses a bounded number of the runtime's threads for blocking work.
 pub(super) struct Pool {
     /// Places for jobs that run at the same time, as many as processors.
@@ -45,19 +55,17 @@ pub(super) struct Pool {
     /// Places for writes in the pool, and for reads.
     writes: Turns,
     reads: Turns,
+    waiting: WaitingRoom,
 }
 
 /// Requests that have places of their own in the pool: large reads hold no write up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Read,
-    Write,
-}
-
-impl Work {
-    fn of(verb: Verb) -> Work {
-        if verb.is_read() { Work::Read } else { Work::Write }
-    }
+    Write {
+        /// Bytes of the body, and of the stored object that it changes.
+        bytes: usize,
+    },
 }
 
 /// A request that owns its parts, so that it outlives the caller's borrows.
@@ -87,11 +95,19 @@ impl Pool {
     /// A pool of `threads` threads. With none, jobs wait for ever (for tests).
     pub(super) fn of(threads: usize) -> Self {
         let held = || Turns::new(HELD_PER_THREAD * threads, (HELD_PER_THREAD * threads).div_ceil(2));
-        Pool { threads: Turns::new(threads, threads), writes: held(), reads: held() }
+        let waiting = WaitingRoom::new(WAITING_PER_THREAD * threads, WAITING_BYTES_PER_THREAD * threads);
+        Pool { threads: Turns::new(threads, threads), writes: held(), reads: held(), waiting }
+    }
+
+    /// Places of reads and of writes.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> [Turns; 2] {
+        [self.reads.clone(), self.writes.clone()]
     }
 
     /// Runs every poll of `job` in the pool, when it is `party`'s turn, and returns its result. A long poll takes several
-    /// turns. The job's steps count for `budget`. A job whose caller drops this future is not polled again.
+    /// turns. The job's steps count for `budget`; while that says that the request waits, the job has no place. A job whose
+    /// caller drops this future is not polled again.
     ///
     /// # Errors
     /// `Internal`: the job's thread ended early.
@@ -102,20 +118,24 @@ impl Pool {
         budget: &Arc<Budget>,
         mut job: Job<T>,
     ) -> Result<T, ApiError> {
-        let places = match work {
-            Work::Read => &self.reads,
-            Work::Write => &self.writes,
+        let (places, bytes) = match work {
+            Work::Read => (&self.reads, 0),
+            Work::Write { bytes } => (&self.writes, bytes),
         };
-        let _held = places.take(party).await;
         let woken = Arc::new(Woken(Notify::new()));
+        let (mut held, mut waits) = (None, None);
         loop {
+            if held.is_none() {
+                held = Some(places.take(party).await);
+                drop(waits.take());
+            }
             let place = self.threads.take(party).await;
-            let (turns, party) = (self.threads.clone(), party.clone());
-            let (waker, budget) = (Waker::from(woken.clone()), budget.clone());
+            let (turns, own) = (self.threads.clone(), party.clone());
+            let (waker, entered) = (Waker::from(woken.clone()), budget.clone());
             let step = tokio::task::spawn_blocking(move || {
-                let slices = Rc::new(Slices::begin(turns, party, place));
+                let slices = Rc::new(Slices::begin(turns, own, place));
                 let pause = slices.clone();
-                let mut poll = || budget.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
+                let mut poll = || entered.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
                 let polled = pausing(Rc::new(move || pause.pause()), &mut poll);
                 drop(slices);
                 (job, polled)
@@ -127,6 +147,12 @@ impl Pool {
                 return Ok(result);
             }
             job = back;
+            if budget.is_waiting() {
+                waits = self.waiting.enter(party, bytes);
+                if waits.is_some() {
+                    held = None;
+                }
+            }
             woken.0.notified().await;
         }
     }
@@ -193,6 +219,16 @@ impl OwnedRequest {
 }
 
 impl<S: Store> Api<S> {
+    fn work_of(&self, large: &OwnedRequest) -> Work {
+        if large.verb.is_read() {
+            return Work::Read;
+        }
+        let state = self.pipeline.store.state();
+        let key = large.request().stored_key().filter(|_| !large.target.name.is_empty());
+        let stored = key.and_then(|key| state.object(&key).map(|object| object.json.len()));
+        Work::Write { bytes: large.body.len() + stored.unwrap_or(0) }
+    }
+
     /// Carries out a request in the pool.
     ///
     /// # Errors
@@ -202,7 +238,7 @@ impl<S: Store> Api<S> {
         large: OwnedRequest,
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
-        let (budget, work) = (large.budget.clone(), Work::of(large.verb));
+        let (budget, work) = (large.budget.clone(), self.work_of(&large));
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
         let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
@@ -226,6 +262,8 @@ mod tests {
     use orch_schema::budget::Stopped;
 
     use super::*;
+
+    const WRITE: Work = Work::Write { bytes: 1 };
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
@@ -251,7 +289,7 @@ mod tests {
             let (a, b) = (party(), party());
             let waiting = pool.run(
                 &a,
-                Work::Write,
+                WRITE,
                 &budget,
                 Box::pin(async move {
                     let before: ThreadId = thread::current().id();
@@ -261,10 +299,8 @@ mod tests {
             );
             // The only thread is free while the first job waits.
             let other = async {
-                let at = pool
-                    .run(&b, Work::Write, &budget, Box::pin(async { thread::current().id() }))
-                    .await
-                    .unwrap();
+                let at =
+                    pool.run(&b, WRITE, &budget, Box::pin(async { thread::current().id() })).await.unwrap();
                 send.send(()).unwrap();
                 at
             };
@@ -301,13 +337,75 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_wait_for_another_server_have_no_places() {
+        let pool = pool(1);
+        runtime().block_on(async {
+            let (waiting, mut all_wait) = tokio::sync::watch::channel(0);
+            let hook = Arc::new(tokio::sync::Semaphore::new(0));
+            let ask = || {
+                let (pool, waiting, hook, budget) = (pool.clone(), waiting.clone(), hook.clone(), budget());
+                async move {
+                    let waits = budget.clone();
+                    let job = Box::pin(async move {
+                        let wait = waits.wait();
+                        waiting.send_modify(|count| *count += 1);
+                        let answered = hook.acquire().await.is_ok();
+                        drop(wait);
+                        answered
+                    });
+                    pool.run(&party(), WRITE, &budget, job).await
+                }
+            };
+            // Many more than places, of one party.
+            let asked = futures::future::join_all((0..WAITING_PER_THREAD / 2).map(|_| ask()));
+            let meanwhile = async {
+                all_wait.wait_for(|count| *count == WAITING_PER_THREAD / 2).await.unwrap();
+                let other = pool.run(&party(), WRITE, &budget(), Box::pin(async { true })).await;
+                assert_eq!(other, Ok(true));
+                hook.add_permits(WAITING_PER_THREAD);
+            };
+            let (asked, ()) = tokio::join!(asked, meanwhile);
+            assert!(asked.into_iter().all(|answered| answered == Ok(true)));
+            assert_eq!(pool.places().map(|places| places.free()), [HELD_PER_THREAD; 2]);
+        });
+    }
+
+    #[test]
+    fn a_request_that_finds_no_room_keeps_its_place_while_it_waits() {
+        let pool = pool(1);
+        runtime().block_on(async {
+            let work = Work::Write { bytes: WAITING_BYTES_PER_THREAD };
+            let (send, receive) = tokio::sync::oneshot::channel::<()>();
+            let budget = budget();
+            let waits = budget.clone();
+            let job = Box::pin(async move {
+                let _wait = waits.wait();
+                receive.await.is_ok()
+            });
+            let (party, free) = (party(), pool.clone());
+            let waiting = pool.run(&party, work, &budget, job);
+            let other = async {
+                let own = Work::Write { bytes: 0 };
+                let (admin, budget) = (Party::of(&User::local_admin()), Arc::default());
+                let done = free.run(&admin, own, &budget, Box::pin(async {}));
+                done.await.unwrap();
+                let places = free.places().map(|places| places.free());
+                send.send(()).unwrap();
+                places
+            };
+            let (answered, places) = tokio::join!(waiting, other);
+            assert_eq!((answered, places), (Ok(true), [HELD_PER_THREAD, HELD_PER_THREAD - 1]));
+        });
+    }
+
+    #[test]
     fn a_client_that_goes_cancels_the_work() {
         let budget = Arc::new(Budget::default());
         drop(CancelOnDrop(budget.clone()));
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
         // A job that is running ends at its next step.
         let job = Box::pin(async { !orch_schema::budget::count_step() });
-        let ended = runtime().block_on(pool(1).run(&party(), Work::Write, &budget, job));
+        let ended = runtime().block_on(pool(1).run(&party(), WRITE, &budget, job));
         assert_eq!(ended, Ok(true));
     }
 }

@@ -80,7 +80,7 @@ impl<S: Store> Api<S> {
     ) -> Result<Option<Hold>, ApiError> {
         match bytes {
             small if small < COUNTED_BYTES_MIN => Ok(None),
-            bytes => self.ledger.wait(payer, with_answer(verb, bytes)).await.map(Some),
+            bytes => self.ledger.wait(&payer, with_answer(verb, bytes)).await.map(Some),
         }
     }
 
@@ -101,7 +101,7 @@ impl<S: Store> Api<S> {
             state.object(&key).map(|object| object.json.len())
         });
         let payer = Payer::of(request.user, request.exchange);
-        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
+        self.ledger.wait(&payer, stored.unwrap_or_default()).await.map(Some)
     }
 
     /// The response to a list, with a reservation for the bytes that it holds.
@@ -115,7 +115,7 @@ impl<S: Store> Api<S> {
         if bytes < COUNTED_BYTES_MIN {
             return Ok(respond::payload(200, content_type, payload));
         }
-        let hold = self.ledger.take(payer, bytes)?;
+        let hold = self.ledger.take(&payer, bytes)?;
         let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
         Ok(respond::frames(200, content_type, length, frames))
     }

@@ -42,6 +42,11 @@ impl Party {
             None => user.name.as_str().into(),
         })
     }
+
+    /// The name of the user, or that of the group of the service accounts.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.0
+    }
 }
 
 /// A number of places, and the parties who wait for one. Clones share them.
@@ -79,6 +84,12 @@ impl Turns {
     /// `places` free places, of which one party has `share` at most.
     pub(super) fn new(places: usize, share: usize) -> Turns {
         Turns(Arc::new(Mutex::new(State { free: places, share, ..State::default() })))
+    }
+
+    /// Places that are free.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        locked(&self.0).free
     }
 
     /// A place for `party`, when it is its turn.

@@ -30,6 +30,10 @@ const KEPT_MS: u64 = 5 * 60 * 1_000;
 /// Lost terms that are kept, but for a quarter of all terms where that is more.
 const LOST_MAX: usize = 1 << 15;
 
+/// Losses that are forgotten with a change: no fewer than it adds, which is what a kind has fields and [`LABELS_MAX`] labels, so that
+/// they become fewer, and some ten microseconds of the request that brings the index up.
+const FORGOTTEN_MAX: usize = 2 * LABELS_MAX;
+
 /// Paths that are looked at first to find the narrowest of several terms.
 const COMPARED_FIRST: usize = 64;
 
@@ -231,12 +235,15 @@ impl Terms {
         self.losses.push_back(Loss { revision: change.revision, time_ms: change.time_ms, entry });
     }
 
-    /// Forgets the losses that are too old at `now_ms`, or too many.
+    /// Forgets losses that are too old at `now_ms`, or too many: [`FORGOTTEN_MAX`] at most.
     fn forget(&mut self, now_ms: u64) {
         let kept_max = LOST_MAX.max(self.entries.len() / 4);
         let is_full = |count: usize| count > kept_max;
         let is_due = |loss: &Loss, count| is_full(count) || loss.time_ms.saturating_add(KEPT_MS) < now_ms;
-        while self.losses.front().is_some_and(|loss| is_due(loss, self.losses.len())) {
+        for _ in 0..FORGOTTEN_MAX {
+            if !self.losses.front().is_some_and(|loss| is_due(loss, self.losses.len())) {
+                return;
+            }
             let Some(Loss { revision, entry, .. }) = self.losses.pop_front() else { return };
             self.floor = self.floor.max(revision);
             // The object may have got the term back, and lost it again later.

@@ -11,6 +11,9 @@ mod requests;
 pub use self::requests::Measured;
 pub(crate) use self::requests::{InFlight, LongRunning, RequestMetrics};
 
+/// The content type of Prometheus's text format.
+pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// Writes all series of the process in the text format of Prometheus.
 pub trait Exposition: Send + Sync + 'static {
     /// The text.

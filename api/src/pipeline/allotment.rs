@@ -21,6 +21,7 @@ use crate::fields::{Writer, track_update};
 use crate::registry::Resource;
 
 /// Addresses and ports of a service before and after a write.
+#[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) before: Holdings,
     pub(super) after: Holdings,

@@ -14,7 +14,8 @@ use orch_schema::apply_defaults;
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
-use super::modify::{Attempt, Change, Current, Write};
+use super::judged::{Judged, Rejected, Write};
+use super::modify::{Attempt, Current};
 use super::{Pipeline, Request};
 use crate::admission::{Additions, Attributes, Operation, View};
 use crate::error::{ApiError, Subject};
@@ -38,14 +39,13 @@ impl<S: Store> Pipeline<S> {
         let name = named_pod(request, &binding)?.to_owned();
         let target = Target { resource: PODS.to_owned(), name, ..request.target.clone() };
         let pod = pod_request(request, &target)?;
-        let (view, mut additions) = (View::of(&self.store), Additions::default());
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
         let attributes = Attributes {
             name: &target.name,
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Create)
         };
-        let mutated = self.admission.mutate(&attributes, &mut binding, &view, &mut additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
+        self.mutate(&attributes, &mut binding, &mut view, &mut additions).await?;
         let now = self.ambient.now().seconds_text();
         let errors = request.resource.strategy.validate_create(&self.context(request, &now), &binding);
         let texts: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
@@ -54,8 +54,9 @@ impl<S: Store> Pipeline<S> {
             [text] => return Err(ApiError::Unsupported(text.clone())),
             texts => return Err(ApiError::Unsupported(format!("[{}]", texts.join(", ")))),
         }
-        self.admission.validate(&attributes, Some(&binding), &view, &mut additions).await?;
-        let attempt = BindAttempt { pipeline: self, request: pod, binding: &binding, additions: &additions };
+        self.validate(&attributes, Some(&binding), &mut view, &mut additions).await?;
+        let (binding, additions) = (&binding, &additions);
+        let attempt = BindAttempt { pipeline: self, request: pod, binding, attributes, additions };
         let modified = self.modify(pod, &pod.key()?, options.dry_run, attempt).await?;
         match modified {
             Some(_) => Ok(Status::created()),
@@ -90,22 +91,31 @@ struct BindAttempt<'a, S> {
     /// The request for the pod.
     request: Request<'a>,
     binding: &'a Value,
-    /// The additions of admission to the binding.
+    /// The binding as plugins see it.
+    attributes: Attributes<'a>,
+    /// What the plugins added once for the binding.
     additions: &'a Additions,
 }
 
 impl<S: Store> Attempt for BindAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
-        let BindAttempt { pipeline, request, binding, additions } = *self;
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
+        let BindAttempt { pipeline, request, binding, additions, .. } = *self;
         let Current { value: mut pod, .. } = current;
         check_preconditions(request, binding, &pod)?;
         if let Some(reason) = obstacle(&pod) {
             let kind = format!("{PODS}/{}", Action::Binding.subresource());
-            return Err(ApiError::Conflict { subject: Subject { kind, ..request.subject() }, reason });
+            let conflict = ApiError::Conflict { subject: Subject { kind, ..request.subject() }, reason };
+            return Err(conflict.into());
         }
         bind(&mut pod, binding, &pipeline.ambient.now().seconds_text());
         let put = pipeline.put(request.resource, request.key()?, &mut pod)?;
-        Ok(Change { write: Write::Put(put), additions: additions.clone() })
+        // The plugins are asked about the binding alone.
+        Ok(Judged::new(Write::Put(put), Value::Null, None, additions.clone()))
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let (attributes, binding) = (&self.attributes, Some(self.binding));
+        self.pipeline.admission.reserve(attributes, binding, view, &mut judged.additions)
     }
 
     fn names_version(&self) -> bool {

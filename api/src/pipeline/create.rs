@@ -1,25 +1,26 @@
 //! Creating an object, from a POST, from a PUT on an absent name, or from an apply.
 //!
 //! Owns the order of stages of a create, and what is tried again; `new_object` is what they set and check in the object.
-
-use std::time::Duration;
+//!
+//!     mutated    once: defaults, ownership, mutating admission
+//!     validated  again for another name, or for other addresses: allot, prepare, validate, validating admission
+//!     stored     again for each view: admission reserves, the quorum decides
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 use orch_rules::kinds::Context;
 use orch_rules::validate::WriteKind;
-use orch_rules::validate::tree::{Tree, child_mut, unset};
+use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
-use super::modify::{ATTEMPTS_MAX, changing_too_fast};
+use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
 use super::new_object::{Origin, known_name};
 use super::options::Options;
 use super::stored::without_revision;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
-use crate::admission::{self, Additions, Attributes, Refused, View};
-use crate::allocation::Unallotted;
+use crate::admission::{self, Additions, Attributes, View};
 use crate::allocation::claims::Holdings;
 use crate::authz::ResourceAttributes;
 use crate::error::{ApiError, Subject};
@@ -29,13 +30,21 @@ use crate::request::Verb;
 /// Names drawn for one create while they collide: as many as in the reference.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
-/// the reference.
-const AWAIT_TURNS: usize = 20;
-/// See [`AWAIT_TURNS`]. Short, because the loop needs some milliseconds.
-const AWAIT_PACE: Duration = Duration::from_millis(50);
+/// A new object that mutating admission has completed.
+#[derive(Clone)]
+struct Mutated {
+    value: Value,
+    /// Time of the create.
+    now: String,
+    /// The client's object had labels.
+    labels_given: bool,
+    /// The name, or the `generateName` that it begins with.
+    is_generated: bool,
+    view: View,
+    additions: Additions,
+}
 
-/// A new object between mutating admission and the store, without its value.
+/// A new object on its way to the store, without its value.
 struct Draft<'a> {
     request: Request<'a>,
     attributes: Attributes<'a>,
@@ -82,13 +91,19 @@ impl<S: Store> Pipeline<S> {
         }
         let applied = origin == Origin::Applied;
         request.exchange.warn(owners::deduplicate(&mut value, applied));
-        let generated = value.at("metadata").text("name").is_empty()
+        let draws_names = value.at("metadata").text("name").is_empty()
             && !value.at("metadata").text("generateName").is_empty();
-        let mut names_left = if generated { NAME_ATTEMPTS } else { 1 };
-        let is_kept = generated || self.allots(request);
-        for _ in 0..ATTEMPTS_MAX {
-            let tried = if is_kept { value.clone() } else { value.take() };
-            match self.try_create(request, options, tried, origin).await {
+        let mut names_left = if draws_names { NAME_ATTEMPTS } else { 1 };
+        let is_kept = draws_names || self.allots(request);
+        let mut mutated = Some(self.mutated_new(request, options, value, origin).await?);
+        for tries in 0..ATTEMPTS_MAX {
+            let tried = if is_kept { mutated.clone() } else { mutated.take() };
+            let Some(mut tried) = tried else { break };
+            if tries > 0 {
+                tried.view = View::of(&self.store);
+                self.draw_again(&mut tried.value, draws_names, &tried.now);
+            }
+            match self.try_create(request, options, tried).await {
                 Ok(Some(written)) => return Ok(written),
                 Ok(None) => {}
                 Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) if names_left > 1 => {
@@ -116,16 +131,15 @@ impl<S: Store> Pipeline<S> {
         self.gate.check(request.user, asked, &Applied::of(&self.store)).await
     }
 
-    /// Creates `incoming`. `None`: another object has got a value that this one was allotted.
-    async fn try_create(
+    /// The new object of `incoming` with its defaults and owners, after mutating admission.
+    async fn mutated_new(
         &self,
         request: Request<'_>,
         options: &Options,
         incoming: Value,
         origin: Origin,
-    ) -> Result<Option<Written>, ApiError> {
+    ) -> Result<Mutated, ApiError> {
         let mut value = incoming;
-        let resource = request.resource;
         let now = self.ambient.now().seconds_text();
         let labels_given = !value.at("metadata").is_empty_at("labels");
         let context = Context { labels_given, ..self.context(request, &now) };
@@ -139,9 +153,25 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, admission::Operation::Create)
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
-        let (view, additions) = self.admit_new(&attributes, &mut value).await?;
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        self.mutate(&attributes, &mut value, &mut view, &mut additions).await?;
         size?;
-        let view = self.allot_new(&attributes, &mut value, view).await?;
+        Ok(Mutated { value, now, labels_given, is_generated, view, additions })
+    }
+
+    /// Creates the object `mutated`. `None`: another object has got a value that this one was allotted.
+    async fn try_create(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        mutated: Mutated,
+    ) -> Result<Option<Written>, ApiError> {
+        let Mutated { mut value, now, labels_given, is_generated, mut view, mut additions } = mutated;
+        let resource = request.resource;
+        let context = Context { labels_given, ..self.context(request, &now) };
+        let attributes =
+            Attributes { dry_run: options.dry_run, ..self.attributes(request, admission::Operation::Create) };
+        self.allot_in_time(&attributes, &mut value, &mut view).await?;
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
         let name = value.at("metadata").text("name").to_owned();
@@ -152,75 +182,31 @@ impl<S: Store> Pipeline<S> {
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
+        self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
         let draft = Draft { request, attributes, key, is_generated };
-        let created = self.create_validated(draft, value, view, additions).await?;
+        let created = self.create_validated(draft, value, additions).await?;
         Ok(created.map(|(json, stored)| Written { json, stored, outcome: WriteOutcome::Created }))
     }
 
-    /// Allots what a new object needs: the view in which that was free.
-    async fn allot_new(
-        &self,
-        attributes: &Attributes<'_>,
-        value: &mut Value,
-        view: View,
-    ) -> Result<View, ApiError> {
-        let mut view = view;
-        if attributes.dry_run && self.allocator.handles(attributes.resource, attributes.action) {
-            // No condition will show that the view lacks a write.
-            view = self.newest_view().await?;
-        }
-        let mut waits = 0..AWAIT_TURNS;
-        while let Err(Unallotted { is_awaited, error }) = self.allot(attributes, value, &view) {
-            match waits.next() {
-                Some(0) => {}
-                Some(_) if is_awaited => self.store.sleep(AWAIT_PACE).await,
-                _ => return Err(error),
-            }
-            view = self.newest_view().await?;
-        }
-        Ok(view)
-    }
-
-    /// Mutating admission of a new object: the view that it was admitted in, and the additions.
-    async fn admit_new(
-        &self,
-        attributes: &Attributes<'_>,
-        value: &mut Value,
-    ) -> Result<(View, Additions), ApiError> {
-        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
-        let mut mutated = self.admission.mutate(attributes, value, &view, &mut additions, 0).await;
-        let mut waits = 0..AWAIT_TURNS;
-        while let Err(Refused { plugin, is_awaited, error }) = mutated {
-            // The first refusal may be due to a view that lacks writes which the client has seen on another node.
-            match waits.next() {
-                Some(0) => {}
-                Some(_) if is_awaited => self.store.sleep(AWAIT_PACE).await,
-                _ => return Err(error),
-            }
-            view = self.newest_view().await?;
-            mutated = self.admission.mutate(attributes, value, &view, &mut additions, plugin).await;
-        }
-        Ok((view, additions))
-    }
-
-    /// Validating admission, and the proposal; both again if an object that a plugin had read there has changed.
+    /// The reserving phase and the proposal; both again in another view if an object that a plugin had read there has
+    /// changed. `additions` are those of the phases before.
     async fn create_validated(
         &self,
         draft: Draft<'_>,
         mut value: Value,
-        mut view: View,
         mut additions: Additions,
     ) -> Result<Option<(Bytes, Option<SharedObject>)>, ApiError> {
         let Draft { request, attributes, .. } = &draft;
-        let mutated = additions.extent();
+        let once = additions.extent();
         let mut turn = None;
+        // The plugins before may have waited: what they saw is old.
+        let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
         for _ in 0..ATTEMPTS_MAX {
-            let validated = self.admission.validate(attributes, Some(&value), &view, &mut additions).await;
-            if validated.is_err() {
-                additions.truncate(mutated);
-                let newest = self.newest_view().await?;
-                self.admission.validate(attributes, Some(&value), &newest, &mut additions).await?;
+            if self.admission.reserve(attributes, Some(&value), &view, &mut additions).is_err() {
+                additions.truncate(once);
+                view = self.newest_view().await?;
+                self.admission.reserve(attributes, Some(&value), &view, &mut additions)?;
             }
             if !attributes.dry_run
                 && turn.is_none()
@@ -229,17 +215,14 @@ impl<S: Store> Pipeline<S> {
                 turn = self.turns.join(shared, &self.store).await;
                 if turn.is_some() {
                     view = View::of(&self.store);
-                    additions.truncate(mutated);
+                    additions.truncate(once);
                     continue;
                 }
             }
             let put = self.put(request.resource, draft.key.clone(), &mut value)?;
-            if additions.extent() == mutated {
-                // The object is not validated again: free its tree, many times its bytes, before waiting for the
-                // quorum.
+            if additions.extent() == once {
+                // Nothing is reserved again: free the object's tree, many times its bytes, before waiting for the quorum.
                 value = Value::Null;
-            } else {
-                unset(child_mut(&mut value, "metadata"), "resourceVersion");
             }
             if let Some(after) = &holdings {
                 let transfer = Transfer { before: Holdings::default(), after: after.clone() };
@@ -249,7 +232,7 @@ impl<S: Store> Pipeline<S> {
             match self.store_new(&draft, put, &additions).await? {
                 Stored::Done(json, stored) => return Ok(Some((json, stored))),
                 Stored::Taken => return Ok(None),
-                Stored::Broken(condition) if condition < mutated.conditions => break,
+                Stored::Broken(condition) if condition < once.conditions => break,
                 Stored::Broken(_) => {
                     if turn.is_none()
                         && let Some(shared) = additions.contended()
@@ -259,11 +242,9 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             view = View::of(&self.store);
-            additions.truncate(mutated);
+            additions.truncate(once);
         }
-        Err(ApiError::Unavailable(
-            "what the object depends on changes faster than it can be written".to_owned(),
-        ))
+        Err(dependency_changed())
     }
 
     /// Stores a new object, unless this is a dry run.

@@ -16,9 +16,10 @@ use super::allotment::Transfer;
 use super::delete_query::add_query_options;
 use super::grace::Grace;
 use super::incoming::decode_body;
-use super::modify::{Attempt, Change, Current, Modified, Write};
+use super::judged::{Judged, Rejected, Write};
+use super::modify::{Attempt, Current, Modified};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{Additions, Attributes, Operation, forbidden};
+use crate::admission::{Additions, Attributes, Operation, View, forbidden};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::registry::Resource;
@@ -146,7 +147,7 @@ struct DeleteAttempt<'a, S> {
 }
 
 impl<S: Store> Attempt for DeleteAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let DeleteAttempt { pipeline, request, key, options } = *self;
         let Current { value: old, view, .. } = current;
         options.check_preconditions(request, key.name(), &old)?;
@@ -160,12 +161,15 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
             is_removal: matches!(write, Write::Remove(_)),
             ..pipeline.attributes(request, Operation::Delete)
         };
-        pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
-        if pipeline.allocator.holds(request.resource) && matches!(write, Write::Remove(_)) {
-            let transfer = Transfer { before: Holdings::of(&old), after: Holdings::default() };
-            pipeline.transfer(request, key.path(), &transfer, &view, &mut additions)?;
-        }
-        Ok(Change { write, additions })
+        pipeline.validate(&attributes, None, view, &mut additions).await?;
+        let frees = pipeline.allocator.holds(request.resource) && attributes.is_removal;
+        let transfer = frees.then(|| Transfer { before: Holdings::of(&old), after: Holdings::default() });
+        Ok(Judged::new(write, old, None, additions).with_transfer(transfer))
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let asked = (self.request, Operation::Delete, self.options.dry_run);
+        self.pipeline.reserve(asked, self.key, judged, view)
     }
 
     fn names_version(&self) -> bool {

@@ -21,7 +21,8 @@ use super::binding::pod_request;
 use super::budget_selectors::BUDGETS;
 use super::delete::DeleteOptions;
 use super::delete_query::add_dry_run;
-use super::modify::{Attempt, Change, Current, Write};
+use super::judged::{Judged, Rejected, Write};
+use super::modify::{Attempt, Current};
 use super::{Pipeline, Request};
 use crate::admission::{Additions, Attributes, Operation, View};
 use crate::authn::User;
@@ -49,12 +50,11 @@ impl<S: Store> Pipeline<S> {
         propagate_dry_run(request, &mut eviction);
         // That no budget selects the pod is no condition of the transaction: a node that lags must not judge it.
         self.most_recent().await?;
-        let (view, mut additions) = (View::of(&self.store), Additions::default());
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
         let dry_run = !eviction.at("deleteOptions").items("dryRun").is_empty();
         let attributes = Attributes { dry_run, ..self.attributes(request, Operation::Create) };
-        let mutated = self.admission.mutate(&attributes, &mut eviction, &view, &mut additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
-        self.admission.validate(&attributes, Some(&eviction), &view, &mut additions).await?;
+        self.mutate(&attributes, &mut eviction, &mut view, &mut additions).await?;
+        self.validate(&attributes, Some(&eviction), &mut view, &mut additions).await?;
         let deletion = delete_options(request, &eviction, dry_run)?;
         let target: &Target = request.target;
         let pod = pod_request(request, target)?;
@@ -64,6 +64,8 @@ impl<S: Store> Pipeline<S> {
             request: pod,
             key: &key,
             options: &deletion,
+            eviction: &eviction,
+            attributes,
             additions: &additions,
         };
         match self.modify(pod, &key, dry_run, attempt).await? {
@@ -157,9 +159,12 @@ impl<S: Store> Pipeline<S> {
             user: &SERVER,
             ..self.attributes(request, Operation::Update)
         };
+        // Another budget in each view is another document, whose refusal is looked at again with the eviction.
         let mutated = self.admission.mutate(&attributes, &mut new, view, additions, 0).await;
         mutated.map_err(|refused| refused.error)?;
-        self.admission.validate(&attributes, Some(&new), view, additions).await?;
+        let validated = self.admission.validate(&attributes, Some(&new), view, additions, 0).await;
+        validated.map_err(|refused| refused.error)?;
+        self.admission.reserve(&attributes, Some(&new), view, additions)?;
         additions.operate(StoreOperation::Put(self.put(resource, key.clone(), &mut new)?));
         Ok(())
     }
@@ -219,13 +224,16 @@ struct EvictAttempt<'a, S> {
     request: Request<'a>,
     key: &'a Key,
     options: &'a DeleteOptions,
-    /// The additions of admission to the eviction.
+    eviction: &'a Value,
+    /// The eviction as plugins see it.
+    attributes: Attributes<'a>,
+    /// What the plugins added once for the eviction.
     additions: &'a Additions,
 }
 
 impl<S: Store> Attempt for EvictAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
-        let EvictAttempt { pipeline, request, key, options, additions } = *self;
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
+        let EvictAttempt { pipeline, request, key, options, additions, .. } = *self;
         let Current { value: pod, view, .. } = current;
         options.check_preconditions(request, key.name(), &pod)?;
         let (mut additions, mut evicted) = (additions.clone(), pod.clone());
@@ -239,11 +247,18 @@ impl<S: Store> Attempt for EvictAttempt<'_, S> {
             is_removal: matches!(write, Write::Remove(_)),
             ..pipeline.attributes(request, Operation::Delete)
         };
-        pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
-        if !ignores_budget(&pod) {
-            pipeline.charge_budget(request, &pod, &view, &mut additions).await?;
+        pipeline.validate(&attributes, None, view, &mut additions).await?;
+        Ok(Judged::new(write, pod, None, additions))
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let EvictAttempt { pipeline, request, key, options, eviction, .. } = *self;
+        pipeline.admission.reserve(&self.attributes, Some(eviction), view, &mut judged.additions)?;
+        pipeline.reserve((request, Operation::Delete, options.dry_run), key, judged, view)?;
+        if !ignores_budget(&judged.old) {
+            pipeline.charge_budget(request, &judged.old, view, &mut judged.additions).await?;
         }
-        Ok(Change { write, additions })
+        Ok(())
     }
 
     fn names_version(&self) -> bool {

@@ -3,12 +3,15 @@
 //! Owns the order of stages for reads and writes of every kind. It opens no socket and reads no clock or random number:
 //! the store, time and randomness are handed in, so that simulated clients drive the same code.
 //!
-//!     write: decode -> default -> ownership -> admission mutates -> prepare -> validate -> admission validates
-//!            -> encode once -> propose -> answer
+//!     write: once for a document:   decode -> default -> ownership -> admission mutates -> prepare -> validate
+//!                                   -> admission validates -> encode
+//!            again for each view:   admission reserves -> propose
+//!            -> answer
 //!     read:  point in time -> state of this node -> select -> answer
 //!
 //! Invariant: a handler changes objects by proposed transactions only.
 
+mod admit;
 mod allotment;
 mod audited;
 mod binding;
@@ -21,6 +24,7 @@ mod eviction;
 mod get;
 mod grace;
 mod incoming;
+mod judged;
 mod list;
 mod media_type;
 mod modify;
@@ -33,6 +37,7 @@ mod patch_body;
 mod patch_part;
 mod patch_refusal;
 mod point;
+mod propose;
 mod review;
 mod scale;
 mod stored;
@@ -72,7 +77,7 @@ use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
 pub use list::{Effort, ListAnswer};
-pub(crate) use modify::is_changed_together;
+pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
 
@@ -300,6 +305,7 @@ impl<S: Store> Pipeline<S> {
             user: request.user,
             gate: &self.gate,
             exchange: request.exchange,
+            budget: request.budget,
             dry_run: false,
             is_removal: false,
             now: self.ambient.now(),

@@ -1,88 +1,62 @@
-//! Changing a stored object: read it, change it, propose the result under the condition that the object is unchanged.
+//! Changing a stored object: read it, judge its change, propose the result under the condition that the object is unchanged.
 //!
 //! Owns the retries. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
-//! tried on the state that this node has applied. The node may lag, so a refusal is final only after a quorum barrier.
-//! Each attempt gets the parsed object.
+//! tried on the state that this node has applied. The node may lag, so a refusal is given only after a quorum barrier.
+//!
+//!     judge      once for each version of the object; may wait, and lets the turns go while it does
+//!     reserve    again for each view that the change is proposed in
+//!     propose    applied, or: the object is of another version -> judge; another condition does not hold -> reserve
 
-use std::collections::BTreeSet;
-use std::iter;
+use std::pin::pin;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store};
 use orch_schema::value::Value;
 
+use super::judged::{Judged, Rejected, Write};
 use super::stored::{is_same, tree_of, without_revision};
+use super::turns::{HeldTurns, without_turns};
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{self, Additions, Attributes, View};
-use crate::allocation::{ADDRESSES, CLAIMS};
+use crate::admission::{self, Additions, Attributes, Extent, View};
 use crate::error::ApiError;
-use crate::registry::Resource;
 
 /// A version of an object that is to be changed.
-pub(super) struct Current {
+pub(super) struct Current<'a> {
     /// The stored version.
     pub object: SharedObject,
     /// Its tree, in the stored form.
     pub value: Value,
-    /// All objects at the same revision, for admission.
-    pub view: View,
+    /// All objects at the same revision, for admission, which may make it the newest view.
+    pub view: &'a mut View,
 }
 
 /// Computes one change from any version of an object.
-pub(super) trait Attempt: Send {
-    /// The change of `current`. Called again for each newer version that turns up before the change is applied.
-    fn change(&mut self, current: Current) -> impl Future<Output = Result<Change, ApiError>> + Send;
+pub(super) trait Attempt: Send + Sync {
+    /// The change of `current`, judged by the kind and the plugins. Called again for each newer version that turns up before
+    /// the change is applied.
+    fn judge(&mut self, current: Current<'_>) -> impl Future<Output = Result<Judged, Rejected>> + Send;
+
+    /// Adds to `judged` what is counted or claimed with it in `view`. Called again for each view.
+    fn reserve(
+        &mut self,
+        judged: &mut Judged,
+        view: &View,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
 
     /// Whether the client names the `resourceVersion` that it changes. Such a change takes no turn: each change ahead
     /// of it in the queue would make it conflict.
     fn names_version(&self) -> bool;
 }
 
-/// A change of an object, and what admission adds to its transaction.
-pub(super) struct Change {
-    pub write: Write,
-    pub additions: Additions,
-}
-
-/// The outcome of a change to an object's value.
-pub(super) enum Write {
-    /// Store this version.
-    Put(Put),
-    /// Remove the object. `Some`: its last form, for the response.
-    Remove(Option<Put>),
-    /// Remove the object, whose last hold (finalizer or other) an update has ended; the response shows the update.
-    Free(Put),
-}
-
-/// Effect of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    /// A change to propose; the store refuses it unless it is based on the newest version.
-    Proposal,
-    /// The object stays as it is.
-    Nothing,
-    /// A refusal, or no object under the key.
-    Answer,
-}
-
-impl Effect {
-    fn of(found: Option<&SharedObject>, changed: Option<&Result<Change, ApiError>>) -> Effect {
-        match (found, changed) {
-            (Some(before), Some(Ok(change))) if change.is_nothing(before) => Effect::Nothing,
-            (Some(_), Some(Ok(_))) => Effect::Proposal,
-            _ => Effect::Answer,
-        }
-    }
-}
-
 /// The outcome of one proposal.
 enum Proposed {
     /// The change is applied, or nothing was to be changed.
     Done(Modified),
-    /// The object is no longer of the version that the change is based on.
+    /// The object is no longer of the version that the change is based on, or has to be judged again as it is: another one
+    /// took what it was allotted.
     Overtaken,
-    /// Another condition did not hold. `Some`: the object that the change shares with other writes.
+    /// A condition of this view did not hold. `Some`: the object that the change shares with other writes.
     Contended(Option<Key>),
 }
 
@@ -98,11 +72,6 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// Resources of which one transaction may change several objects: the quotas that a write is charged to, and the addresses
-/// of a service of two families. Watches of them resume before such a revision. Claims are no API objects: nobody watches
-/// them.
-const CHANGED_TOGETHER: [&str; 3] = ["resourcequotas", ADDRESSES, CLAIMS];
-
 /// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
 /// come near this number; creates whose plugins write one shared object (a counter) come near it when a hundred run at
 /// once. It bounds the cost of one request.
@@ -113,6 +82,35 @@ pub(super) fn changing_too_fast() -> ApiError {
     ApiError::Unavailable("the object changes faster than it can be written".to_owned())
 }
 
+/// The error of a write that depends on an object which changed since the plugins were asked.
+pub(super) fn dependency_changed() -> ApiError {
+    ApiError::Unavailable("what the object depends on changes faster than it can be written".to_owned())
+}
+
+/// A change under way.
+struct Modification<'a, S, A> {
+    pipeline: &'a Pipeline<S>,
+    request: Request<'a>,
+    key: &'a Key,
+    dry_run: bool,
+    attempt: A,
+    takes_turns: bool,
+    turns: HeldTurns<'a>,
+    /// Whether the change may still join the queue of an object that it shares with other writes.
+    may_join: bool,
+    view: View,
+    /// The view is no older than the request.
+    surely_current: bool,
+    /// The last judgement, and the version that it is of.
+    judged: Option<(Revision, Judged)>,
+}
+
+/// The end of a change, `None` where there is no such object; or another try.
+enum Tried {
+    Ended(Option<Modified>),
+    Again,
+}
+
 impl<S: Store> Pipeline<S> {
     /// Applies the change that `attempt` makes to the object under `key`. `None`: there is no such object.
     pub(super) async fn modify(
@@ -120,110 +118,187 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         key: &Key,
         dry_run: bool,
-        mut attempt: impl Attempt,
+        attempt: impl Attempt,
     ) -> Result<Option<Modified>, ApiError> {
         let takes_turns = !dry_run && !attempt.names_version();
-        let mut turn = if takes_turns { self.turns.join(key, &self.store).await } else { None };
-        // Always taken after the turn of the object itself, so that no two requests wait for each other.
-        let mut shared_turn = None;
-        let mut view = if dry_run { self.newest_view().await? } else { View::of(&self.store) };
-        let mut surely_current = dry_run;
+        let object = if takes_turns { self.turns.join(key, &self.store).await } else { None };
+        let mut modification = Modification {
+            pipeline: self,
+            request,
+            key,
+            dry_run,
+            attempt,
+            takes_turns,
+            turns: HeldTurns { object, shared: None },
+            may_join: !dry_run,
+            view: if dry_run { self.newest_view().await? } else { View::of(&self.store) },
+            surely_current: dry_run,
+            judged: None,
+        };
         for _ in 0..ATTEMPTS_MAX {
-            let found = view.applied().state.object(key).cloned();
-            let changed = match &found {
-                None => None,
-                Some(object) => {
-                    let (object, value) = (object.clone(), tree_of(object)?);
-                    Some(attempt.change(Current { object, value, view: view.clone() }).await)
-                }
-            };
-            let effect = Effect::of(found.as_ref(), changed.as_ref());
-            if !surely_current && effect != Effect::Proposal {
-                // Nothing will be proposed, so only a barrier shows whether the attempt used the newest version.
-                let newest = self.newest_view().await?;
-                let stands =
-                    newest.is_same(&view) || effect == Effect::Nothing && newest.has(key, found.as_ref());
-                (view, surely_current) = (newest, true);
-                if !stands {
-                    continue;
-                }
+            if let Tried::Ended(modified) = modification.try_once().await? {
+                return Ok(modified);
             }
-            let (Some(before), Some(change)) = (found, changed.transpose()?) else { return Ok(None) };
-            if !dry_run
-                && shared_turn.is_none()
-                && let Some(shared) = change.additions.contended()
-            {
-                shared_turn = self.turns.join(shared, &self.store).await;
-                if shared_turn.is_some() {
-                    (view, surely_current) = (View::of(&self.store), false);
-                    continue;
-                }
-            }
-            match self.carry_out(request, key, before, change, dry_run).await? {
-                Proposed::Done(modified) => return Ok(Some(modified)),
-                Proposed::Overtaken if takes_turns && turn.is_none() => {
-                    drop(shared_turn.take());
-                    turn = Some(self.turns.take(key, &self.store).await);
-                }
-                Proposed::Contended(Some(shared)) if shared_turn.is_none() => {
-                    shared_turn = Some(self.turns.take(&shared, &self.store).await);
-                }
-                Proposed::Overtaken | Proposed::Contended(_) => {}
-            }
-            // The refused entry was applied here, so this node has the version that caused the refusal.
-            (view, surely_current) = (View::of(&self.store), true);
         }
         Err(changing_too_fast())
     }
+}
+
+impl<S: Store, A: Attempt> Modification<'_, S, A> {
+    /// One try in the present view. [`Tried::Again`] leaves another view.
+    async fn try_once(&mut self) -> Result<Tried, ApiError> {
+        let Some(before) = self.view.applied().state.object(self.key).cloned() else {
+            return Ok(if self.stands(None).await? { Tried::Ended(None) } else { Tried::Again });
+        };
+        let kept = self.judged.take().filter(|(revision, _)| *revision == before.revision);
+        let judged = match kept {
+            Some((_, judged)) => Some(judged),
+            None => self.judge(&before).await?,
+        };
+        let Some(mut judged) = judged else { return Ok(Tried::Again) };
+        if !self.reserve(&mut judged).await? {
+            self.judged = Some((before.revision, judged));
+            return Ok(Tried::Again);
+        }
+        // Nothing will be proposed, so only a barrier shows whether this is the newest version.
+        if judged.is_nothing(&before) && !self.stands(Some(&before)).await? {
+            return Ok(Tried::Again);
+        }
+        if let Some(shared) = judged.additions.contended().filter(|_| self.may_join) {
+            self.may_join = false;
+            // Always taken after the turn of the object itself, so that no two requests wait for each other.
+            self.turns.shared = self.pipeline.turns.join(shared, &self.pipeline.store).await;
+            if self.turns.shared.is_some() {
+                self.judged = Some((before.revision, judged));
+                (self.view, self.surely_current) = (View::of(&self.pipeline.store), false);
+                return Ok(Tried::Again);
+            }
+        }
+        self.propose(before, judged).await
+    }
+
+    /// Whether nothing newer than `found` is under the key. Makes the view one that is no older than the request.
+    async fn stands(&mut self, found: Option<&SharedObject>) -> Result<bool, ApiError> {
+        if !self.surely_current {
+            (self.view, self.surely_current) = (self.pipeline.newest_view().await?, true);
+        }
+        Ok(self.view.has(self.key, found))
+    }
+
+    /// Judges the change of `before`. `None`: it is no longer the newest version.
+    ///
+    /// # Errors
+    /// A refusal that stands.
+    async fn judge(&mut self, before: &SharedObject) -> Result<Option<Judged>, ApiError> {
+        let seen = self.view.clone();
+        let (object, value) = (before.clone(), tree_of(before)?);
+        let (judged, waited) = {
+            let judging = pin!(self.attempt.judge(Current { object, value, view: &mut self.view }));
+            without_turns(judging, self.request.budget, &mut self.turns).await
+        };
+        if waited {
+            (self.view, self.surely_current) = (View::of(&self.pipeline.store), false);
+        } else if !self.view.is_same(&seen) {
+            // Admission moves to no view but the newest.
+            self.surely_current = true;
+        }
+        match judged {
+            Ok(judged) => Ok(self.view.has(self.key, Some(before)).then_some(judged)),
+            Err(Rejected::Finally(error)) => Err(error),
+            Err(Rejected::ThisVersion(error)) => match self.stands(Some(before)).await? {
+                true => Err(error),
+                false => Ok(None),
+            },
+        }
+    }
+
+    /// Reserves in the present view. `false`: refused there, and the view is a newer one now.
+    ///
+    /// # Errors
+    /// A refusal that stands.
+    async fn reserve(&mut self, judged: &mut Judged) -> Result<bool, ApiError> {
+        judged.begin_view();
+        let (reserved, _) = {
+            let reserving = pin!(self.attempt.reserve(judged, &self.view));
+            without_turns(reserving, self.request.budget, &mut self.turns).await
+        };
+        let Err(error) = reserved else { return Ok(true) };
+        if self.surely_current {
+            return Err(error);
+        }
+        let newest = self.pipeline.newest_view().await?;
+        if newest.is_same(&self.view) {
+            return Err(error);
+        }
+        (self.view, self.surely_current) = (newest, true);
+        Ok(false)
+    }
 
     /// Proposes the change of `before`.
+    async fn propose(&mut self, before: SharedObject, judged: Judged) -> Result<Tried, ApiError> {
+        let (revision, once) = (before.revision, judged.once());
+        let (write, additions, kept) = if judged.reserves() {
+            (judged.write.clone(), judged.additions.clone(), Some((revision, judged)))
+        } else {
+            // The trees are freed before the quorum is waited for.
+            let (write, additions) = judged.into_write();
+            (write, additions, None)
+        };
+        match self.carry_out(before, write, &additions, once).await? {
+            Proposed::Done(modified) => return Ok(Tried::Ended(Some(modified))),
+            Proposed::Overtaken => {
+                self.may_join = !self.dry_run;
+                if self.takes_turns && self.turns.object.is_none() {
+                    self.turns.shared = None;
+                    let turn = self.pipeline.turns.take(self.key, &self.pipeline.store).await;
+                    self.turns.object = Some(turn);
+                }
+            }
+            Proposed::Contended(shared) => {
+                self.judged = kept;
+                if let Some(shared) = shared.filter(|_| self.turns.shared.is_none()) {
+                    let turn = self.pipeline.turns.take(&shared, &self.pipeline.store).await;
+                    self.turns.shared = Some(turn);
+                }
+            }
+        }
+        // The refused entry was applied here, so this node has the version that caused the refusal.
+        (self.view, self.surely_current) = (View::of(&self.pipeline.store), true);
+        Ok(Tried::Again)
+    }
+
+    /// Proposes `write`, the change of `before`, with `additions`, of which `once` are of no single view.
     async fn carry_out(
         &self,
-        request: Request<'_>,
-        key: &Key,
         before: SharedObject,
-        change: Change,
-        dry_run: bool,
+        write: Write,
+        additions: &Additions,
+        once: Extent,
     ) -> Result<Proposed, ApiError> {
-        let Change { write, additions } = change;
+        let key = self.key;
         let (operation, last) = match write {
             Write::Put(put) if is_same(&put, &before) => return Ok(Proposed::Done(unchanged(before))),
-            Write::Put(put) if dry_run => {
-                let json = with_revision(&put, &before);
-                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: false }));
-            }
-            Write::Remove(last) if dry_run => {
-                let json = last.as_ref().map_or(before.json.clone(), |put| with_revision(put, &before));
-                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: true }));
-            }
-            Write::Free(put) if dry_run => {
-                let json = with_revision(&put, &before);
-                return Ok(Proposed::Done(Modified { json, stored: None, before, is_removal: true }));
-            }
+            write if self.dry_run => return Ok(Proposed::Done(dry(write, before))),
             Write::Put(put) => (Operation::Put(put), Last::Stored),
             Write::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
             Write::Remove(Some(put)) => (Operation::Delete(key.clone()), Last::Removed(put)),
             Write::Free(put) => (Operation::Delete(key.clone()), Last::Freed(put)),
         };
         let unchanged = Condition::AtRevision(key.clone(), before.revision);
-        request.budget.begin_write()?;
-        match self.propose(unchanged, operation, &additions).await? {
+        self.request.budget.begin_write()?;
+        match self.pipeline.propose(unchanged, operation, additions).await? {
             Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
-                let is_delete = matches!(last, Last::Before | Last::Removed(_));
-                let operation =
-                    if is_delete { admission::Operation::Delete } else { admission::Operation::Update };
+                let operation = match last {
+                    Last::Before | Last::Removed(_) => admission::Operation::Delete,
+                    Last::Stored | Last::Freed(_) => admission::Operation::Update,
+                };
                 let attributes = Attributes {
                     namespace: key.namespace(),
                     name: key.name(),
-                    dry_run,
-                    ..self.attributes(request, operation)
+                    ..self.pipeline.attributes(self.request, operation)
                 };
-                let found = current.is_some();
-                match self.admission.broken_condition(&attributes, &additions, condition - 1, found) {
-                    Some(error) => Err(error),
-                    None => Ok(Proposed::Contended(additions.contended().cloned())),
-                }
+                self.broken(attributes, additions, once, (condition - 1, current.as_ref()))
             }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
@@ -238,65 +313,25 @@ impl<S: Store> Pipeline<S> {
             }
         }
     }
-}
 
-impl<S: Store> Pipeline<S> {
-    /// Proposes `operation`, if `condition` and those of admission hold, with the operations that admission adds.
-    pub(super) async fn propose(
+    /// What follows from condition number `at` of `additions`, which did not hold, since `found` was under its key.
+    fn broken(
         &self,
-        condition: Condition,
-        operation: Operation,
+        attributes: Attributes<'_>,
         additions: &Additions,
-    ) -> Result<Outcome, ApiError> {
-        let mut operations: Vec<Operation> = iter::once(operation).chain(additions.operations()).collect();
-        for (key, value) in additions.replacements() {
-            operations.push(Operation::Put(self.replacement(key, value)?));
+        once: Extent,
+        (at, found): (usize, Option<&SharedObject>),
+    ) -> Result<Proposed, ApiError> {
+        if additions.is_allotment(at) {
+            return Ok(Proposed::Overtaken);
         }
-        let transaction = Transaction {
-            proposed_ms: self.ambient.now().millis(),
-            conditions: iter::once(condition).chain(additions.conditions()).collect(),
-            operations,
-        };
-        if let Some(key) = repeated(&transaction.operations) {
-            let (resource, path) = (key.resource(), key.path());
-            let message = format!("a transaction changes two objects of {resource}, one of them {path}");
-            return Err(ApiError::Internal(message));
+        match self.pipeline.admission.broken_condition(&attributes, additions, at, found.is_some()) {
+            Some(error) => Err(error),
+            // The plugin that relies on it is not asked again.
+            None if at < once.conditions => Err(dependency_changed()),
+            None => Ok(Proposed::Contended(additions.contended().cloned())),
         }
-        Ok(self.store.propose(transaction).await?)
     }
-
-    /// The put of an object that admission replaces with a write.
-    fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
-        let is_stored = |resource: &&Arc<Resource>| {
-            *resource.storage == **key.resource() && resource.conversion.is_none()
-        };
-        // few: the served resources.
-        let resource = self.registry.resources().find(is_stored);
-        let resource = resource
-            .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
-        self.put(resource, key.clone(), &mut value.clone())
-    }
-}
-
-/// The key of a second change of one resource, which a watch that resumes behind a revision would miss, but for
-/// [`CHANGED_TOGETHER`]; of those each object changes once, too.
-fn repeated(operations: &[Operation]) -> Option<&Key> {
-    let (mut resources, mut together) = (BTreeSet::new(), BTreeSet::new());
-    let mut keys = operations.iter().map(|operation| match operation {
-        Operation::Put(put) => &put.key,
-        Operation::Delete(key) => key,
-    });
-    // set: both are one.
-    keys.find(|key| match is_changed_together(key.resource()) {
-        true => !together.insert((key.resource(), key.path())),
-        false => !resources.insert(key.resource()),
-    })
-}
-
-/// Whether one transaction may change several objects of `resource`.
-pub(crate) fn is_changed_together(resource: &str) -> bool {
-    // few: three resources.
-    CHANGED_TOGETHER.contains(&resource)
 }
 
 /// The version that the response shows.
@@ -311,18 +346,21 @@ enum Last {
     Freed(Put),
 }
 
-impl Change {
-    /// Whether `before` would stay as it is.
-    fn is_nothing(&self, before: &SharedObject) -> bool {
-        matches!(&self.write, Write::Put(put) if is_same(put, before))
-    }
-}
-
 impl Modified {
     /// The result of an update or patch.
     pub(super) fn written(self) -> Written {
         Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done }
     }
+}
+
+/// The result of a dry run of `write`.
+fn dry(write: Write, before: SharedObject) -> Modified {
+    let (json, is_removal) = match write {
+        Write::Put(put) => (with_revision(&put, &before), false),
+        Write::Remove(None) => (before.json.clone(), true),
+        Write::Remove(Some(put)) | Write::Free(put) => (with_revision(&put, &before), true),
+    };
+    Modified { json, stored: None, before, is_removal }
 }
 
 fn unchanged(before: SharedObject) -> Modified {

@@ -52,6 +52,14 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Sets another uid, and another generated name where `draws_names`, for another try to create `value`.
+    pub(super) fn draw_again(&self, value: &mut Value, draws_names: bool, now: &str) {
+        if draws_names {
+            unset(child_mut(value, "metadata"), "name");
+        }
+        self.set_system_fields(value, now);
+    }
+
     /// Sets defaults and managed fields. `value` is in its stored form afterwards, also if it is too large: that error
     /// is returned after those of mutating admission.
     pub(super) fn default_new(

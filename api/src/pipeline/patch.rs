@@ -3,7 +3,7 @@
 //! Owns choosing the format and computing a new object from the stored one and the patch. The new object then passes
 //! the stages of every update.
 
-use orch_raft::Store;
+use orch_raft::{Key, Store};
 use orch_rules::Action;
 use orch_rules::validate::WriteKind;
 use orch_rules::validate::tree::{Tree, child_mut, unset};
@@ -13,8 +13,9 @@ use orch_schema::value::{Map, Value};
 use orch_schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 
 use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
+use super::judged::{Judged, Rejected};
 use super::media_type::patch_media_type;
-use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
+use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
 use super::new_object::Origin;
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, parse_patch};
@@ -22,6 +23,7 @@ use super::patch_refusal::{apply_error, decode_problem, failed, go_string, redac
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
+use crate::admission::{Operation, View};
 use crate::error::ApiError;
 use crate::fields::{ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
@@ -42,8 +44,14 @@ impl<S: Store> Pipeline<S> {
         let names_version = first.as_ref().is_some_and(|parsed| parsed.patch.names_version());
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
-            let attempt =
-                PatchAttempt { pipeline: self, request, options: &options, first: &mut first, names_version };
+            let attempt = PatchAttempt {
+                pipeline: self,
+                request,
+                key: &key,
+                options: &options,
+                first: &mut first,
+                names_version,
+            };
             if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
                 return Ok(modified.written());
             }
@@ -103,8 +111,8 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         options: &Options,
         parsed: Parsed,
-        mut current: Current,
-    ) -> Result<Change, ApiError> {
+        mut current: Current<'_>,
+    ) -> Result<Judged, Rejected> {
         request.budget.check()?;
         let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
         let Patched { mut value, warnings } = self.after_patch(request, options, parsed, &mut current)?;
@@ -121,7 +129,7 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         options: &Options,
         parsed: Parsed,
-        current: &mut Current,
+        current: &mut Current<'_>,
     ) -> Result<Patched, ApiError> {
         let parsed = match self.reach(request, &parsed.patch) {
             None => parsed,
@@ -263,6 +271,7 @@ impl<S: Store> Pipeline<S> {
 struct PatchAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
+    key: &'a Key,
     options: &'a Options,
     /// The patch, until an attempt takes it and moves its values into the object. Another attempt parses the body
     /// again: a copy would rarely be used.
@@ -271,12 +280,19 @@ struct PatchAttempt<'a, S> {
 }
 
 impl<S: Store> Attempt for PatchAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let (pipeline, request) = (self.pipeline, self.request);
         let parsed = self.first.take().map_or_else(|| pipeline.parsed(request), Ok)?;
         let may_move_data = matches!(parsed.patch, Patch::Json(_));
         let changed = pipeline.try_patch(request, self.options, parsed, current).await;
-        changed.map_err(|error| if may_move_data { redact_values(request, error) } else { error })
+        changed.map_err(|rejected| {
+            rejected.map(|error| if may_move_data { redact_values(request, error) } else { error })
+        })
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let asked = (self.request, Operation::Update, self.options.dry_run);
+        self.pipeline.reserve(asked, self.key, judged, view)
     }
 
     fn names_version(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use orch_raft::Store;
+use orch_raft::{Key, Store};
 use orch_rules::Action;
 use orch_rules::kinds::scale::{scale_of, set_replicas};
 use orch_rules::validate::WriteKind;
@@ -16,13 +16,14 @@ use orch_schema::value::Value;
 use orch_schema::{ScalePaths, apply_defaults, encode_json};
 
 use super::incoming::Patched;
+use super::judged::{Judged, Rejected, Write};
 use super::media_type::patch_media_type;
-use super::modify::{Attempt, Change, Current, Write};
+use super::modify::{Attempt, Current};
 use super::options::Options;
 use super::patch_body::{APPLY, Parsed, Patch};
 use super::update::{check_name, check_version, is_freed, names_version};
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{Additions, Attributes, Operation};
+use crate::admission::{Additions, Attributes, Operation, View};
 use crate::error::{ApiError, Subject};
 use crate::fields::{ScaledField, keep_times_if_unchanged};
 use crate::registry::Resource;
@@ -92,7 +93,8 @@ impl<S: Store> Pipeline<S> {
             Sent::Patch(parsed) => parsed.patch.names_version(),
         };
         let (key, first) = (scaled.object.key()?, Some(first));
-        let attempt = ScaleAttempt { pipeline: self, scaled, options: &options, first, names_version };
+        let attempt =
+            ScaleAttempt { pipeline: self, scaled, key: &key, options: &options, first, names_version };
         match self.modify(scaled.object, &key, options.dry_run, attempt).await? {
             Some(modified) => scaled.written(&modified.json),
             None => Err(ApiError::NotFound(scaled.object.subject())),
@@ -107,14 +109,14 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The change of `current` by a scale.
+    /// Judges the change of `current` by a scale.
     async fn rescale(
         &self,
         scaled: Scaled<'_>,
         options: &Options,
         sent: Sent,
-        current: Current,
-    ) -> Result<Change, ApiError> {
+        current: Current<'_>,
+    ) -> Result<Judged, Rejected> {
         let Scaled { request, object, paths } = scaled;
         let Current { value: stored, view, .. } = current;
         let (now, field) = (self.ambient.now().seconds_text(), scaled.field());
@@ -129,8 +131,7 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Update)
         };
-        let mutated = self.admission.mutate(&attributes, &mut new, &view, &mut additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
+        self.mutate(&attributes, &mut new, view, &mut additions).await?;
         self.check_scale(scaled, &old, &new, &now)?;
         let mut after = stored.clone();
         set_replicas(&mut after, &new, paths);
@@ -148,10 +149,11 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         let is_removal = is_freed(object, &after);
         let (shown, attributes) = (scale_of(&after, paths), Attributes { is_removal, ..attributes });
-        self.admission.validate(&attributes, Some(&shown), &view, &mut additions).await?;
+        self.validate(&attributes, Some(&shown), view, &mut additions).await?;
         keep_times_if_unchanged(&stored, &mut after);
         let put = self.put(object.resource, object.key()?, &mut after)?;
-        Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
+        let write = if is_removal { Write::Free(put) } else { Write::Put(put) };
+        Ok(Judged::new(write, old, Some(shown), additions))
     }
 
     /// The scale that the client wants, with its managed fields.
@@ -207,6 +209,7 @@ impl<S: Store> Pipeline<S> {
 struct ScaleAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     scaled: Scaled<'a>,
+    key: &'a Key,
     options: &'a Options,
     /// The body, until an attempt takes it. Another attempt reads the body again.
     first: Option<Sent>,
@@ -214,13 +217,18 @@ struct ScaleAttempt<'a, S> {
 }
 
 impl<S: Store> Attempt for ScaleAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let (pipeline, scaled, options) = (self.pipeline, self.scaled, self.options);
         let sent = match self.first.take() {
             Some(sent) => sent,
             None => pipeline.sent_scale(scaled.request, options)?,
         };
         pipeline.rescale(scaled, options, sent, current).await
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let asked = (self.scaled.request, Operation::Update, self.options.dry_run);
+        self.pipeline.reserve(asked, self.key, judged, view)
     }
 
     fn names_version(&self) -> bool {

@@ -35,16 +35,18 @@ impl<S: Store> Pipeline<S> {
         let (options, now) = (self.write_options(request, WriteKind::Plain)?, self.ambient.now());
         let mut value = self.token_request(request, &options, now)?;
         // One view for all: the account may have been made on another node a moment ago.
-        let (view, mut additions) = (self.newest_view().await?, Additions::default());
+        let (mut view, mut additions) = (self.newest_view().await?, Additions::default());
         let attributes =
             Attributes { dry_run: options.dry_run, ..self.attributes(request, Operation::Create) };
-        let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
-        let lookup = Lookup { request, state: &view.applied().state };
+        self.mutate(&attributes, &mut value, &mut view, &mut additions).await?;
+        let state = view.applied().state.clone();
+        let lookup = Lookup { request, state: &state };
         let account = lookup.account(&value)?;
         complete(&mut value, request, &account, accounts.settings(), now);
         self.validate_token_request(request, &value, now)?;
-        self.admission.validate(&attributes, Some(&value), &view, &mut additions).await?;
+        self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
+        // Nothing is stored: what is reserved with it goes, a refusal counts.
+        self.admission.reserve(&attributes, Some(&value), &view, &mut additions)?;
         let claims = Claims { id: uuid_text(self.ambient.random()), ..lookup.claims(account, &value)? };
         let claims = date(claims, &mut value, request, accounts.settings(), now);
         let label = request.registry.brand.label_domain;

@@ -7,13 +7,18 @@
 //!
 //! Requests on the leader see every change first and would always win over those on other nodes. So every few turns the
 //! leader leaves a gap, long enough for a try from another node.
+//!
+//! A turn is for work: a request that waits for another server meanwhile lets its turns go ([`without_turns`]).
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use orch_raft::{Key, Store};
+use orch_schema::budget::Budget;
 use tokio::sync::OwnedMutexGuard;
 
 /// Turns on the leader from one gap to the next.
@@ -38,6 +43,34 @@ pub(super) struct Turn<'a> {
     // Dropped before the place, whose drop looks for other requests that still need the queue.
     _turn: OwnedMutexGuard<()>,
     _place: Place<'a>,
+}
+
+/// The turns of one request.
+#[derive(Default)]
+pub(super) struct HeldTurns<'a> {
+    /// Of the object that it changes.
+    pub(super) object: Option<Turn<'a>>,
+    /// Of an object that its write shares with others, such as a quota.
+    pub(super) shared: Option<Turn<'a>>,
+}
+
+/// The result of `work`, and whether its request, whose budget is `budget`, waited for another server in it. `turns` are let
+/// go as soon as it does.
+pub(super) async fn without_turns<F: Future>(
+    mut work: Pin<&mut F>,
+    budget: &Budget,
+    turns: &mut HeldTurns<'_>,
+) -> (F::Output, bool) {
+    let mut waited = false;
+    let result = poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() && budget.is_waiting() {
+            waited = true;
+            *turns = HeldTurns::default();
+        }
+        polled
+    });
+    (result.await, waited)
 }
 
 /// A place in a queue. The queue exists as long as a request has a place in it.
@@ -131,6 +164,24 @@ mod tests {
         });
         join_all(writers).await;
         assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+        assert!(turns.queues().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_are_let_go_while_their_request_waits_for_another_server() {
+        let (turns, store, key) = (Turns::default(), store(false), key("a"));
+        let budget = Budget::default();
+        let mut held = HeldTurns { object: Some(turns.take(&key, &store).await), shared: None };
+        let work = std::pin::pin!(async {
+            tokio::task::yield_now().await;
+            assert!(turns.join(&key, &store).now_or_never().is_none(), "a turn is kept over other pauses");
+            let waits = budget.wait();
+            // The turn is free: another request takes it and passes it on.
+            drop(turns.take(&key, &store).await);
+            drop(waits);
+        });
+        let ((), waited) = without_turns(work, &budget, &mut held).await;
+        assert!(waited && held.object.is_none());
         assert!(turns.queues().is_empty());
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns the stages from a new value to a put: defaults, managed fields, admission, the kind's preparation, validation.
 
-use orch_raft::Store;
 use orch_raft::object::SharedObject;
+use orch_raft::{Key, Store};
 use orch_rules::Action;
 use orch_rules::kinds::{Context, NameRule, alike};
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
@@ -16,12 +16,13 @@ use orch_schema::value::Value;
 
 use super::allotment::Transfer;
 use super::incoming::check_readable;
-use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
+use super::judged::{Judged, Rejected, Write};
+use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
 use super::new_object::{Origin, in_order};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
-use crate::admission::{Additions, Attributes, Operation};
+use crate::admission::{Additions, Attributes, Operation, View};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::fields::{FieldsError, Writer, keep_times_if_unchanged, track_update};
@@ -39,6 +40,7 @@ impl<S: Store> Pipeline<S> {
             let attempt = UpdateAttempt {
                 pipeline: self,
                 request,
+                key: &key,
                 options: &options,
                 first: &mut first,
                 names_version,
@@ -69,16 +71,16 @@ impl<S: Store> Pipeline<S> {
         Ok(value)
     }
 
-    /// Changes `current` to `new`, which is in the request's version. `origin` tells whether managed fields are still
-    /// to be computed.
+    /// Judges the change of `current` to `new`, which is in the request's version. `origin` tells whether managed fields
+    /// are still to be computed.
     pub(super) async fn replace(
         &self,
         request: Request<'_>,
         options: &Options,
-        current: Current,
+        current: Current<'_>,
         mut new: Value,
         origin: Origin,
-    ) -> Result<Change, ApiError> {
+    ) -> Result<Judged, Rejected> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
         // Without conversion the request's version is the stored form, and the object is held once.
@@ -104,29 +106,28 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Update)
         };
-        let mutated = self.admission.mutate(&attributes, &mut new, &view, &mut additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
-        self.allot(&attributes, &mut new, &view).map_err(|unallotted| unallotted.error)?;
+        self.mutate(&attributes, &mut new, view, &mut additions).await?;
+        self.allot_in_time(&attributes, &mut new, view).await?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         let alike = judged_against(resource, &context, &old, &mut new);
         let required = resource.strategy.namespace_requirement(&context, Some(&old), &new);
-        let unmet = self.unmet(request, required, &view).await?;
+        let unmet = self.unmet(request, required, view).await?;
         self.validate_change(request, alike.as_ref().unwrap_or(&old), &new, &now, unmet)?;
         drop(alike);
         request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
         request.budget.check()?;
         let is_removal = is_freed(request, &new);
         let attributes = Attributes { is_removal, ..attributes };
-        self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
+        self.validate(&attributes, Some(&new), view, &mut additions).await?;
         keep_times_if_unchanged(&old, &mut new);
-        if self.allocator.holds(resource) {
+        let transfer = self.allocator.holds(resource).then(|| {
             let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };
-            let transfer = Transfer { before: Holdings::of(&old), after };
-            self.transfer(request, request.key()?.path(), &transfer, &view, &mut additions)?;
-        }
+            Transfer { before: Holdings::of(&old), after }
+        });
         let put = self.put(request.resource, request.key()?, &mut new)?;
-        Ok(Change { write: if is_removal { Write::Free(put) } else { Write::Put(put) }, additions })
+        let write = if is_removal { Write::Free(put) } else { Write::Put(put) };
+        Ok(Judged::new(write, old, Some(new), additions).with_transfer(transfer))
     }
 
     /// Records the fields that the writer of `new` owns.
@@ -201,6 +202,7 @@ pub(super) fn is_freed(request: Request<'_>, new: &Value) -> bool {
 struct UpdateAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
+    key: &'a Key,
     options: &'a Options,
     /// The decoded body, until an attempt takes it. Another attempt decodes the body again: a copy would rarely be
     /// used.
@@ -209,11 +211,16 @@ struct UpdateAttempt<'a, S> {
 }
 
 impl<S: Store> Attempt for UpdateAttempt<'_, S> {
-    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+    async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let (pipeline, request, options) = (self.pipeline, self.request, self.options);
         let incoming = self.first.take().map_or_else(|| pipeline.sent(request, options), Ok)?;
         check_uid(request, &current.object, &incoming)?;
         pipeline.replace(request, options, current, incoming, Origin::Sent).await
+    }
+
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+        let asked = (self.request, Operation::Update, self.options.dry_run);
+        self.pipeline.reserve(asked, self.key, judged, view)
     }
 
     fn names_version(&self) -> bool {

@@ -24,6 +24,16 @@ const CAUGHT_UP_MAX: usize = 2 * MATCHED_PER_LOOK_MAX;
 /// change, and a longer one passes fewer changes instead of taking longer.
 pub(super) const MATCHED_BYTES_MAX: usize = 4 << 20;
 
+/// Objects or changes that are matched in half a millisecond with selectors of `selector_bytes`, one at least.
+pub(super) fn matched_at_once(selector_bytes: usize) -> usize {
+    (MATCHED_BYTES_MAX / selector_bytes.max(1)).max(1)
+}
+
+/// Objects or changes that a look with such selectors matches at most.
+fn matched_max(selector_bytes: usize) -> usize {
+    matched_at_once(selector_bytes).min(MATCHED_PER_LOOK_MAX)
+}
+
 /// Bytes that were read to render events since the cursor last stood at the end: a watch that is behind and renders much
 /// stays away from the threads that serve until it has caught up.
 #[derive(Debug, Default)]
@@ -75,7 +85,7 @@ impl<S: Store> Watch<S> {
         let state = self.pipeline.store.state();
         let collection = state.collection(&self.storage);
         let Ok(changes) = collection.changes_after(self.position) else { return };
-        let most = (MATCHED_BYTES_MAX / self.selector_bytes().max(1)).min(CAUGHT_UP_MAX);
+        let most = matched_at_once(self.selector_bytes()).min(CAUGHT_UP_MAX);
         let (mut changes, mut position) = (changes.peekable(), self.position);
         for _ in 0..most {
             let Some(change) = changes.next() else {
@@ -105,8 +115,11 @@ impl<S: Store> Watch<S> {
             Written::All
         });
         self.is_behind = written == Written::Enough;
-        if written == Written::All {
+        self.has_caught_up = written == Written::All;
+        if self.has_caught_up {
             self.reading.end();
+            // What was read may be newer than what is walked: it wakes the watch no more.
+            self.position = self.subscription.pass(self.position);
         }
         written
     }
@@ -120,8 +133,9 @@ impl<S: Store> Watch<S> {
         let Beginning { collection, lookup } = &*beginning;
         let now = pipeline.ambient.now();
         let candidates = scope.candidates(collection, lookup.as_ref(), after);
+        let most = matched_max(scope.selector.held_bytes());
         for (at, (path, object)) in candidates.enumerate() {
-            if at >= MATCHED_PER_LOOK_MAX {
+            if at >= most {
                 return Ok(Written::Enough);
             }
             if scope.selector.matches(path, object) {
@@ -194,11 +208,12 @@ impl<S: Store> Watch<S> {
         let Watch { pipeline, scope, output, reading, position, .. } = self;
         let (shared, now) = (&pipeline.shared_events, pipeline.ambient.now());
         let (mut changes, mut matched) = (changes.peekable(), 0);
+        let most = matched_max(scope.selector.held_bytes());
         while let Some(first) = changes.next() {
             if output.is_full() {
                 return Ok(Written::FrameFull);
             }
-            if matched >= MATCHED_PER_LOOK_MAX {
+            if matched >= most {
                 return Ok(Written::Enough);
             }
             // Those of one revision, nearly always one.

@@ -63,7 +63,8 @@ impl Scope {
 
     /// The narrowest thing that the selection demands: what names one object, then a value of a field, of a label, the
     /// namespace, a value of a field that very many objects share, and last a field without a value, which most objects may
-    /// have. Whatever the selection shows, before or after a change, has it.
+    /// have. A value comes with the namespace, so that objects of others wake nobody. Whatever the selection shows, before or
+    /// after a change, has it.
     pub(super) fn interest(&self) -> Interest {
         let Selector { labels, fields } = &self.selector;
         let is_short = |text: &&str| text.len() <= INTEREST_BYTES_MAX;
@@ -73,20 +74,25 @@ impl Scope {
         if let Some(name) = fields.required_name().filter(is_short) {
             return Interest::Name(name.into());
         }
+        let namespace = self.prefix.strip_suffix('/').or_else(|| fields.required_namespace());
+        let namespace = namespace.filter(is_short);
         // few: no more than the kind has selectable fields.
         let field = |is_meant: fn(&RequiredValue<'_>) -> bool| {
             let mut required = fields.required_values().filter(|required| is_short(&required.value));
-            let RequiredValue { field, place, value, .. } = required.find(is_meant)?;
-            Some(Interest::Field { name: field.into(), place, value: value.into() })
+            let RequiredValue { field, place, value, is_coarse, .. } = required.find(is_meant)?;
+            let is_common = is_coarse || value.is_empty();
+            let namespace = namespace.map(Into::into);
+            Some(Interest::Field { name: field.into(), place, value: value.into(), namespace, is_common })
         };
         let label = || {
             let (key, value) = labels.required_values().next()?;
-            Some(Interest::Label { key: key.into(), value: value.into() })
+            Some(Interest::Label {
+                key: key.into(),
+                value: value.into(),
+                namespace: namespace.map(Into::into),
+            })
         };
-        let namespace = || {
-            let namespace = self.prefix.strip_suffix('/').or_else(|| fields.required_namespace());
-            Some(Interest::Namespace(namespace.filter(is_short)?.into()))
-        };
+        let namespace = || Some(Interest::Namespace(namespace?.into()));
         field(|required| !required.is_coarse && !required.value.is_empty())
             .or_else(label)
             .or_else(namespace)
@@ -229,25 +235,33 @@ mod tests {
     #[test]
     fn the_narrowest_demand_is_chosen() {
         let interest = |namespace, name, labels, fields| scope(namespace, name, labels, fields).interest();
-        let node = || Interest::Field { name: "spec.nodeName".into(), place: 0, value: "n1".into() };
-        let label = || Interest::Label { key: "app".into(), value: "x".into() };
-        let phase = || Interest::Field { name: "status.phase".into(), place: 1, value: "Running".into() };
+        let field = |place: usize, value: &str, namespace: Option<&str>| Interest::Field {
+            name: ["spec.nodeName", "status.phase"][place].into(),
+            place,
+            value: value.into(),
+            namespace: namespace.map(Into::into),
+            is_common: place == 1 || value.is_empty(),
+        };
+        let label = || Interest::Label { key: "app".into(), value: "x".into(), namespace: Some("n".into()) };
+        let phase = || field(1, "Running", None);
         let in_n = || Interest::Namespace("n".into());
         assert_eq!(interest("n", "a", "app=x", "spec.nodeName=n1"), Interest::Object("n/a".into()));
         assert_eq!(interest("", "", "app=x", "metadata.name=a"), Interest::Name("a".into()));
-        assert_eq!(interest("n", "", "app=x", "spec.nodeName=n1"), node());
+        assert_eq!(interest("n", "", "app=x", "spec.nodeName=n1"), field(0, "n1", Some("n")));
         assert_eq!(interest("n", "", "tier,app=x", "spec.nodeName!=n1"), label());
         assert_eq!(interest("n", "", "app!=x", ""), Interest::Namespace("n".into()));
         assert_eq!(interest("", "", "", "metadata.namespace=n"), Interest::Namespace("n".into()));
         assert_eq!(interest("", "", "app", "spec.nodeName!=n1"), Interest::Everything);
-        assert_eq!(interest("", "", "", "status.phase=,spec.nodeName=n1"), node());
-        let unbound = Interest::Field { name: "spec.nodeName".into(), place: 0, value: "".into() };
-        assert_eq!(interest("", "", "app", "spec.nodeName="), unbound);
+        assert_eq!(interest("", "", "", "status.phase=,spec.nodeName=n1"), field(0, "n1", None));
+        let in_fields = interest("", "", "", "spec.nodeName=n1,metadata.namespace=n");
+        assert_eq!(in_fields, field(0, "n1", Some("n")));
+        assert_eq!(interest("", "", "app", "spec.nodeName="), field(0, "", None));
         let running = "status.phase=Running";
         assert_eq!(interest("", "", "app", running), phase());
         assert_eq!(interest("n", "", "app", running), in_n());
         assert_eq!(interest("n", "", "app=x", running), label());
-        assert_eq!(interest("n", "", "app=x", "status.phase=Running,spec.nodeName=n1"), node());
+        let both = "status.phase=Running,spec.nodeName=n1";
+        assert_eq!(interest("n", "", "app=x", both), field(0, "n1", Some("n")));
         assert_eq!(interest("", "", "", "status.phase=Running,metadata.namespace=n"), in_n());
         assert_eq!(interest("", "", "", "spec.nodeName=,status.phase=Running"), phase());
     }

@@ -72,6 +72,8 @@ pub struct Watch<S> {
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     reading: Reading,
+    /// The last look wrote all changes that there were: another one waits for the next.
+    has_caught_up: bool,
     /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
     framed: Option<Duration>,
     /// The bookmark that ends the initial events is still to be sent.
@@ -140,7 +142,7 @@ impl<S: Store> Watch<S> {
     }
 
     /// The demand under which the watch is filed.
-    pub fn interest(&self) -> &Interest {
+    pub fn interest(&self) -> &Arc<Interest> {
         self.subscription.interest()
     }
 
@@ -154,14 +156,15 @@ impl<S: Store> Watch<S> {
         self.initial_events.clone()
     }
 
-    /// Whether the next look matches `many` objects or more, too many for a thread that serves other connections. A watch of
-    /// everything sends all that it looks at.
+    /// Whether the next look matches `many` objects or more, too many for a thread that serves other connections, or with long
+    /// selectors so many that it takes as long. A watch of everything sends all that it looks at.
     pub fn has_much_to_look_at(&self, many: usize) -> bool {
-        if !self.output.is_empty() {
+        if !self.output.is_empty() || self.is_gathering() {
             return false;
         }
         let Scope { prefix, path, selector } = &self.scope;
         let selects = !selector.is_everything();
+        let many = many.min(cursor::matched_at_once(self.selector_bytes()));
         match &self.phase {
             Phase::Initial { beginning, .. } => {
                 selects && path.is_none() && beginning.collection.len() >= many
@@ -173,6 +176,11 @@ impl<S: Store> Watch<S> {
             }
             Phase::Ended => false,
         }
+    }
+
+    /// Whether a change that comes now is to be gathered with others: the last one was sent just now.
+    fn is_gathering(&self) -> bool {
+        self.has_caught_up && matches!(self.phase, Phase::Following) && !self.gathering_rest().is_zero()
     }
 
     /// Changes of `collection` that the watch has not passed, from the first that may concern it. Of those on the disk the
@@ -198,6 +206,8 @@ impl<S: Store> Watch<S> {
         // Checked before every frame, because changes may never pause.
         if self.timers.is_over() {
             self.finish();
+        } else if self.is_gathering() {
+            return LookResult::Nothing;
         } else {
             if self.write(read_max) == Written::Costly {
                 return LookResult::Costly;

@@ -31,12 +31,16 @@ impl<S: Store> Watch<S> {
 
     /// Waits until the delay since the last frame has passed, or the watch ends. A watch that was quiet does not wait.
     async fn gather(&mut self) {
-        let Some(framed) = self.framed else { return };
-        let store = &self.pipeline.store;
-        let passed = store.elapsed().saturating_sub(framed);
-        let rest = self.pipeline.watch_batch_delay.saturating_sub(passed);
-        if !rest.is_zero() && self.timers.end_within(store, rest).await {
+        let rest = self.gathering_rest();
+        if !rest.is_zero() && self.timers.end_within(&self.pipeline.store, rest).await {
             self.finish();
         }
+    }
+
+    /// The time for which changes are still gathered; zero for a watch that was quiet.
+    pub(super) fn gathering_rest(&self) -> Duration {
+        let Some(framed) = self.framed else { return Duration::ZERO };
+        let passed = self.pipeline.store.elapsed().saturating_sub(framed);
+        self.pipeline.watch_batch_delay.saturating_sub(passed)
     }
 }

@@ -100,6 +100,7 @@ impl<S: Store> Watch<S> {
             position,
             is_behind: false,
             reading: Reading::default(),
+            has_caught_up: false,
             framed: None,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timers,

@@ -4,6 +4,7 @@ mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -61,7 +62,9 @@ impl Node {
         let clock = Arc::new(Clock(AtomicU64::new(1_767_323_050_000_000)));
         let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
         let (store, features) = (MemoryStore::default(), Features::default());
-        let pipeline = Pipeline::new(store, registry, key, clock.clone(), features, gate());
+        let mut pipeline = Pipeline::new(store, registry, key, clock.clone(), features, gate());
+        // A look here is one of a watch that has waited.
+        pipeline.watch_batch_delay = Duration::ZERO;
         Node { pipeline: Arc::new(pipeline), clock }
     }
 

@@ -14,7 +14,7 @@ mod upkeep;
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -65,12 +65,14 @@ pub struct Options {
     pub spares: usize,
     /// Limit of file descriptors of each process; `None` leaves the system's.
     pub descriptors: Option<u32>,
+    /// The program that makes the certificates and that members start with; `None` for the one built with this harness.
+    pub program: Option<PathBuf>,
 }
 
 impl Options {
     /// A cluster of `nodes` members with default options.
     pub fn nodes(nodes: usize) -> Self {
-        Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None }
+        Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None, program: None }
     }
 
     /// The same with default accounts and the config map of the authority in every namespace, as without flags.
@@ -99,7 +101,7 @@ impl Cluster {
     pub async fn start(options: Options) -> Result<Self> {
         let named = options.nodes + options.spares;
         ensure!(options.nodes >= 1 && named <= NAMES.len(), "a cluster has one to {} members", NAMES.len());
-        let binary = binary::find("orch")?;
+        let binary = options.program.map_or_else(|| binary::find("orch"), Ok)?;
         let alone = alone().await?;
         let folder = tempfile::Builder::new().prefix("orch-cluster-").tempdir()?;
         let names = &NAMES[..options.nodes];
@@ -178,7 +180,7 @@ impl Cluster {
     }
 
     /// Directory of the certificates that `orch certs init` made.
-    pub fn certificates(&self) -> std::path::PathBuf {
+    pub fn certificates(&self) -> PathBuf {
         self.folder.path().join("certs")
     }
 
@@ -200,6 +202,11 @@ impl Cluster {
     /// Restarts a killed member on its data without waiting for readiness.
     pub fn respawn(&mut self, node: usize) -> Result<()> {
         self.nodes[node].spawn()
+    }
+
+    /// Lets member `node` start with `program` from its next start on.
+    pub fn use_program(&mut self, node: usize, program: &Path) {
+        self.nodes[node].use_program(program);
     }
 
     /// Waits until `/readyz` of member `node` answers 200.

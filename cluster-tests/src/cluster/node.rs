@@ -77,6 +77,11 @@ impl Node {
         self.descriptors = Some(count);
     }
 
+    /// Starts with `program` from the next start on.
+    pub(super) fn use_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.binary);
+    }
+
     /// Starts the process; its output is appended to the log.
     pub(super) fn spawn(&mut self) -> Result<()> {
         self.start(None)

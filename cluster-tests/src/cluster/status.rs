@@ -14,6 +14,9 @@ pub struct Status {
     pub term: u64,
     /// The last log entry it has applied.
     pub applied: u64,
+    /// The feature level that the cluster has agreed on, as far as it has applied that.
+    #[serde(default)]
+    pub feature_level: u32,
     /// All members.
     pub members: Vec<Member>,
 }
@@ -29,6 +32,8 @@ pub struct Member {
     pub address: String,
     /// `voter` or `learner`.
     pub role: String,
+    /// The highest feature level of its program; `None` while the member that answers does not know it.
+    pub feature_level_max: Option<u32>,
 }
 
 impl Status {

@@ -2,43 +2,30 @@
 //!
 //! Owns the course of a measurement: a cluster of three processes, writers through every member, one watcher at each.
 //! The leader is killed with SIGKILL and restarted, as often as asked. After each kill it records the time until every
-//! surviving member has acknowledged a write that was sent after the kill. `writers` records the acknowledged numbers,
-//! `followers` the events seen; the end compares them. Before the kills it may leave the cluster alone under the same
+//! surviving member has acknowledged a write that was sent after the kill. `crate::counting` records the acknowledged numbers
+//! and the events seen; the end compares them. Before the kills it may leave the cluster alone under the same
 //! writers and count changes of term: with no member killed there must be none.
 
-mod followers;
 mod report;
-mod writers;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Parser;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::cluster::{Cluster, Options as ClusterOptions};
-use followers::Followers;
+use crate::counting::{Doors, Followers, MEMBERS, Writers, make_namespace};
 pub use report::Report;
 use report::Sample;
-use writers::{Doors, Writers};
-
-/// Members of the cluster.
-const MEMBERS: usize = 3;
-
-/// The namespace of the written objects.
-const NAMESPACE: &str = "failover";
 
 /// Writes that each member acknowledges before the next kill: a cluster without load shows no pause.
 const WRITES_MIN: usize = 50;
 
 /// A cluster that acknowledges no write for this long after a kill has failed.
 const RESUME_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Polling interval of conditions: the resolution of the measurement.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Measures how long writes pause when the leader is killed.
 #[derive(Clone, Debug, Parser)]
@@ -69,8 +56,7 @@ async fn measure(options: &Options) -> Result<Report> {
         doors.set(node, cluster.client(node)?);
     }
     let leader = cluster.leader().await?;
-    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    cluster.client(leader)?.post("/api/v1/namespaces", &body).await?.success()?;
+    make_namespace(&cluster.client(leader)?).await?;
     let writers = Writers::start(options.writers, &doors).await?;
     let followers = Followers::start(MEMBERS, &doors).await?;
     let mut report = Report::default();
@@ -83,7 +69,7 @@ async fn measure(options: &Options) -> Result<Report> {
     report.calm_terms = cluster.status(leader).await?.term - before;
 
     for _ in 0..options.kills {
-        wait_for_writes(&writers, MEMBERS).await?;
+        writers.wait_for_more(WRITES_MIN, RESUME_TIME_MAX).await?;
         report.samples.push(kill_once(&mut cluster, &doors, &writers, &followers, options.silent).await?);
     }
     let (acknowledged, failed_writers) = writers.stop().await;
@@ -128,17 +114,4 @@ async fn kill_once(
     doors.set(leader, cluster.client(leader)?);
     let slowest = pauses.iter().max().copied().context("there are survivors")?;
     Ok(Sample { pauses, slowest })
-}
-
-/// Waits until each member has acknowledged some more writes.
-async fn wait_for_writes(writers: &Writers, members: usize) -> Result<()> {
-    let (start, before) = (Instant::now(), writers.counts(members));
-    loop {
-        let now = writers.counts(members);
-        if now.iter().zip(&before).all(|(now, before)| now - before >= WRITES_MIN) {
-            return Ok(());
-        }
-        ensure!(start.elapsed() < RESUME_TIME_MAX, "a member acknowledges no writes: {before:?} {now:?}");
-        sleep(LOOK_INTERVAL).await;
-    }
 }

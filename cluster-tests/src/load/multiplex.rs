@@ -1,6 +1,7 @@
 //! HTTP/2: a stream for each operation, on a connection that clients may share.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -26,12 +27,21 @@ pub(super) struct Multiplexed {
     head: Vec<u8>,
     /// The unread body of the current response.
     body: Option<Incoming>,
+    /// `Retry-After` of the last response.
+    retry_after: Option<Duration>,
 }
 
 impl Clone for Multiplexed {
     fn clone(&self) -> Self {
         let (sender, base) = (self.sender.clone(), self.base.clone());
-        Self { sender, base, authorization: self.authorization.clone(), head: Vec::new(), body: None }
+        Self {
+            sender,
+            base,
+            authorization: self.authorization.clone(),
+            head: Vec::new(),
+            body: None,
+            retry_after: None,
+        }
     }
 }
 
@@ -71,7 +81,12 @@ impl Multiplexed {
         let socket = spawner.first.get().cloned().context("the connection was not spawned")?;
         let base = target.endpoint.to_string();
         let authorization = access.authorization();
-        Ok((Self { sender, base, authorization, head: Vec::new(), body: None }, socket))
+        Ok((Self { sender, base, authorization, head: Vec::new(), body: None, retry_after: None }, socket))
+    }
+
+    /// The time after which the last response asked to come again; `None`: it did not.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// The first bytes of the last body.
@@ -112,6 +127,9 @@ impl Multiplexed {
         self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?;
         let status = answer.status().as_u16();
+        let seconds =
+            answer.headers().get("retry-after").and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+        self.retry_after = seconds.map(Duration::from_secs);
         self.body = Some(answer.into_body());
         Ok(status)
     }

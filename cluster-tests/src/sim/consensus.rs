@@ -127,6 +127,13 @@ struct Glance {
 }
 
 impl Protocol {
+    /// The observations of a cluster that begins at `index` of `term` with `node` alone, which has everything before.
+    pub fn beginning(node: NodeId, term: u64, index: u64) -> Self {
+        let committed = BTreeMap::from([(index, term)]);
+        let voters = BTreeMap::from([((index, term), vec![BTreeSet::from([node.0])])]);
+        Protocol { committed, voters, ..Protocol::default() }
+    }
+
     /// Checks a member's stored vote; cheap enough for every step.
     ///
     /// # Errors

@@ -107,6 +107,19 @@ impl DiskCopy {
         self.0.meta.insert(key, value);
     }
 
+    /// Changes a stored object of the copy, if it is there.
+    pub fn change_object(
+        &mut self,
+        resource: &str,
+        path: &str,
+        change: impl FnOnce(&mut wire::StoredObject),
+    ) {
+        let Some(record) = self.0.state.get_mut(&(Box::from(resource), Box::from(path))) else { return };
+        let Ok(mut object) = wire::StoredObject::decode(record.clone()) else { return };
+        change(&mut object);
+        *record = Bytes::from(object.encode_to_vec());
+    }
+
     /// Removes everything but the value of `key`.
     pub fn keep_only(&mut self, key: MetaKey) {
         let kept = self.0.meta.remove(&key);

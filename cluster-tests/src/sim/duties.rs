@@ -56,6 +56,12 @@ impl Duties {
         self.must_stay.insert(place(resource, path));
     }
 
+    /// Drops all duties. What may go, may still go.
+    pub fn forget(&mut self) {
+        self.must_go.clear();
+        self.must_stay.clear();
+    }
+
     /// Describes a duty that `state` does not fulfil; `None` if all are fulfilled.
     pub fn unmet(&self, state: &State) -> Option<String> {
         let is_there = |(resource, path): &Place| state.collection(resource).get(path).is_some();

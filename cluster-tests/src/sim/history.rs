@@ -192,6 +192,11 @@ impl History {
         (call.answered, call.told) = (answered, told);
     }
 
+    /// The time now: later calls are asked after it.
+    pub fn now(&self) -> u64 {
+        self.0.lock().clock
+    }
+
     /// All calls in order of their times.
     pub fn calls(&self) -> Vec<Call> {
         self.0.lock().calls.clone()

@@ -6,7 +6,11 @@ use std::fmt;
 
 use orch_api::index::Way;
 
+use super::eras::{divide, went_on};
+use super::history::Version;
+use super::ledger::THINGS;
 use super::linearizability::{check_order, check_registers};
+use super::things;
 use super::world::World;
 
 /// Minimum of calls with an outcome for each second of a run; a run with fewer does not count.
@@ -35,11 +39,21 @@ pub(super) fn judge(world: &World) -> Verified {
     let calls = world.history().calls();
     let ledger = world.ledger();
     let fail = |error: &dyn fmt::Display| world.fail(error);
-    check_registers(&calls).unwrap_or_else(|error| fail(&error));
+    let eras = world.eras();
+    for (beginning, calls) in divide(calls.clone(), &eras) {
+        let first = |key: &str| -> Option<Version> {
+            let path = format!("{}/{key}", things::NAMESPACE);
+            ledger.versions(THINGS, &path, beginning, beginning)?.pop()?
+        };
+        check_registers(&calls, first).unwrap_or_else(|error| fail(&error));
+    }
     check_order(&calls).unwrap_or_else(|error| fail(&error));
     ledger.check_calls(&calls).unwrap_or_else(|error| fail(&error));
     let mut verified = Verified::default();
     for watched in world.watched() {
+        if let Some(passed) = went_on(&watched, &eras) {
+            world.fail(passed);
+        }
         verified.watches.note(watched.check(ledger), world);
     }
     let (mut listed, mut replay) = (world.listed(), ledger.replay());

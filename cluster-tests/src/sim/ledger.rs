@@ -9,6 +9,7 @@
 mod compare;
 mod disagreement;
 mod kept;
+mod remade;
 mod replay;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +91,8 @@ struct Inner {
     sums: BTreeMap<Revision, u64>,
     /// All objects at the end of a gap, as a member had them: later changes build on them.
     bases: BTreeMap<Revision, Model>,
+    /// Objects that clusters made anew must begin with, by the beginning.
+    expected: BTreeMap<Revision, remade::Expected>,
     /// Resources whose changes are kept whole.
     keeps: BTreeSet<Arc<str>>,
     kept: BTreeMap<Revision, Vec<ObjectChange>>,
@@ -134,6 +137,7 @@ impl Ledger {
         inner.compare_changes(node, state, from)?;
         if from > frontier {
             inner.take_over(from, state);
+            inner.check_beginning(from)?;
         }
         inner.add_up(frontier.max(from), applied);
         inner.frontier = inner.frontier.max(applied);

@@ -59,17 +59,17 @@ pub enum Anomaly {
     },
 }
 
-/// Checks the calls of every key.
+/// Checks the calls of every key, whose version before them all is that of `first`.
 ///
 /// # Errors
 /// A write with two revisions, or the first key whose calls no order explains.
-pub fn check_registers(calls: &[Call]) -> Result<(), Anomaly> {
+pub fn check_registers(calls: &[Call], first: impl Fn(&str) -> Option<Version>) -> Result<(), Anomaly> {
     let seen = versions_seen(calls)?;
     let mut keys: BTreeMap<&Arc<str>, Vec<Move>> = BTreeMap::new();
     for call in calls {
         keys.entry(&call.path).or_default().extend(Move::of(call, &seen));
     }
-    keys.into_iter().try_for_each(|(path, moves)| Search::new(&moves).run(path))
+    keys.into_iter().try_for_each(|(path, moves)| Search::new(&moves).run(path, register(first(path))))
 }
 
 /// Checks that revisions grow with real time over all keys, and that no two writes share one.
@@ -125,6 +125,10 @@ fn versions_seen(calls: &[Call]) -> Result<BTreeMap<Tag, Revision>, Anomaly> {
 /// The register: the newest version of the key, by revision and tag.
 type Register = Option<(Revision, Tag)>;
 
+fn register(version: Option<Version>) -> Register {
+    version.map(|version| (version.revision, version.tag))
+}
+
 /// A call in the search: the register it needs and the register it leaves.
 struct Move {
     asked: u64,
@@ -148,7 +152,6 @@ impl Move {
     /// `None` for a call without effect: a read without an outcome, a write that was not applied, or an unknown write
     /// that no outcome shows.
     fn of(call: &Call, seen: &BTreeMap<Tag, Revision>) -> Option<Move> {
-        let register = |version: Option<Version>| version.map(|version| (version.revision, version.tag));
         let (needs, leaves) = match (call.ask, call.told) {
             (_, Told::NotDone) | (Ask::Read, Told::Unknown | Told::Applied { .. } | Told::Refused { .. }) => {
                 return None;
@@ -232,10 +235,10 @@ impl<'a> Search<'a> {
         Search { moves, tried: HashSet::new() }
     }
 
-    fn run(mut self, path: &Arc<str>) -> Result<(), Anomaly> {
+    fn run(mut self, path: &Arc<str>, first: Register) -> Result<(), Anomaly> {
         let required = self.moves.iter().filter(|one| one.must_happen()).count();
-        let empty = Configuration { done: vec![0; self.moves.len().div_ceil(64)], register: None };
-        let mut open = vec![empty];
+        let start = Configuration { done: vec![0; self.moves.len().div_ceil(64)], register: first };
+        let mut open = vec![start];
         let (mut reached, mut furthest) = (0, BTreeSet::new());
         while let Some(configuration) = open.pop() {
             let configuration = self.absorb(configuration);

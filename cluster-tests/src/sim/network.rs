@@ -1,7 +1,8 @@
 //! A network between members that delays, loses, cuts and breaks, driven by one seed.
 //!
 //! Owns the links: the listening services, the cut directions, delay and loss, and the observers. `transport.rs`
-//! carries calls, `stream.rs` streams. Cuts have a direction.
+//! carries calls, `stream.rs` streams. Cuts have a direction. A frame names its sender's cluster, once that is known, and is
+//! refused by the product's rule where the receiver belongs to another one.
 //!
 //! Invariant: a member's service runs as tasks of its own process only, so a dead or stopped process answers nothing. The
 //! stand-ins of planted bugs belong to no process.
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft_rt::AsyncRuntime;
+use orch_raft::transport::tonic::ClusterPin;
 use orch_raft::transport::{NodeId, PeerService};
 use parking_lot::Mutex;
 
@@ -87,6 +89,8 @@ pub type StandsIn = Arc<dyn Fn(NodeId) -> Option<Arc<dyn PeerService>> + Send + 
 struct Endpoint {
     process: TaskGroup,
     service: Arc<dyn PeerService>,
+    /// The cluster that it belongs to.
+    pin: ClusterPin,
 }
 
 /// The directions in which frames pass between two members.
@@ -126,14 +130,36 @@ impl SimNetwork {
         SimNetwork { links: Arc::default(), dice }
     }
 
-    /// The transport of `from`.
+    /// The transport of `from`, which knows no cluster.
     pub fn transport(&self, from: NodeId) -> SimTransport {
-        SimTransport::new(self.clone(), from)
+        self.transport_of(from, ClusterPin::default())
     }
 
-    /// Delivers frames for `id` to `service` from now on, in the tasks of `process`.
+    /// The transport of `from`, a member of the cluster of `pin`.
+    pub fn transport_of(&self, from: NodeId, pin: ClusterPin) -> SimTransport {
+        SimTransport::new(self.clone(), from, pin)
+    }
+
+    /// Delivers frames for `id` to `service` from now on, in the tasks of `process`. It refuses none for its cluster.
     pub fn attach(&self, id: NodeId, process: TaskGroup, service: Arc<dyn PeerService>) {
-        self.links.lock().endpoints.insert(id, Endpoint { process, service });
+        self.attach_member(id, process, service, ClusterPin::default());
+    }
+
+    /// Delivers frames for `id` to `service` from now on, in the tasks of `process`, but those of other clusters than that of
+    /// `pin`.
+    pub fn attach_member(
+        &self,
+        id: NodeId,
+        process: TaskGroup,
+        service: Arc<dyn PeerService>,
+        pin: ClusterPin,
+    ) {
+        self.links.lock().endpoints.insert(id, Endpoint { process, service, pin });
+    }
+
+    /// The cluster of the service that listens for `id`.
+    pub fn pin(&self, id: NodeId) -> Option<ClusterPin> {
+        self.links.lock().endpoints.get(&id).map(|endpoint| endpoint.pin.clone())
     }
 
     /// Reports sent snapshots to `points` and every call to `overhears` from now on.

@@ -1,11 +1,13 @@
 //! An operator who changes the membership during faults: adds and removes members, transfers leadership, replaces a
 //! member whose disk was lost, and requests changes that must be refused. It founds the cluster first. In some runs it
-//! leaves just a majority of the newest voters, which must elect a leader.
+//! leaves just a majority of the newest voters, which must elect a leader; in some it loses the cluster, and makes another one
+//! of a survivor or a snapshot.
 //!
 //! It takes part in some runs only. It finishes every change it began, in the calm after the faults at the latest, so
 //! that the run ends with a membership that all members know. A name is never used twice.
 
 mod hazards;
+mod remaking;
 mod thinning;
 
 use std::time::Duration;
@@ -58,8 +60,9 @@ impl Operator {
     pub async fn operate(self) {
         let dice = self.session.dice().clone();
         let mut due = self.step_due();
-        let mut thins = self.thins();
-        if !dice.percent(RUNS_PERCENT) && due.is_none() && !self.must_thin() {
+        let (mut thins, mut remaking) = (self.thins(), self.remaking());
+        let takes_part = dice.percent(RUNS_PERCENT) || due.is_some() || remaking.is_some();
+        if !takes_part && !self.must_thin() {
             return;
         }
         let weights = [
@@ -74,6 +77,11 @@ impl Operator {
             NodeRuntime::sleep(dice.millis(300..2500)).await;
             if !self.world().is_busy() {
                 return;
+            }
+            if let Some(kind) = remaking.take_if(|_| self.may_remake()) {
+                self.world().trace().event(format_args!("operator: makes the cluster anew: {kind:?}"));
+                Box::pin(self.remake(kind)).await;
+                continue;
             }
             if std::mem::take(&mut thins) {
                 self.world().trace().event("operator: thins the voters out");
@@ -140,21 +148,31 @@ impl Operator {
     async fn add(&self) -> Option<NodeId> {
         let fresh = self.world().enlist()?;
         self.world().start(fresh);
-        let peer = self.world().peer(fresh).clone();
+        self.add_learner(fresh).await;
+        Some(fresh)
+    }
+
+    /// Has `node` added as a learner.
+    async fn add_learner(&self, node: NodeId) {
+        let peer = self.world().peer(node).clone();
         let adding = move |store: MemberStore| {
             let peer = peer.clone();
             async move { store.add_learner(&peer).await }
         };
-        self.insist(&format!("add n{}", fresh.0), adding, |_| false).await;
-        Some(fresh)
+        self.insist(&format!("add n{}", node.0), adding, |_| false).await;
+    }
+
+    /// Has the learner `node` promoted.
+    async fn promote(&self, node: NodeId) {
+        let promoting = move |store: MemberStore| async move { store.promote(node).await };
+        self.insist(&format!("promote n{}", node.0), promoting, |_| false).await;
+        self.world().trace().event(format_args!("operator: n{} is a voter", node.0));
     }
 
     /// Adds a voter under a new name, if there is one left.
     async fn grow(&self) {
         let Some(fresh) = self.add().await else { return };
-        let promoting = move |store: MemberStore| async move { store.promote(fresh).await };
-        self.insist(&format!("promote n{}", fresh.0), promoting, |_| false).await;
-        self.world().trace().event(format_args!("operator: n{} is a voter", fresh.0));
+        self.promote(fresh).await;
     }
 
     /// Removes a member for ever.

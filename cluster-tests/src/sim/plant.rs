@@ -4,6 +4,7 @@
 //! for them.
 
 mod altered;
+mod anew;
 mod forgetful;
 mod membership;
 mod occasion;
@@ -91,10 +92,16 @@ pub enum Plant {
     OddOneRules,
     /// A voter claims to follow any member that asks, even one that it has left for another leader.
     FollowsAnybody,
+    /// A restore, or a recovery, begins right behind its point: revisions are given out again.
+    RevisionsReused,
+    /// A recovery keeps the cluster's name, so that members that were given up can take part with their old disks.
+    RecoveryKeepsName,
+    /// A watch from before a restore goes on behind it.
+    WatchGoesOn,
 }
 
 /// All plants by their names on the command line.
-pub const PLANTS: [(&str, Plant); 27] = [
+pub const PLANTS: [(&str, Plant); 30] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -122,6 +129,9 @@ pub const PLANTS: [(&str, Plant); 27] = [
     ("pulls-wrong-state", Plant::PullsWrongState),
     ("odd-one-rules", Plant::OddOneRules),
     ("follows-anybody", Plant::FollowsAnybody),
+    ("revisions-reused", Plant::RevisionsReused),
+    ("recovery-keeps-name", Plant::RecoveryKeepsName),
+    ("watch-goes-on", Plant::WatchGoesOn),
 ];
 
 impl Plant {
@@ -289,7 +299,10 @@ impl<S: Store> Store for PlantedStore<S> {
     }
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
-        let changes = self.store.past_changes(resource, after)?;
+        let changes = self.store.past_changes(resource, after);
+        let passed_over =
+            changes.is_err().then(|| self.plant?.pass_over(&self.store.state(), resource, after));
+        let changes = passed_over.flatten().map_or(changes, Ok)?;
         let loses = self.plant == Some(Plant::LosesOldest) && changes.len() > 1;
         Ok(if loses { changes.iter().skip(1).cloned().collect() } else { changes })
     }

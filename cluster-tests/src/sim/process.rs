@@ -10,6 +10,7 @@ use openraft_rt::AsyncRuntime;
 use orch_raft::FEATURE_LEVEL_MAX;
 use orch_raft::member::{ClusterSeed, Member, Options, StartError, Timing};
 use orch_raft::transport::NodeId;
+use orch_raft::transport::tonic::ClusterPin;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
@@ -43,13 +44,18 @@ pub async fn start(
     process: &TaskGroup,
 ) -> Result<SimMember, StartError> {
     let disk = Arc::new(world.disk(node).open());
-    let member = Member::start(options(world, node, start), disk, world.network().transport(node)).await?;
+    let pin = ClusterPin::default();
+    let transport = world.network().transport_of(node, pin.clone());
+    let member = Member::start(options(world, node, start), disk, transport).await?;
+    if let Some(cluster) = member.handle().identity().cluster {
+        set_cluster(world, node, &pin, &cluster);
+    }
     let service = match skips_unknown(world, node) {
         true => versions::skips_unknown(member.service()),
         false => forgetful(member.service(), world.setup().plant),
     };
     let service = spread(service, world.setup().plant);
-    world.network().attach(node, process.clone(), service);
+    world.network().attach_member(node, process.clone(), service, pin);
     process.spawn(exit_when_fatal(world.clone(), node, member.handle()));
     Ok(member)
 }
@@ -83,9 +89,19 @@ fn skips_unknown(world: &World, node: NodeId) -> bool {
 /// Serves the API once the cluster is known, and runs the controllers, as `orch serve` does. Never completes.
 pub async fn serve_api(world: World, node: NodeId, start: u64, store: Handle, process: TaskGroup) {
     let Some(cluster) = store.inner().wait_cluster().await else { return };
+    if let Some(pin) = world.network().pin(node) {
+        set_cluster(&world, node, &pin, &cluster.cluster);
+    }
     let server = Server::new(&world, node, start, store, &cluster);
     world.serves(node, &process, server.clone());
     server.control().await;
+}
+
+/// Makes `cluster` the one that the frames of `node` name. A member belongs to one for as long as its process lives.
+fn set_cluster(world: &World, node: NodeId, pin: &ClusterPin, cluster: &str) {
+    if let Err(error) = pin.pin(cluster) {
+        world.fail(format_args!("n{}: {error}", node.0));
+    }
 }
 
 /// Ends the process after a fatal error of the member.

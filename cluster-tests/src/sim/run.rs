@@ -85,6 +85,8 @@ pub struct Report {
     pub verified: Verified,
     /// The newest revision.
     pub revision: Revision,
+    /// Clusters of the run: more than one where a recovery or a restore made another.
+    pub clusters: usize,
     /// Virtual time of the run.
     pub took: Duration,
     /// Hash of all events.
@@ -97,10 +99,11 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { setup, calls, changes, verified, revision, trace_hash, ledger_hash, .. } = self;
+        let Report { setup, calls, changes, verified, revision, clusters, trace_hash, ledger_hash, .. } =
+            self;
         write!(
             f,
-            "seed {} members {}: {calls} calls, {changes} changes, {verified}, revision {revision}, {:.1} s, \
+            "seed {} members {}: {calls} calls, {changes} changes, {verified}, revision {revision}, clusters {clusters}, {:.1} s, \
              trace {trace_hash:016x}, ledger {ledger_hash:016x}",
             setup.seed,
             setup.members,
@@ -361,6 +364,7 @@ fn report(world: &World, verified: Verified) -> Report {
         verified,
         changes: ledger.len(),
         revision: ledger.frontier(),
+        clusters: world.eras().len() + 1,
         took: NodeRuntime::elapsed(),
         trace_hash: trace.hash().0,
         ledger_hash: ledger.hash().0,

@@ -50,6 +50,8 @@ pub struct Session {
     dice: Dice,
     /// Timeout of an answer; `None` draws one for each request.
     patience: Option<Duration>,
+    /// Number of times that the cluster was given up before it began.
+    upheavals: u64,
 }
 
 /// The reason why a request has no answer.
@@ -65,12 +67,22 @@ impl Session {
     /// The session of client number `client`.
     pub fn new(world: &World, client: u64) -> Self {
         let dice = world.dice(&format!("client {client}"));
-        Session { world: world.clone(), client, dice, patience: None }
+        Session { world: world.clone(), client, dice, patience: None, upheavals: world.upheavals() }
     }
 
     /// The same session with a fixed timeout of answers.
     pub fn patient(&self, patience: Duration) -> Self {
         Session { patience: Some(patience), ..self.clone() }
+    }
+
+    /// The same session with the cluster of now.
+    pub fn renewed(&self) -> Session {
+        Session { upheavals: self.world.upheavals(), ..self.clone() }
+    }
+
+    /// The cluster that it began with was given up since: what was asked of it may be lost.
+    pub fn is_void(&self) -> bool {
+        self.upheavals != self.world.upheavals()
     }
 
     /// The world it lives in.

@@ -33,8 +33,8 @@ const OLD_PERCENT: u64 = 75;
 /// Percentage of steps of an upgrade that downgrade a member.
 const DOWNGRADES_PERCENT: u64 = 25;
 
-/// Feature level of the older program.
-const OLD: u32 = FEATURE_LEVEL_MAX - 1;
+/// Feature level of the older program: that of programs from before levels, whose forms differ most.
+const OLD: u32 = 0;
 
 /// Virtual time in which a calm cluster of new programs must agree on the newest level.
 const AGREED_MAX: Duration = Duration::from_secs(30);
@@ -67,6 +67,11 @@ impl Versions {
         if self.agreed.load(Ordering::Relaxed) < FEATURE_LEVEL_MAX {
             self.agreed.fetch_max(orch_raft::member::agreed_feature_level(state), Ordering::Relaxed);
         }
+    }
+
+    /// Gives `node`, which does not run, the newest program.
+    pub fn upgrade(&self, node: NodeId) {
+        self.set(node, FEATURE_LEVEL_MAX);
     }
 
     fn set(&self, node: NodeId, program: u32) {

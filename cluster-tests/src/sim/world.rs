@@ -5,6 +5,7 @@
 //! (`observation`); their first finding ends the run.
 
 mod accidents;
+mod anew;
 mod clock;
 mod lives;
 mod observation;
@@ -13,7 +14,7 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ use super::consensus::Protocol;
 use super::dice::Dice;
 use super::disk::{DiskCopy, SimDisk};
 use super::duties::Duties;
+use super::eras::Era;
 use super::history::History;
 use super::ledger::Ledger;
 use super::network::SimNetwork;
@@ -70,7 +72,15 @@ struct Inner {
     members: BTreeMap<NodeId, Member>,
     /// Members of the cluster, or about to be.
     roster: Mutex<BTreeSet<NodeId>>,
-    protocol: Mutex<Protocol>,
+    /// Observations of each cluster of the run, the current one last.
+    protocols: Mutex<Vec<Protocol>>,
+    /// The clusters made anew: one less than `protocols`.
+    eras: Mutex<Vec<Era>>,
+    /// Number of times that all members were stopped for a new cluster.
+    upheavals: AtomicU64,
+    founders: Mutex<Vec<NodeId>>,
+    /// Members that were given up, and run on their old disks.
+    visitors: Mutex<BTreeSet<NodeId>>,
     watched: Mutex<Vec<Watched>>,
     listed: Mutex<Vec<Listed>>,
     failure: Mutex<Option<String>>,
@@ -104,6 +114,8 @@ struct Member {
     peer: Peer,
     disk: SimDisk,
     clock: Arc<WallClock>,
+    /// The cluster that its disk belongs to: a position in `protocols`.
+    cluster: AtomicUsize,
     starts: AtomicU64,
     /// Its disk was replaced by an empty one or an older copy: it must not take part any more.
     disk_lost: AtomicBool,
@@ -134,6 +146,7 @@ impl World {
                 peer,
                 disk,
                 clock: Arc::default(),
+                cluster: AtomicUsize::new(0),
                 starts: AtomicU64::new(0),
                 disk_lost: AtomicBool::new(false),
                 leaving: AtomicBool::new(false),
@@ -164,7 +177,11 @@ impl World {
             versions: Versions::default(),
             members,
             roster: Mutex::new((1..=setup.members).map(NodeId).collect()),
-            protocol: Mutex::default(),
+            protocols: Mutex::new(vec![Protocol::default()]),
+            eras: Mutex::default(),
+            upheavals: AtomicU64::new(0),
+            founders: Mutex::new((1..=setup.members).map(NodeId).collect()),
+            visitors: Mutex::default(),
             watched: Mutex::default(),
             listed: Mutex::default(),
             failure: Mutex::default(),
@@ -201,8 +218,7 @@ impl World {
                     Exchange { asker, asked, answered, asker_is_odd, answerer_is_odd, answerer_is_removed };
                 plant.forge(answered).or_else(|| plant.bend(&world.0.heard, &exchange))
             });
-            let heard = world.0.protocol.lock().overhear(node, asked, answered);
-            heard.unwrap_or_else(|breach| world.fail(breach));
+            world.overhear(asker, node, asked, answered);
             forged
         };
         self.network().observe(points, Arc::new(overhears));
@@ -262,12 +278,6 @@ impl World {
         self.0.roster.lock().iter().copied().collect()
     }
 
-    /// The founders.
-    pub fn founders(&self) -> Vec<Peer> {
-        let ids = self.0.members.iter().take_while(|(id, _)| id.0 <= self.0.setup.members);
-        ids.map(|(_, member)| member.peer.clone()).collect()
-    }
-
     /// Puts an unused name on the roster; `None` if all are used up.
     pub fn enlist(&self) -> Option<NodeId> {
         let id = self.spare()?;
@@ -317,7 +327,7 @@ impl World {
 
     /// The leader of the newest term on any disk.
     pub fn leader(&self) -> Option<NodeId> {
-        self.0.protocol.lock().leader().map(|(_, node)| node)
+        self.protocol(|protocol| protocol.leader().map(|(_, node)| node))
     }
 
     /// Records that a task of `node` is starved, or no longer.

@@ -7,6 +7,7 @@
 
 mod chart;
 mod compose;
+mod containers;
 mod flags;
 mod manifests;
 mod release;

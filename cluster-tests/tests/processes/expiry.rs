@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use orch_cluster_tests::client::{Access, Client, Identity, Trust};
-use orch_cluster_tests::cluster::{ADMIN_TOKEN, Cluster, Options};
+use orch_cluster_tests::cluster::{ADMIN_TOKEN, ALICE_TOKEN, Cluster, Options};
 use orch_raft::transport::tonic::peer_dns_name;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use serde_json::json;
@@ -106,6 +106,14 @@ async fn a_member_whose_certificates_ended_while_it_was_off_starts_and_takes_up_
         assert!(Instant::now() < deadline, "{:?}", ready.body);
         sleep(Duration::from_millis(20)).await;
     }
+    let metrics = client.get("/metrics").await.unwrap();
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let ended = end.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let series = format!("orch_certificate_expiration_timestamp_seconds{{use=\"peer\"}} {ended}\n");
+    assert!(metrics.status == 200 && text.contains(&series), "while it waits: {text}");
+    let other = client.with_token(ALICE_TOKEN).get("/metrics").await.unwrap();
+    assert_eq!(other.status, 403, "stored rights do not count meanwhile");
+    assert_eq!(client.get("/orch/v1/cluster").await.unwrap().status, 503, "another member knows more");
     move_keys(&certs, true);
     let output = cluster.run(&["certs", "renew", "--member", "a", "--dir", certs.to_str().unwrap()]).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -25,7 +25,7 @@ const WRITERS: usize = 16;
 const WRITES_MIN: usize = 200;
 
 /// Objects that compression makes no smaller, and their size: more than sockets hold between a member and a slow client.
-const LARGE_OBJECTS: usize = 640;
+pub(crate) const LARGE_OBJECTS: usize = 640;
 const LARGE_BYTES: usize = 100 << 10;
 
 /// The path that sends a snapshot.
@@ -43,31 +43,31 @@ fn save(cluster: &Cluster, node: usize, arguments: &[&str]) -> Command {
     command
 }
 
-fn succeed(mut command: Command) -> Output {
+pub(crate) fn succeed(mut command: Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     output
 }
 
 /// The standard error of a command that fails.
-fn fail(mut command: Command) -> String {
+pub(crate) fn fail(mut command: Command) -> String {
     let output = command.output().unwrap();
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     told
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn snapshot(arguments: &[&str]) -> Command {
+pub(crate) fn snapshot(arguments: &[&str]) -> Command {
     let mut command = Command::new(program("orch").unwrap());
     command.arg("snapshot").args(arguments);
     command
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -75,7 +75,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// The revisions of the config maps in a snapshot, and its own revision.
-fn config_maps(file: &[u8]) -> (BTreeMap<String, u64>, u64) {
+pub(crate) fn config_maps(file: &[u8]) -> (BTreeMap<String, u64>, u64) {
     let mut reader = Reader::open(file).unwrap();
     let mut found = BTreeMap::new();
     for record in &mut reader {
@@ -152,7 +152,7 @@ async fn let_read_all_paths(client: &Client) {
     client.post(&at("clusterrolebindings"), &binding).await.unwrap().success().unwrap();
 }
 
-async fn make_large_objects(client: &Client) {
+pub(crate) async fn make_large_objects(client: &Client) {
     for number in 0..LARGE_OBJECTS {
         let mut bytes = vec![0; LARGE_BYTES / 4 * 3];
         rand::rng().fill(&mut bytes[..]);
@@ -189,25 +189,25 @@ async fn a_snapshot_is_whole_or_not_there() {
         let mut command = save(&cluster, 0, &[path.to_str().unwrap(), "--rate-limit", "64KiB"]);
         command.stderr(Stdio::null()).spawn().unwrap()
     };
-    let partial = folder.path().join(".s.partial");
+    let partial = folder.path().join("s.part");
     let grows = |partial: &Path| fs::metadata(partial).is_ok_and(|found| found.len() > 200_000);
     let mut killed = slow(&path);
     let other = folder.path().join("t");
     let mut second = slow(&other);
-    wait_until(|| grows(&partial) && grows(&folder.path().join(".t.partial"))).await;
+    wait_until(|| grows(&partial) && grows(&folder.path().join("t.part"))).await;
     let busy = fail(save(&cluster, 0, &[name]));
     assert!(busy.contains("another process is writing"), "{busy}");
     let third = fail(save(&cluster, 0, &[folder.path().join("u").to_str().unwrap()]));
     assert!(third.contains("2 snapshots are being sent"), "{third}");
     killed.kill().unwrap();
     killed.wait().unwrap();
-    assert_eq!(names(folder.path()), [".s.partial", ".t.partial"]);
+    assert_eq!(names(folder.path()), ["s.part", "t.part"]);
     let left = fs::read(&partial).unwrap();
     let read = Reader::open(&left[..]).and_then(Reader::verify);
     assert!(matches!(read, Err(ArchiveError::Truncated { .. })), "{:?}", read.map(|(header, _)| header));
     second.kill().unwrap();
     second.wait().unwrap();
-    fs::remove_file(folder.path().join(".t.partial")).unwrap();
+    fs::remove_file(folder.path().join("t.part")).unwrap();
 
     // No room for more than a megabyte: said so, and nothing is kept. The member notices within moments that its two slow
     // clients are gone, and refuses a third until then.
@@ -249,7 +249,7 @@ async fn a_snapshot_is_whole_or_not_there() {
     }
 }
 
-async fn wait_until(mut condition: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "the condition did not come about");

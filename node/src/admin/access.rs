@@ -63,6 +63,8 @@ pub struct Access {
     pub(super) set_aside: Vec<String>,
     /// The cluster's authority, and the client certificate with its key if there is one.
     pub tls: Arc<ClientConfig>,
+    /// The certificates of the authorities that servers are verified by, as PEM.
+    pub(crate) authorities: Arc<[u8]>,
     /// Value of the `Authorization` header, for users with a token.
     pub token: Option<HeaderValue>,
 }
@@ -78,6 +80,18 @@ impl Access {
     /// Reads the configuration of the flag, or that which the environment names.
     pub(super) fn named(flag: Option<&Path>) -> Result<Access, AccessError> {
         read(&Source::named(flag))
+    }
+
+    /// An access to no server, by which the authorities of another one are compared with `authorities`.
+    #[cfg(test)]
+    pub(crate) fn trusting(tls: Arc<ClientConfig>, authorities: &[u8]) -> Access {
+        Access {
+            servers: Vec::new(),
+            set_aside: Vec::new(),
+            tls,
+            authorities: authorities.into(),
+            token: None,
+        }
     }
 
     /// Has requests sent to the servers that are `named`, if any.
@@ -96,7 +110,8 @@ impl Access {
 
     /// The same identity towards `servers`.
     pub(super) fn with_servers(&self, servers: Vec<String>) -> Access {
-        Access { servers, set_aside: Vec::new(), tls: self.tls.clone(), token: self.token.clone() }
+        let (tls, token) = (self.tls.clone(), self.token.clone());
+        Access { servers, set_aside: Vec::new(), tls, authorities: self.authorities.clone(), token }
     }
 }
 
@@ -232,7 +247,13 @@ impl Config {
         }
         let mut seen = std::collections::BTreeSet::new();
         servers.retain(|server| seen.insert(server.clone()));
-        Ok(Access { servers, set_aside: Vec::new(), tls: Arc::new(tls), token })
+        Ok(Access {
+            servers,
+            set_aside: Vec::new(),
+            tls: Arc::new(tls),
+            authorities: authority.into(),
+            token,
+        })
     }
 }
 

@@ -98,7 +98,7 @@ async fn found(access: &Access, path: &str, out: &mut impl Write) -> anyhow::Res
         let may_start = match &error {
             RequestError::Unreachable(_) => true,
             RequestError::Refused { message, .. } => message.ends_with(SILENT),
-            RequestError::Lost { .. } => false,
+            RequestError::Lost { .. } | RequestError::Gone(_) => false,
         };
         if !may_start || Instant::now() > deadline {
             return Err(error.into());

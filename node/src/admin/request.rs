@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::access::Access;
@@ -28,6 +28,9 @@ pub enum RequestError {
     /// No server could carry out the request: certainly nothing was changed. Holds a line for each server.
     #[error("no server answers:{0}")]
     Unreachable(String),
+    /// Every server answered that it has not, or no longer, what is asked for (410). Holds a line for each server.
+    #[error("no server has it any more:{0}")]
+    Gone(String),
     /// A server was reached and the response lost: the outcome is unknown.
     #[error("{server}: {reason}; look with `orch cluster status` what became of it")]
     Lost {
@@ -57,7 +60,7 @@ pub(super) async fn send(
 ) -> Result<Value, RequestError> {
     let mut tried = String::new();
     for server in &access.servers {
-        let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server)).await;
+        let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, None)).await;
         let stream = match connected.unwrap_or_else(|_| Err("no connection in time".to_owned())) {
             Ok(stream) => stream,
             Err(reason) => {
@@ -90,25 +93,47 @@ pub(super) async fn send(
 
 type Stream = TokioIo<tokio_rustls::client::TlsStream<TcpStream>>;
 
-async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
+/// Connects to `server`, with a receive buffer of `receive_bytes` where that is given.
+async fn connect(access: &Access, server: &str, receive_bytes: Option<u32>) -> Result<Stream, String> {
     let host = crate::run::host_of(server).to_owned();
     let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-    let stream = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
+    let stream = match receive_bytes {
+        None => TcpStream::connect(server).await,
+        Some(bytes) => connect_bounded(server, bytes).await,
+    };
+    let stream = stream.map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(access.tls.clone());
     Ok(TokioIo::new(connector.connect(name, stream).await.map_err(|error| error.to_string())?))
 }
 
+/// Connects to the first address of `server` that answers. The buffer is set before the connection is made, because the window
+/// that the peer is offered is scaled by it.
+async fn connect_bounded(server: &str, receive_bytes: u32) -> std::io::Result<TcpStream> {
+    let mut failure = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(server).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_recv_buffer_size(receive_bytes)?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
 /// Asks one server after another for the stream at `path` and returns the first one's response, whose body is still to be
 /// read. The request is a POST without a body, and changes nothing. The next server is tried where one cannot be reached, is
-/// not ready, or has too much to do.
+/// not ready, has too much to do, or has not what is asked for. `receive_bytes` bounds what the kernel holds of the stream before it
+/// is read.
 pub(crate) async fn download(
     access: &Access,
     path: &str,
+    receive_bytes: Option<u32>,
 ) -> Result<(String, Response<Incoming>), RequestError> {
-    let mut tried = String::new();
+    let (mut tried, mut gone) = (String::new(), 0);
     for server in &access.servers {
         let asked = async {
-            let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server)).await;
+            let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, receive_bytes)).await;
             let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
             let head = ask(access, stream, server, Method::POST, path, Bytes::new());
             tokio::time::timeout(ANSWER_MAX, head)
@@ -125,6 +150,10 @@ pub(crate) async fn download(
                 let message = message.unwrap_or_else(Some).unwrap_or_else(|| status.to_string());
                 match status {
                     StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => message,
+                    StatusCode::GONE => {
+                        gone += 1;
+                        message
+                    }
                     _ => return Err(RequestError::Refused { server: server.clone(), message }),
                 }
             }
@@ -132,7 +161,10 @@ pub(crate) async fn download(
         };
         tried.push_str(&format!("\n  {server}: {reason}"));
     }
-    Err(RequestError::Unreachable(tried))
+    match gone > 0 && gone == access.servers.len() {
+        true => Err(RequestError::Gone(tried)),
+        false => Err(RequestError::Unreachable(tried)),
+    }
 }
 
 async fn exchange(
@@ -177,4 +209,23 @@ async fn document(response: Response<Incoming>) -> Result<Value, String> {
     let body = body.map_err(|error| error.to_string())?;
     serde_json::from_slice(&body.to_bytes())
         .map_err(|error| format!("{status} with an answer that is not JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_bound_of_the_receive_buffer_holds_from_the_connection_on() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let bytes = 64 << 10;
+        let stream = connect_bounded(&server, bytes).await.unwrap();
+        let found = socket2::SockRef::from(&stream).recv_buffer_size().unwrap();
+        // The kernel sets twice as much, for what it needs beside the bytes.
+        let bytes = usize::try_from(bytes).unwrap();
+        assert!((bytes..=2 * bytes).contains(&found), "{found}");
+        drop(listener);
+        assert!(connect_bounded(&server, 64 << 10).await.is_err());
+    }
 }

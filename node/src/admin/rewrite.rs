@@ -56,7 +56,12 @@ async fn rewrite(member: &Access, out: &mut impl Write) -> anyhow::Result<()> {
             Ok(next) => (view, answered) = (next, Instant::now()),
             // The server may be restarting. The question changes nothing but the start of a rewrite that is wanted.
             Err(error) if answered.elapsed() > ABSENCE_MAX => return Err(error.into()),
-            Err(RequestError::Unreachable(_) | RequestError::Lost { .. } | RequestError::Refused { .. }) => {}
+            Err(
+                RequestError::Unreachable(_)
+                | RequestError::Gone(_)
+                | RequestError::Lost { .. }
+                | RequestError::Refused { .. },
+            ) => {}
         }
     }
 }

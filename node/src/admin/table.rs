@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::certs::remedy;
+
 /// Titles of the columns of the list of members.
 const TITLES: [&str; 7] = ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "ADDRESS", "FEATURES"];
 
@@ -223,11 +225,8 @@ fn certificate_lines(server: &str, certificates: &Value) -> String {
             Some(left_s) => ("EXPIRES", format!("in {}", duration(left_s.unsigned_abs()))),
             None => ("EXPIRES", "unknown".to_owned()),
         };
-        let command = match used_as.starts_with("authority") {
-            true => "orch certs rotate-ca",
-            false => "orch certs renew",
-        };
-        let _ = writeln!(out, "CERTIFICATE {verb}: {used_as} of {server}, {expires} ({left}): {command}");
+        let remedy = remedy(&used_as);
+        let _ = writeln!(out, "CERTIFICATE {verb}: {used_as} of {server}, {expires} ({left}): {remedy}");
     }
     if let (true, Some(first)) = (out.is_empty(), certificates().next()) {
         let left = first["left_s"].as_i64().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Watches when the certificates of a node end, and how old the files of its token keys are.
 //!
-//! Owns the uses of certificates by which they are told apart, the rule that a renewal is due, the warnings in the log (at the
-//! start and once a day), the gauges, and the figures that `/orch/v1/cluster` shows. It tells what the files say: whether a renewed
-//! one was taken up is in the log of the reload. No path is a label, since paths may tell of secrets.
+//! Owns the rule that a renewal is due, the warnings in the log (at the start and once a day), the gauges, and the figures that
+//! `/orch/v1/cluster` shows. It tells what the files say: whether a renewed one was taken up is in the log of the reload. No
+//! path is a label, since paths may tell of secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,10 @@ use time::{Duration, OffsetDateTime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::clients::Client;
-use super::inspect::{Facts, inspect};
+use super::authority::CertsError;
+use super::configured::{Configured, ConfiguredCertificate, ConfiguredCertificates};
+use super::inspect::{Facts, inspect, inspect_pem};
+use super::uses::{CertificateUse, remedy};
 use crate::report::Causes;
 use crate::tls::{Stamp, stamps};
 use crate::token_keys::KeyFiles;
@@ -37,59 +39,11 @@ const EXPIRATION: &str = "orch_certificate_expiration_timestamp_seconds";
 const NOT_BEFORE: &str = "orch_certificate_not_before_timestamp_seconds";
 const KEY_MODIFIED: &str = "orch_service_account_key_file_modified_timestamp_seconds";
 
-/// The use of a certificate file by a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CertificateUse {
-    /// Shown to clients.
-    Serving,
-    /// Shown to other members.
-    Peer,
-    /// Of a client of the cluster, in the certificate directory of this node.
-    Client(Client),
-    /// Shown to kubelets.
-    Kubelet,
-    /// Authority of the servers.
-    ServingAuthority,
-    /// Authorities of clients.
-    ClientAuthority,
-    /// Authority of members.
-    PeerAuthority,
-    /// Authorities of front proxies.
-    FrontProxyAuthority,
-    /// Authority of the servers that pods get.
-    PodAuthority,
-    /// Authorities of kubelets.
-    KubeletAuthority,
-    /// Authorities of the built-in signers, where flags name them.
-    SigningAuthority,
-}
-
-impl CertificateUse {
-    /// Its name in metrics, in the log and in the cluster's status.
-    pub fn name(self) -> &'static str {
-        match self {
-            CertificateUse::Serving => "serving",
-            CertificateUse::Peer => "peer",
-            CertificateUse::Client(Client::Admin) => "client_admin",
-            CertificateUse::Client(Client::Scheduler) => "client_scheduler",
-            CertificateUse::Client(Client::ControllerManager) => "client_controller_manager",
-            CertificateUse::Kubelet => "client_kubelet",
-            CertificateUse::ServingAuthority => "authority_serving",
-            CertificateUse::ClientAuthority => "authority_client",
-            CertificateUse::PeerAuthority => "authority_peer",
-            CertificateUse::FrontProxyAuthority => "authority_front_proxy",
-            CertificateUse::PodAuthority => "authority_pod",
-            CertificateUse::KubeletAuthority => "authority_kubelet",
-            CertificateUse::SigningAuthority => "authority_signing",
-        }
-    }
-}
-
 /// Whether a certificate has to be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// The certificate is not due for renewal.
-    None,
+    NotDue,
     /// A renewal is due: less than 30 days are left, or less than a fifth of the validity.
     Due,
     /// Less than 7 days are left, or less than a twentieth of the validity, or it has ended.
@@ -116,7 +70,7 @@ impl Expiry {
 
 /// Whether a renewal of the certificate is due at `now`, or late.
 pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
-    urgency(facts.not_before, facts.not_after, now) != Urgency::None
+    urgency(facts.not_before, facts.not_after, now) != Urgency::NotDue
 }
 
 fn urgency(not_before: OffsetDateTime, not_after: OffsetDateTime, now: OffsetDateTime) -> Urgency {
@@ -126,17 +80,27 @@ fn urgency(not_before: OffsetDateTime, not_after: OffsetDateTime, now: OffsetDat
     } else if left < DUE_BEFORE.min(whole / DUE_DIVISOR) {
         Urgency::Due
     } else {
-        Urgency::None
+        Urgency::NotDue
     }
 }
 
 /// The files that are watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct WatchedFiles {
     /// Certificates with their uses; a use may have several files, and a file several uses.
     pub certificates: Vec<(CertificateUse, PathBuf)>,
+    /// Certificates inside of configurations; `None` where there can be none.
+    pub configured: Option<Arc<dyn ConfiguredCertificates>>,
     /// Keys of service account tokens.
     pub token_keys: KeyFiles,
+}
+
+impl WatchedFiles {
+    /// Those whose paths are known without a look into any.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let certificates = self.certificates.iter().map(|(_, path)| path.clone());
+        certificates.chain(self.token_keys.paths())
+    }
 }
 
 /// The certificates of a node. Clones share what was seen.
@@ -149,7 +113,8 @@ pub struct Expiries {
 /// The result of the last look.
 #[derive(Debug, Default)]
 struct Seen {
-    stamps: Vec<Stamp>,
+    /// Of each file that was read, its stamp of before; `None` where that is not known, so that it is read again.
+    stamps: BTreeMap<PathBuf, Stamp>,
     expiries: Vec<Expiry>,
 }
 
@@ -189,14 +154,18 @@ impl Expiries {
         Ok(())
     }
 
-    fn look(&self, is_warning: bool) {
-        let mut paths: Vec<PathBuf> = self.files.certificates.iter().map(|(_, path)| path.clone()).collect();
-        paths.extend(self.files.token_keys.paths());
-        let found = stamps(&paths);
-        if found == self.seen.lock().stamps && !is_warning {
+    /// Looks at the files once; `is_warning`: those whose renewal is due are logged.
+    pub(crate) fn look(&self, is_warning: bool) {
+        let mut paths: BTreeSet<PathBuf> = self.files.paths().collect();
+        paths.extend(self.seen.lock().stamps.keys().cloned());
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        let stamps: BTreeMap<PathBuf, Stamp> = paths.iter().cloned().zip(stamps(&paths)).collect();
+        if stamps == self.seen.lock().stamps && !is_warning {
             return;
         }
-        let expiries = expiries(&self.files.certificates, is_warning);
+        let configured = self.files.configured.as_ref().map(|configured| configured.read());
+        let Configured { files, certificates } = configured.unwrap_or_default();
+        let expiries = expiries(&self.files.certificates, &certificates, is_warning);
         let uses = |of: &[Expiry]| of.iter().map(|expiry| expiry.used_as).collect::<BTreeSet<_>>();
         for gone in uses(&self.all()).difference(&uses(&expiries)) {
             // Equal to nothing, so that no alert goes on for a file that was taken away.
@@ -210,38 +179,65 @@ impl Expiries {
         let KeyFiles { signing, verifying } = &self.files.token_keys;
         show_oldest_key("signing", signing.as_slice());
         show_oldest_key("verifying", verifying);
-        *self.seen.lock() = Seen { stamps: found, expiries };
+        let of_before = |path: PathBuf| {
+            let stamp = stamps.get(&path).copied().flatten();
+            (path, stamp)
+        };
+        let stamps = self.files.paths().chain(files).map(of_before).collect();
+        *self.seen.lock() = Seen { stamps, expiries };
     }
 }
 
-/// Reads `certificates`, of each use the one that ends first; sorted by their ends. Logs those whose renewal is due if
-/// `is_warning`, and files that cannot be read.
-fn expiries(certificates: &[(CertificateUse, PathBuf)], is_warning: bool) -> Vec<Expiry> {
+/// Reads the certificates in `files`, and those in configurations: of each use the one that ends first; sorted by their ends. Logs
+/// those whose renewal is due if `is_warning`, and what cannot be read.
+fn expiries(
+    files: &[(CertificateUse, PathBuf)],
+    configured: &[ConfiguredCertificate],
+    is_warning: bool,
+) -> Vec<Expiry> {
     let now = OffsetDateTime::now_utc();
-    let mut files: BTreeMap<&Path, Vec<Facts>> = BTreeMap::new();
-    let mut first: BTreeMap<CertificateUse, Expiry> = BTreeMap::new();
-    for (used_as, path) in certificates {
+    let mut read: BTreeMap<&Path, Vec<Facts>> = BTreeMap::new();
+    let mut first = FirstToEnd::default();
+    for (used_as, path) in files {
         // A client's file is there on the operator's machine alone, and where one machine has everything.
         if matches!(used_as, CertificateUse::Client(_)) && !path.exists() {
             continue;
         }
-        let facts = files.entry(path).or_insert_with(|| read(path, *used_as, is_warning, now));
-        if let Some(Facts { not_before, not_after, .. }) = facts.iter().min_by_key(|facts| facts.not_after) {
-            let found = Expiry { used_as: *used_as, not_before: *not_before, not_after: *not_after };
-            let earliest = first.entry(*used_as).or_insert(found);
+        let facts = read.entry(path).or_insert_with(|| told(inspect(path), *used_as, is_warning, now));
+        first.add(*used_as, facts);
+    }
+    for ConfiguredCertificate { used_as, path, pem } in configured {
+        first.add(*used_as, &told(inspect_pem(path, pem), *used_as, is_warning, now));
+    }
+    let mut all: Vec<Expiry> = first.0.into_values().collect();
+    all.sort_by_key(|expiry| expiry.not_after);
+    all
+}
+
+/// Of each use the certificate that ends first.
+#[derive(Default)]
+struct FirstToEnd(BTreeMap<CertificateUse, Expiry>);
+
+impl FirstToEnd {
+    fn add(&mut self, used_as: CertificateUse, facts: &[Facts]) {
+        for Facts { not_before, not_after, .. } in facts {
+            let found = Expiry { used_as, not_before: *not_before, not_after: *not_after };
+            let earliest = self.0.entry(used_as).or_insert(found);
             if found.not_after < earliest.not_after {
                 *earliest = found;
             }
         }
     }
-    let mut all: Vec<Expiry> = first.into_values().collect();
-    all.sort_by_key(|expiry| expiry.not_after);
-    all
 }
 
-/// The certificates in `path`, with their warnings; none if it cannot be read.
-fn read(path: &Path, used_as: CertificateUse, is_warning: bool, now: OffsetDateTime) -> Vec<Facts> {
-    match inspect(path) {
+/// The certificates that were read, with their warnings; none if they cannot be read.
+fn told(
+    read: Result<Vec<Facts>, CertsError>,
+    used_as: CertificateUse,
+    is_warning: bool,
+    now: OffsetDateTime,
+) -> Vec<Facts> {
+    match read {
         Ok(facts) => {
             for facts in facts.iter().filter(|_| is_warning) {
                 warn(facts, used_as, now);
@@ -258,23 +254,15 @@ fn read(path: &Path, used_as: CertificateUse, is_warning: bool, now: OffsetDateT
 fn warn(facts: &Facts, used_as: CertificateUse, now: OffsetDateTime) {
     let (file, subject, expires, used_as) =
         (facts.path.display(), &facts.subject, facts.not_after, used_as.name());
-    let (days, command) = ((facts.not_after - now).whole_days(), command(facts.authority));
+    let (days, remedy) = ((facts.not_after - now).whole_days(), remedy(used_as));
     match urgency(facts.not_before, facts.not_after, now) {
-        Urgency::None => {}
+        Urgency::NotDue => {}
         Urgency::Due => {
-            tracing::warn!(used_as, %file, %subject, %expires, days, "a certificate expires soon: {command}");
+            tracing::warn!(used_as, %file, %subject, %expires, days, "a certificate expires soon: {remedy}");
         }
         Urgency::Urgent => {
-            tracing::error!(used_as, %file, %subject, %expires, days, "a certificate is about to expire or has expired: {command}");
+            tracing::error!(used_as, %file, %subject, %expires, days, "a certificate is about to expire or has expired: {remedy}");
         }
-    }
-}
-
-/// The operator's command against the end of a certificate.
-fn command(is_authority: bool) -> &'static str {
-    match is_authority {
-        true => "replace it (orch certs rotate-ca)",
-        false => "renew it (orch certs renew)",
     }
 }
 
@@ -296,6 +284,7 @@ fn seconds_of(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Client, Webhook};
     use super::*;
 
     #[test]
@@ -303,13 +292,13 @@ mod tests {
         let start = OffsetDateTime::UNIX_EPOCH;
         let (year, day) = (Duration::days(365), Duration::days(1));
         for (whole, left, expected) in [
-            (year, Duration::days(31), Urgency::None),
-            (year, Duration::days(30), Urgency::None),
+            (year, Duration::days(31), Urgency::NotDue),
+            (year, Duration::days(30), Urgency::NotDue),
             (year, Duration::days(29), Urgency::Due),
             (year, Duration::days(8), Urgency::Due),
             (year, Duration::days(6), Urgency::Urgent),
             (year, -day, Urgency::Urgent),
-            (day, Duration::hours(5), Urgency::None),
+            (day, Duration::hours(5), Urgency::NotDue),
             (day, Duration::hours(4), Urgency::Due),
             (day, Duration::hours(1), Urgency::Urgent),
             (day, -Duration::SECOND, Urgency::Urgent),
@@ -336,7 +325,7 @@ mod tests {
         let mut certificates: Vec<_> = used.into_iter().map(|used_as| (used_as, bundle.clone())).collect();
         certificates.push((CertificateUse::Client(Client::Admin), admin.clone()));
         certificates.push((CertificateUse::Client(Client::Scheduler), directory.path().join("none.crt")));
-        let watched = Expiries::new(WatchedFiles { certificates, token_keys: KeyFiles::default() });
+        let watched = Expiries::new(WatchedFiles { certificates, ..WatchedFiles::default() });
         watched.look(false);
         let shown = || -> Vec<(&str, i64)> {
             let days = |expiry: &Expiry| (expiry.not_after - now).whole_days();
@@ -346,5 +335,49 @@ mod tests {
         std::fs::remove_file(admin).unwrap();
         watched.look(false);
         assert_eq!(shown(), [("authority_client", 3549), ("authority_pod", 3549)]);
+    }
+
+    /// A configuration that names the file of its certificate in its only line.
+    #[derive(Debug)]
+    struct Naming(PathBuf);
+
+    impl ConfiguredCertificates for Naming {
+        fn read(&self) -> Configured {
+            let named = PathBuf::from(std::fs::read_to_string(&self.0).unwrap());
+            let used_as = CertificateUse::Webhook(Webhook::Audit);
+            let pem = std::fs::read(&named).unwrap();
+            let certificates = vec![ConfiguredCertificate { used_as, path: named.clone(), pem }];
+            Configured { files: vec![self.0.clone(), named], certificates }
+        }
+    }
+
+    #[test]
+    fn certificates_of_a_configuration_are_followed_with_it_and_with_the_files_that_it_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let now = OffsetDateTime::now_utc();
+        let write = |name: &str, age: i64| {
+            let made = super::super::Authority::create("x", now - Duration::days(age)).unwrap();
+            std::fs::write(path(name), made.pair.certificate).unwrap();
+        };
+        write("one.crt", 0);
+        write("other.crt", 100);
+        std::fs::write(path("config"), path("one.crt").to_str().unwrap()).unwrap();
+        let configured: Option<Arc<dyn ConfiguredCertificates>> = Some(Arc::new(Naming(path("config"))));
+        let watched = Expiries::new(WatchedFiles { configured, ..WatchedFiles::default() });
+        let days = || -> Vec<i64> {
+            watched.look(false);
+            watched.all().iter().map(|expiry| (expiry.not_after - now).whole_days()).collect()
+        };
+        assert_eq!(days(), [3649]);
+        assert_eq!(watched.all()[0].used_as.name(), "webhook_audit");
+        assert_eq!(days(), [3649], "files that were not known before are read once more");
+        // Longer than the first, so that the stamp differs under any clock.
+        std::fs::write(path("config"), path("other.crt").to_str().unwrap()).unwrap();
+        assert_eq!(days(), [3549]);
+        days();
+        let longer = std::fs::read_to_string(path("one.crt")).unwrap() + "\n";
+        std::fs::write(path("other.crt"), longer).unwrap();
+        assert_eq!(days(), [3649]);
     }
 }

@@ -1,7 +1,7 @@
 //! `orch certs init` and `orch certs add`: authorities, keys, certificates and client configurations of a new cluster,
 //! and the certificates of members that come later.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use orch_proto::Brand;
 use orch_raft::transport::tonic::peer_dns_name;
@@ -47,6 +47,26 @@ pub fn add_members(arguments: &AddMembersArgs, now: OffsetDateTime) -> Result<Ve
     Ok(written)
 }
 
+/// Makes the certificates of `member` and of every client, and the client configurations, under the authorities in `dir`, which holds
+/// none of them: those of a cluster that is made anew from its keys. The configurations name this member alone. Returns the files.
+pub fn reissue(
+    dir: &Path,
+    member: &MemberSpec,
+    secure_port: u16,
+    brand: &Brand,
+    now: OffsetDateTime,
+) -> Result<Vec<PathBuf>, CertsError> {
+    let layout = Layout::new(dir);
+    let authority = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;
+    let peer_authority = Authority::load(&layout.peer_authority_certificate(), &layout.peer_authority_key())?;
+    authority.require_valid(&layout.authority_certificate(), now)?;
+    peer_authority.require_valid(&layout.peer_authority_certificate(), now)?;
+    let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
+    let mut drafts = issuing.draft_clients(&[server(member, secure_port)], brand)?;
+    drafts.extend(issuing.draft_members(std::slice::from_ref(member), brand)?);
+    write_all(drafts)
+}
+
 /// Writes `drafts` and returns their paths, or writes nothing if one of them exists.
 fn write_all(drafts: Vec<Draft>) -> Result<Vec<PathBuf>, CertsError> {
     if let Some(draft) = drafts.iter().find(|draft| draft.path.exists()) {
@@ -72,13 +92,8 @@ fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsE
     ));
     drafts.push(Draft { path: layout.token_key(), content: token_key });
     drafts.push(Draft { path: layout.token_public_key(), content: token_public_key });
-    for client in Client::ALL {
-        let (files, issued) = (layout.client(client), authority.issue(&client.leaf(arguments.brand.0), now)?);
-        let content = client.config(arguments.brand.0, &servers, &authority.pair.certificate, &issued);
-        drafts.extend(pair(files.certificate, files.key, issued));
-        drafts.push(Draft { path: files.config, content });
-    }
     let issuing = Issuing { layout: &layout, authority: &authority, peer_authority: &peer_authority, now };
+    drafts.extend(issuing.draft_clients(&servers, arguments.brand.0)?);
     drafts.extend(issuing.draft_members(&arguments.members, arguments.brand.0)?);
     Ok(drafts)
 }
@@ -94,6 +109,18 @@ struct Issuing<'a> {
 }
 
 impl Issuing<'_> {
+    fn draft_clients(&self, servers: &[Server], brand: &Brand) -> Result<Vec<Draft>, CertsError> {
+        let mut drafts = Vec::new();
+        for client in Client::ALL {
+            let (files, issued) =
+                (self.layout.client(client), self.authority.issue(&client.leaf(brand), self.now)?);
+            let content = client.config(brand, servers, &self.authority.pair.certificate, &issued);
+            drafts.extend(pair(files.certificate, files.key, issued));
+            drafts.push(Draft { path: files.config, content });
+        }
+        Ok(drafts)
+    }
+
     fn draft_members(&self, members: &[MemberSpec], brand: &Brand) -> Result<Vec<Draft>, CertsError> {
         let (mut drafts, mut names) = (Vec::new(), Vec::new());
         for MemberSpec { name, hosts } in members {

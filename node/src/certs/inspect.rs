@@ -36,13 +36,19 @@ pub struct Facts {
 pub fn inspect(path: &Path) -> Result<Vec<Facts>, CertsError> {
     let mut found = Vec::new();
     for file in certificate_files(path)? {
-        let text = read(&file)?;
-        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-            let certificate = certificate.map_err(|_| not_a_certificate(&file, &MALFORMED_PEM))?;
-            found.push(facts(&file, &certificate)?);
-        }
+        found.extend(inspect_pem(&file, read(&file)?.as_bytes())?);
     }
     Ok(found)
+}
+
+/// Facts of the certificates in `pem`, which stands in the file `path`.
+pub(super) fn inspect_pem(path: &Path, pem: &[u8]) -> Result<Vec<Facts>, CertsError> {
+    let certificates = CertificateDer::pem_slice_iter(pem);
+    let read = certificates.map(|certificate| match certificate {
+        Ok(certificate) => facts(path, &certificate),
+        Err(_) => Err(not_a_certificate(path, &MALFORMED_PEM)),
+    });
+    read.collect()
 }
 
 /// The message of an inspection of `path` that found no certificate.

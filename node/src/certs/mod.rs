@@ -6,6 +6,7 @@
 
 mod authority;
 mod clients;
+mod configured;
 mod encoding;
 mod expiry;
 mod file;
@@ -19,13 +20,15 @@ mod renew;
 mod rotate;
 mod signer;
 mod user;
+mod uses;
 
 pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use clients::{Client, admin_leaf};
-pub use expiry::{CertificateUse, Expiries, Expiry, Urgency, WatchedFiles, is_about_to_expire};
+pub use configured::{Configured, ConfiguredCertificate, ConfiguredCertificates};
+pub use expiry::{Expiries, Expiry, Urgency, WatchedFiles, is_about_to_expire};
 pub use file::{replace_file, write_new};
-pub use init::{add_members, init, peer_leaf, server_leaf};
+pub use init::{add_members, init, peer_leaf, reissue, server_leaf};
 pub use inspect::{Facts, inspect, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub use own::{OwnPair, OwnRenewal, renew_own};
@@ -34,6 +37,7 @@ pub use renew::{Renewed, renew};
 pub use rotate::{Role, rotate};
 pub use signer::{FileAuthority, FileSigner, SigningFiles};
 pub use user::{User, UserPair, user_pair};
+pub use uses::{CertificateUse, Webhook, remedy};
 
 #[cfg(test)]
 mod tests;

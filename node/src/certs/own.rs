@@ -27,8 +27,8 @@ pub enum OwnPair {
 pub struct OwnRenewal {
     /// File of the certificate.
     pub certificate: PathBuf,
-    /// End of the old certificate's validity.
-    pub expired: OffsetDateTime,
+    /// End of the old certificate's validity, which may lie ahead.
+    pub previous_end: OffsetDateTime,
 }
 
 /// Renews `pair` of member `name` if its certificate has ended, is about to, or is not valid yet, and the key of its authority
@@ -64,7 +64,7 @@ pub fn renew_own(
     let leaf = same_names(&certificate, name, purpose)?;
     let made = signing.issue_from(&leaf, found[0].not_before, now)?;
     write(&certificate, &key, &made)?;
-    Ok(Some(OwnRenewal { certificate, expired: first.not_after }))
+    Ok(Some(OwnRenewal { certificate, previous_end: first.not_after }))
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         ] {
             let before = facts(certificate);
             let renewed = renew_own(&layout, "a", pair, later).unwrap().unwrap();
-            assert_eq!((&renewed.certificate, renewed.expired), (certificate, before.not_after));
+            assert_eq!((&renewed.certificate, renewed.previous_end), (certificate, before.not_after));
             let after = facts(certificate);
             assert_eq!((&after.subject, &after.hosts), (&before.subject, &before.hosts));
             assert_eq!(after.not_before, before.not_before, "a clock that runs ahead does no harm");

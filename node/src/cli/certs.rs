@@ -16,21 +16,23 @@ pub(crate) const SECURE_PORT: u16 = 6443;
 #[derive(Debug, Subcommand)]
 pub enum CertsCommand {
     /// Make every certificate a new cluster needs
+    #[command(long_about = INIT_ABOUT)]
     Init(InitArgs),
     /// Make the certificates of members that are added to a cluster
+    #[command(long_about = ADD_ABOUT)]
     Add(AddMembersArgs),
     /// Show what certificates say and how long they are valid
     Inspect(InspectArgs),
     /// Make the members' and the clients' certificates anew under the same authorities
+    #[command(long_about = RENEW_ABOUT)]
     Renew(RenewArgs),
     /// Replace the authorities step by step, without turning anybody away
+    #[command(long_about = ROTATE_ABOUT)]
     RotateCa(RotateArgs),
 }
 
-/// Flags of `orch certs init`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make every certificate a new cluster needs, in one directory:\n\n  \
+/// First part of `orch certs init --help`, set at the command: at the flags its summary would replace it.
+const INIT_ABOUT: &str = "Make every certificate a new cluster needs, in one directory:\n\n  \
         ca.crt, ca.key             signs servers and clients\n  \
         peer-ca.crt, peer-ca.key   signs members, for the traffic between them only\n  \
         service-account.key, .pub  signs service account tokens\n  \
@@ -40,10 +42,12 @@ pub enum CertsCommand {
         controller-manager.*       those of a controller manager of the ecosystem, where one runs beside the cluster\n  \
         members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
         Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
-        keep ca.key and peer-ca.key off the members, but for ca.key where members sign certificates on request.",
-    after_help = "Examples:\n  \
-        orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3,c.example.com"
-)]
+        keep ca.key and peer-ca.key off the members, but for ca.key where members sign certificates on request.";
+
+/// Flags of `orch certs init`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3,c.example.com")]
 pub struct InitArgs {
     /// Directory to make them in
     #[arg(long, value_name = "DIR")]
@@ -62,16 +66,16 @@ pub struct InitArgs {
     pub if_absent: bool,
 }
 
-/// Flags of `orch certs add`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make the certificates of members that are added to a cluster, under its authorities: \
+/// First part of `orch certs add --help`, set at the command: at the flags its summary would replace it.
+const ADD_ABOUT: &str = "Make the certificates of members that are added to a cluster, under its authorities: \
         members/NAME/ with server.crt, server.key, peer.crt and peer.key.\n\n\
         Needs ca.key and peer-ca.key. No certificate is ever overwritten; admin.conf, scheduler.conf and controller-manager.conf get the new members \
         as further servers: give the new files to those that use them. A member needs ca.crt, peer-ca.crt, \
-        service-account.* and its own directory.",
-    after_help = "Examples:\n  orch certs add --dir certs --member d=10.0.0.4,d.example.com"
-)]
+        service-account.* and its own directory.";
+
+/// Flags of `orch certs add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  orch certs add --dir certs --member d=10.0.0.4,d.example.com")]
 pub struct AddMembersArgs {
     /// Directory made by `orch certs init`
     #[arg(long, value_name = "DIR")]
@@ -98,13 +102,15 @@ pub struct InspectArgs {
     pub paths: Vec<PathBuf>,
 }
 
+/// First part of `orch certs renew --help`, set at the command: at the flags its summary would replace it.
+const RENEW_ABOUT: &str = "Make the certificates of the members, the administrator and the scheduler anew under the same authorities, with the \
+        same names and fresh keys.\n\n\
+        Needs ca.key and peer-ca.key. Without --member, the client configurations also get every member that they lack, and lose those whose directory is gone. \
+        Members read the new files by themselves within a minute, or at once on SIGHUP.";
+
 /// Flags of `orch certs renew`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Make the certificates of the members, the administrator and the scheduler anew under the same authorities, with the \
-        same names and fresh keys.\n\n\
-        Needs ca.key and peer-ca.key. Without --member, the client configurations also get every member that they lack, and lose those whose directory is gone. \
-        Members read the new files by themselves within a minute, or at once on SIGHUP.",
     after_help = "Examples:\n  orch certs renew --dir certs\n  orch certs renew --dir certs --member a"
 )]
 pub struct RenewArgs {
@@ -116,23 +122,23 @@ pub struct RenewArgs {
     pub members: Vec<String>,
 }
 
-/// Flags of `orch certs rotate-ca`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Replace the authorities of a running cluster, in three steps:\n\n  \
+/// First part of `orch certs rotate-ca --help`, set at the command: at the flags its summary would replace it.
+const ROTATE_ABOUT: &str = "Replace the authorities of a running cluster, in three steps:\n\n  \
         begin    makes a new authority beside the old one, and has both trusted\n  \
         issue    renews every pair under the new authority\n  \
         finish   drops the old authority\n\n\
         After each step give every member the new files, and wait until it has read them: within a minute, or at once on \
         SIGHUP; its log says that api and peer certificates were reloaded. Clients with a configuration of their own need the new ca.crt \
         before `issue`, and certificates that the old authority has signed end with `finish`.\n\n\
-        A step that was interrupted can be given again.",
-    after_help = "Examples:\n  \
+        A step that was interrupted can be given again.";
+
+/// Flags of `orch certs rotate-ca`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch certs rotate-ca begin --dir certs\n  \
         orch certs rotate-ca issue --dir certs\n  \
         orch certs rotate-ca finish --dir certs\n  \
-        orch certs rotate-ca begin --dir certs --peer      only the authority of the members"
-)]
+        orch certs rotate-ca begin --dir certs --peer      only the authority of the members")]
 pub struct RotateArgs {
     /// The step to take
     #[arg(value_enum, value_name = "STEP")]

@@ -22,23 +22,24 @@ pub enum ClusterAct {
     #[command(flatten)]
     Running(ClusterCommand),
     /// Make a new cluster of one stopped member's data, after the majority is lost for good
+    #[command(long_about = RECOVER_ABOUT)]
     Recover(RecoverArgs),
 }
 
-/// Flags of `orch cluster recover`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make a new cluster of what one stopped member has, after the majority of its cluster is lost for good.\n\n\
+/// First part of `orch cluster recover --help`, set at the command: at the flags its summary would replace it.
+const RECOVER_ABOUT: &str = "Make a new cluster of what one stopped member has, after the majority of its cluster is lost for good.\n\n\
         It shows what is there and what may be lost, and asks for the cluster's id before it changes any entry or object. Run it on every \
         member that is left, and recover the one with the highest term and, where these are equal, the highest entry. Until it \
         was confirmed the member can be started as before.\n\n\
         The new cluster has another id and this member alone, every object, and versions beyond all that were given out. The \
         members of the old one cannot take part in it: empty their data directories, and add them as new ones. The old store \
-        stays beside the new one, as DATA_DIR/store.before, with every secret in it.",
-    after_help = "Examples:\n  \
+        stays beside the new one, as DATA_DIR/store.before, with every secret in it.";
+
+/// Flags of `orch cluster recover`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch cluster recover --data-dir /var/lib/orch                    looks, and asks\n  \
-        orch cluster recover --data-dir /var/lib/orch --confirm ID       for scripts"
-)]
+        orch cluster recover --data-dir /var/lib/orch --confirm ID       for scripts")]
 pub struct RecoverArgs {
     /// Directory of the data of the member, which does not run
     #[arg(long, value_name = "DIR")]
@@ -62,6 +63,7 @@ pub struct RecoverArgs {
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Show who leads, who is there and how far each one is
+    #[command(long_about = STATUS_ABOUT)]
     Status(StatusArgs),
     /// Found a new cluster, once: all members of --initial-cluster run and have empty data directories
     Found(ClusterArgs),
@@ -97,10 +99,8 @@ pub struct AccessArgs {
     pub server: Vec<String>,
 }
 
-/// Flags of `orch cluster status`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Show who leads, who is there and how far each one is.\n\n\
+/// First part of `orch cluster status --help`, set at the command: at the flags its summary would replace it.
+const STATUS_ABOUT: &str = "Show who leads, who is there and how far each one is.\n\n\
         Any member answers, also about those that are dead. The columns:\n\n  \
         ROLE        leader, voter, or learner, which receives everything and has no vote\n  \
         STATE       up: the member answers the server that was asked. down: it does not\n  \
@@ -108,12 +108,14 @@ pub struct AccessArgs {
         LAG         entries of the log, committed by now, that it had not applied when it was last heard\n  \
         ADDRESS     where its peers reach it\n  \
         FEATURES    highest feature level of its program; the cluster uses the lowest of all\n\n\
-        A server that does not answer, is not ready, or was removed from the cluster is passed over.",
-    after_help = "Examples:\n  \
+        A server that does not answer, is not ready, or was removed from the cluster is passed over.";
+
+/// Flags of `orch cluster status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch cluster status\n  \
         orch cluster status --kubeconfig certs/admin.conf\n  \
-        orch cluster status --kubeconfig certs/admin.conf --server 10.0.0.2:6443 --output json"
-)]
+        orch cluster status --kubeconfig certs/admin.conf --server 10.0.0.2:6443 --output json")]
 pub struct StatusArgs {
     /// How to reach the cluster.
     #[command(flatten)]

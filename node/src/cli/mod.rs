@@ -66,7 +66,8 @@ pub use services::ServiceArgs;
 pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 pub use snapshot::{
-    ExtractArgs, IdentityArgs, InspectSnapshotArgs, NewKeyArgs, RestoreArgs, SaveArgs, SnapshotCommand,
+    ExtractArgs, IdentityArgs, InspectSnapshotArgs, KeyFileArgs, KeyPlaceArgs, NewKeyArgs, RestoreArgs,
+    SaveArgs, SnapshotCommand,
 };
 
 use std::path::PathBuf;

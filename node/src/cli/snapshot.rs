@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use orch_raft::member::reseed::BEGINNING_MAX;
 
-use super::address::parse_reachable_host_port;
+use super::address::{parse_port, parse_reachable_host, parse_reachable_host_port};
+use super::certs::SECURE_PORT;
 use super::cluster::{AccessArgs, Output};
 use super::node::parse_member_name;
 use super::size::parse_size;
+
+const IDENTITY: &str = "The cluster's identity";
 
 /// Lowest `--rate-limit`: members end a stream that is read at half of it.
 const RATE_MIN: u64 = 64 << 10;
@@ -24,31 +27,41 @@ const RATE_MIN: u64 = 64 << 10;
     A snapshot holds all objects, secrets among them, in clear unless it is encrypted.")]
 pub enum SnapshotCommand {
     /// Save the state of a running cluster to a file
+    #[command(long_about = SAVE_ABOUT)]
     Save(SaveArgs),
     /// Verify a snapshot and show what is in it
     Inspect(InspectSnapshotArgs),
     /// Take objects out of a snapshot, as YAML
+    #[command(long_about = EXTRACT_ABOUT)]
     Extract(ExtractArgs),
     /// Make the data of a new cluster of one member from a snapshot
+    #[command(long_about = RESTORE_ABOUT)]
     Restore(RestoreArgs),
     /// Make a pair of keys: snapshots are encrypted to the public one
     NewKey(NewKeyArgs),
 }
 
-/// Flags of `orch snapshot save`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Save the state of a running cluster to a file.\n\n\
+/// First part of `orch snapshot save --help`, set at the command: at the flags its summary would replace it.
+const SAVE_ABOUT: &str = "Save the state of a running cluster to a file.\n\n\
         Any member streams it, and serves on meanwhile. The file is of one revision and has every write that was answered \
         before the command began. It is verified while it is written, and takes its name only when it is whole and on the \
         disk: what has the name is a snapshot, whatever happens meanwhile.\n\n\
+        A stream that breaks is resumed over a new connection, as long as a member has its state: for two minutes after it \
+        broke. Else the snapshot begins anew, and says so. Until the end the file is called PATH.part. Where the command was \
+        interrupted, the same command resumes it, unless it is encrypted; such a snapshot is of the first command's time.\n\n\
         The file holds every object, secrets and the keys of the cluster's tokens among them, IN CLEAR, also where the \
-        members encrypt their disks. --encrypt-to encrypts it to a public key, whose private part only a restore needs.",
-    after_help = "Examples:\n  \
+        members encrypt their disks. --encrypt-to encrypts it to a public key, whose private part only a restore needs.\n\n\
+        It does not hold the cluster's identity: the authorities, the keys of service account tokens and of encryption at rest, which are files \
+        and not objects. --with-identity puts those of --certs-dir into the encrypted file, read on this machine: no member sends \
+        them. With them a blank machine becomes the cluster again, and its clients go on with the credentials that they have.";
+
+/// Flags of `orch snapshot save`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch snapshot save\n  \
         orch snapshot save /backup/monday.snapshot --kubeconfig certs/admin.conf --encrypt-to age1... --rate-limit 50MiB\n  \
-        orch snapshot save - --encrypt-to age1... | ssh backup 'cat > monday.snapshot'"
-)]
+        orch snapshot save monday.snapshot --kubeconfig certs/admin.conf --encrypt-to age1... --with-identity --certs-dir certs\n  \
+        orch snapshot save - --encrypt-to age1... | ssh backup 'cat > monday.snapshot'")]
 pub struct SaveArgs {
     /// How to reach the cluster.
     #[command(flatten)]
@@ -70,6 +83,28 @@ pub struct SaveArgs {
     /// writes may be missing
     #[arg(long)]
     pub held: bool,
+    /// The cluster's identity.
+    #[command(flatten)]
+    pub keys: KeyFileArgs,
+}
+
+/// The cluster's identity, which a snapshot may hold.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeyFileArgs {
+    /// Save the cluster's identity, too: the authorities with their keys, the keys of service account tokens, and those of
+    /// encryption at rest. Only into an encrypted snapshot
+    #[arg(long, requires_all = ["encrypt_to", "certs_dir"], help_heading = IDENTITY)]
+    pub with_identity: bool,
+    /// Directory made by `orch certs init`, with ca.key and peer-ca.key in it
+    #[arg(long, value_name = "DIR", requires = "with_identity", help_heading = IDENTITY)]
+    pub certs_dir: Option<PathBuf>,
+    /// The keys of encryption at rest that the members are started with
+    #[arg(long, value_name = "FILE", requires = "with_identity", help_heading = IDENTITY)]
+    pub encryption_provider_config: Option<PathBuf>,
+    /// A further file that the members' flags name, such as earlier keys of tokens or other authorities of clients; repeat for
+    /// several
+    #[arg(long, value_name = "FILE", requires = "with_identity", help_heading = IDENTITY)]
+    pub identity_file: Vec<PathBuf>,
 }
 
 /// The private keys for an encrypted snapshot.
@@ -97,15 +132,15 @@ pub struct InspectSnapshotArgs {
     pub output: Output,
 }
 
+/// First part of `orch snapshot extract --help`, set at the command: at the flags its summary would replace it.
+const EXTRACT_ABOUT: &str = "Take objects out of a snapshot, as YAML.\n\n\
+        The snapshot is verified whole first. Objects are in the version that they are stored in.";
+
 /// Flags of `orch snapshot extract`.
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Take objects out of a snapshot, as YAML.\n\n\
-        The snapshot is verified whole first. Objects are in the version that they are stored in.",
-    after_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         orch snapshot extract monday.snapshot --resource secrets --namespace default --name db\n  \
-        orch snapshot extract monday.snapshot --namespace default --output default/"
-)]
+        orch snapshot extract monday.snapshot --namespace default --output default/")]
 pub struct ExtractArgs {
     /// The snapshot
     #[arg(value_name = "SNAPSHOT")]
@@ -127,17 +162,20 @@ pub struct ExtractArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Flags of `orch snapshot restore`.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Make the data of a new cluster of one member from a snapshot.\n\n\
+/// First part of `orch snapshot restore --help`, set at the command: at the flags its summary would replace it.
+const RESTORE_ABOUT: &str = "Make the data of a new cluster of one member from a snapshot.\n\n\
         The snapshot is proved whole before anything of it is at its place; a directory with a store, or with other files, is \
         refused. The cluster has another id, every object of the snapshot, and versions beyond all that can have been given out \
-        since: 100,000 for each second, a million at least. Clients list anew once. Other members join it as new ones.",
-    after_help = "Examples:\n  \
+        since: 100,000 for each second, a million at least. Clients list anew once. Other members join it as new ones.\n\n\
+        Where the snapshot holds the cluster's identity, its files are put into --certs-dir, with new certificates of this member, of \
+        the administrator and of the scheduler: what clients have goes on working, at the new addresses.";
+
+/// Flags of `orch snapshot restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch snapshot restore monday.snapshot --data-dir /var/lib/orch\n  \
-        orch snapshot restore monday.snapshot --data-dir /var/lib/orch --name a --peer-address 10.0.0.1:6444"
-)]
+        orch snapshot restore monday.snapshot --data-dir /var/lib/orch --name a --peer-address 10.0.0.1:6444\n  \
+        orch snapshot restore monday.snapshot --identity backup.key --data-dir /var/lib/orch --name a --peer-address 10.0.0.1:6444 --host api.example.com")]
 pub struct RestoreArgs {
     /// The snapshot
     #[arg(value_name = "FILE")]
@@ -161,6 +199,27 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
         value_parser = clap::value_parser!(u64).range(0..=BEGINNING_MAX))]
     pub revision_floor: u64,
+    /// The cluster's identity.
+    #[command(flatten)]
+    pub keys: KeyPlaceArgs,
+}
+
+/// Where the cluster's identity goes, if the snapshot holds it.
+#[derive(Clone, Debug, Args)]
+pub struct KeyPlaceArgs {
+    /// Directory for the cluster's identity; absent, or one that holds the same [default: certs in the data directory]
+    #[arg(long, value_name = "DIR", help_heading = IDENTITY)]
+    pub certs_dir: Option<PathBuf>,
+    /// Further address or host name by which clients reach the member, for its certificate: repeat for several. The host of its peer
+    /// address is always in it
+    #[arg(long, value_name = "HOST", value_parser = parse_reachable_host, help_heading = IDENTITY)]
+    pub host: Vec<String>,
+    /// Port of HTTPS that the new client configurations name
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT, value_parser = parse_port, help_heading = IDENTITY)]
+    pub secure_port: u16,
+    /// Leave the cluster's identity in the snapshot: the certificates are elsewhere
+    #[arg(long, help_heading = IDENTITY)]
+    pub without_identity: bool,
 }
 
 /// Flags of `orch snapshot new-key`.

@@ -1,6 +1,7 @@
 //! Accepted and refused command lines and configuration files, with the text of their errors.
 
 mod holders;
+mod texts;
 
 use std::path::Path;
 use std::time::Duration;

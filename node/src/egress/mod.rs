@@ -32,7 +32,9 @@ use tokio::sync::Semaphore;
 
 pub use self::credentials::Credentials;
 use self::exchange::Sender;
-pub use self::target_file::{TargetFile, TargetFileError, read_target};
+pub use self::target_file::{
+    Material, TargetCertificates, TargetFile, TargetFileError, read_certificates, read_target,
+};
 pub use self::trust::{Trust, TrustError};
 
 /// Connections that are kept for the next request: enough for a steady load, and few enough for the other side.

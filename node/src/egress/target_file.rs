@@ -1,4 +1,4 @@
-//! Reads a client configuration file (kubeconfig) that names one server to ask.
+//! Reads a client configuration file (kubeconfig) that names one server to ask, or only the certificates in it.
 //!
 //! Owns which members of the file count: the cluster and the user of the current context. Members that would weaken or
 //! run something (`insecure-skip-tls-verify`, `exec`, `auth-provider`) are refused by name. No error quotes a secret.
@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use super::{Credentials, Target, Trust, TrustError};
 use crate::files;
+
+/// The user of a context that names none.
+static NO_USER: Value = Value::Null;
 
 /// Bytes of a client configuration: certificates and keys of a few KiB each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -62,18 +65,9 @@ pub struct TargetFile {
 /// # Errors
 /// The file, or one that it names, cannot be read or used.
 pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
-    let text = read_file(path)?;
     let file = Reader { path };
-    let config: Value = serde_norway::from_slice(&text)
-        .map_err(|_| file.fault("file", "it is no client configuration in YAML or JSON"))?;
-    let current = config["current-context"].as_str().unwrap_or_default();
-    let context = file.entry(&config, "contexts", current, "context")?;
-    let name = |member: &str| context[member].as_str().unwrap_or_default();
-    let cluster = file.entry(&config, "clusters", name("cluster"), "cluster")?;
-    let user = match name("user") {
-        "" => &Value::Null,
-        name => file.entry(&config, "users", name, "user")?,
-    };
+    let config = file.config()?;
+    let (cluster, user) = file.current(&config)?;
     let server = cluster["server"].as_str().ok_or_else(|| file.fault("server", "it is missing"))?;
     let url = Url::parse(server).map_err(|fault| file.fault("server", fault.to_string()))?;
     if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
@@ -91,12 +85,12 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     let certificate = file.data(user, "client-certificate")?;
     let key = file.data(user, "client-key")?;
     let pair = match (&certificate, &key) {
-        (Some(certificate), Some(key)) => Some((certificate.as_slice(), key.as_slice())),
+        (Some(certificate), Some(key)) => Some((certificate.pem.as_slice(), key.pem.as_slice())),
         (None, None) => None,
         (Some(_), None) => return Err(file.fault("client-key", "it is missing")),
         (None, Some(_)) => return Err(file.fault("client-certificate", "it is missing")),
     };
-    let trust = Trust::new(authority.as_deref(), pair)
+    let trust = Trust::new(authority.as_ref().map(|authority| authority.pem.as_slice()), pair)
         .map_err(|source| TargetFileError::Trust { path: path.to_owned(), source })?;
     let credentials = file.credentials(user)?;
     let server_name = cluster["tls-server-name"].as_str().filter(|name| !name.is_empty());
@@ -104,11 +98,57 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     Ok(TargetFile { target, url })
 }
 
+/// PEM, and the file that it stands in: the configuration, or one that it names. It may be a key, so that it is not shown.
+pub struct Material {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text, or what the configuration embeds.
+    pub pem: Vec<u8>,
+}
+
+/// The certificates of the server that a client configuration names.
+pub struct TargetCertificates {
+    /// The authorities of the server; `None` for those of the machine.
+    pub authority: Option<Material>,
+    /// The certificate that the server is shown; `None` without one.
+    pub client: Option<Material>,
+}
+
+/// Reads the certificates that the client configuration at `path` has or names. They are not checked.
+///
+/// # Errors
+/// The file, or one that it names, cannot be read.
+pub fn read_certificates(path: &Path) -> Result<TargetCertificates, TargetFileError> {
+    let file = Reader { path };
+    let config = file.config()?;
+    let (cluster, user) = file.current(&config)?;
+    let authority = file.data(cluster, "certificate-authority")?;
+    Ok(TargetCertificates { authority, client: file.data(user, "client-certificate")? })
+}
+
 struct Reader<'a> {
     path: &'a Path,
 }
 
 impl Reader<'_> {
+    fn config(&self) -> Result<Value, TargetFileError> {
+        let parsed = serde_norway::from_slice(&read_file(self.path)?);
+        parsed.map_err(|_| self.fault("file", "it is no client configuration in YAML or JSON"))
+    }
+
+    /// The cluster and the user of the current context.
+    fn current<'a>(&self, config: &'a Value) -> Result<(&'a Value, &'a Value), TargetFileError> {
+        let current = config["current-context"].as_str().unwrap_or_default();
+        let context = self.entry(config, "contexts", current, "context")?;
+        let name = |member: &str| context[member].as_str().unwrap_or_default();
+        let cluster = self.entry(config, "clusters", name("cluster"), "cluster")?;
+        let user = match name("user") {
+            "" => &NO_USER,
+            name => self.entry(config, "users", name, "user")?,
+        };
+        Ok((cluster, user))
+    }
+
     fn fault(&self, field: &'static str, reason: impl Into<String>) -> TargetFileError {
         TargetFileError::Content { path: self.path.to_owned(), field, reason: reason.into() }
     }
@@ -129,13 +169,15 @@ impl Reader<'_> {
     }
 
     /// The text embedded as `FIELD-data`, or that of the file named as `FIELD`; relative to the configuration's directory.
-    fn data(&self, entry: &Value, field: &'static str) -> Result<Option<Vec<u8>>, TargetFileError> {
+    fn data(&self, entry: &Value, field: &'static str) -> Result<Option<Material>, TargetFileError> {
         if let Some(text) = entry[format!("{field}-data")].as_str().filter(|text| !text.is_empty()) {
-            let data = STANDARD.decode(text.trim());
-            return data.map(Some).map_err(|_| self.fault(field, "its data is not base64"));
+            let pem =
+                STANDARD.decode(text.trim()).map_err(|_| self.fault(field, "its data is not base64"))?;
+            return Ok(Some(Material { path: self.path.to_owned(), pem }));
         }
         let Some(name) = entry[field].as_str().filter(|name| !name.is_empty()) else { return Ok(None) };
-        read_file(&self.beside(name)).map(Some)
+        let path = self.beside(name);
+        Ok(Some(Material { pem: read_file(&path)?, path }))
     }
 
     fn beside(&self, name: &str) -> PathBuf {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use orch_raft::disk::DiskError;
+use orch_raft::disk::rocks::layout::STORE;
 use orch_raft::disk::rocks::{DataDirectory, OpenError, RemakeError, Remaking, RewriteEnd, RocksDisk};
 
 use super::{EncryptionError, Keyring};
@@ -54,7 +55,7 @@ pub fn rewrite(
     out: &mut dyn Write,
 ) -> Result<(), RewriteError> {
     let keys = Arc::new(Keyring::load(config)?);
-    let path: PathBuf = data_dir.join("store");
+    let path: PathBuf = data_dir.join(STORE);
     if !path.exists() {
         return Err(RewriteError::NoStore { path: data_dir.to_owned() });
     }
@@ -83,6 +84,8 @@ pub fn rewrite(
 
 #[cfg(test)]
 mod tests {
+    use orch_raft::disk::rocks::layout::MARK;
+
     use super::*;
 
     #[test]
@@ -96,8 +99,8 @@ mod tests {
         let told = rewrite(&data, &config, &mut Vec::new()).unwrap_err().to_string();
         assert!(told.ends_with("mistyped holds no store"), "{told}");
         assert!(!data.exists());
-        std::fs::create_dir_all(data.join("store")).unwrap();
-        std::fs::write(data.join("REMAKING"), "orch cluster recover\n").unwrap();
+        std::fs::create_dir_all(data.join(STORE)).unwrap();
+        std::fs::write(data.join(MARK), "orch cluster recover\n").unwrap();
         let told = rewrite(&data, &config, &mut Vec::new()).unwrap_err().to_string();
         assert!(told.contains("`orch cluster recover` is under way or was interrupted"), "{told}");
     }

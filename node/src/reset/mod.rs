@@ -9,28 +9,26 @@ use std::io::{self, BufRead, ErrorKind, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use orch_raft::disk::rocks::layout::{BEFORE, DRAFT, FORMAT, STORE};
 use orch_raft::disk::rocks::{DataDirectory, Glance, OpenError};
 use orch_raft::disk::{DiskError, MetaKey};
 use orch_raft::member::{DiskIdentity, node_id};
 
 use crate::cli::ResetArgs;
+use crate::operator;
 
 /// Files that a node makes beside its store, those left by an interrupted write among them.
 const FILES: [&str; 4] = ["endpoints.json", "endpoints.json.new", "brand.new", "brand"];
 /// The socket of a node for development.
 const SOCKET: &str = "orch.sock";
-/// The store's directory in the data directory.
-const STORE: &str = "store";
-/// Stores beside it that a command made or put aside. They are named and kept: an operator may need what is in them.
-const FURTHER: [&str; 2] = ["store.before", "store.new"];
-/// The file that marks a directory as a store's.
-const MARK: &str = "FORMAT";
+/// Stores beside the member's that a command made or put aside. They are named and kept: an operator may need what is in them.
+const FURTHER: [&str; 2] = [BEFORE, DRAFT];
 
 /// A member's data cannot be taken away.
 #[derive(Debug, thiserror::Error)]
 pub enum ResetError {
     /// A wrong directory.
-    #[error("{} holds no member's data: there is no {STORE}/{MARK} in it", path.display())]
+    #[error("{} holds no member's data: there is no {STORE}/{FORMAT} in it", path.display())]
     NoStore {
         /// The directory.
         path: PathBuf,
@@ -73,7 +71,7 @@ pub fn reset(
 ) -> Result<(), ResetError> {
     let (data_dir, store) = (&arguments.data_dir, arguments.data_dir.join(STORE));
     // Locking makes a directory that is absent.
-    if !store.join(MARK).is_file() {
+    if !store.join(FORMAT).is_file() {
         return Err(ResetError::NoStore { path: data_dir.clone() });
     }
     let directory = DataDirectory::lock(&store)?;
@@ -83,10 +81,10 @@ pub fn reset(
         Found::Unused | Found::Unreadable(_) => data_dir.display().to_string(),
     };
     write!(out, "{}", description(data_dir, &found)).map_err(ResetError::Terminal)?;
-    let given = match &arguments.confirm {
-        Some(given) => given.clone(),
-        None => ask(&expected, input, out).map_err(ResetError::Terminal)?,
-    };
+    let question = format!("Type {expected} to remove it");
+    let typed = || operator::line(input).map(Some);
+    let given = operator::word(arguments.confirm.as_deref(), &question, typed, out);
+    let given = given.map_err(ResetError::Terminal)?.unwrap_or_default();
     if given != expected {
         return Err(ResetError::Unconfirmed { given, expected });
     }
@@ -150,14 +148,6 @@ fn description(data_dir: &Path, found: &Found) -> String {
             )
         }
     }
-}
-
-fn ask(expected: &str, input: &mut impl BufRead, out: &mut impl Write) -> io::Result<String> {
-    write!(out, "\nType {expected} to remove it: ")?;
-    out.flush()?;
-    let mut line = String::new();
-    input.read_line(&mut line)?;
-    Ok(line.trim().to_owned())
 }
 
 /// Removes the store and the files beside it; returns what is left of the store.

@@ -1,6 +1,6 @@
 //! The authorizers of a node, from its flags or its file, and their reload.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +102,23 @@ fn webhook_flags(arguments: &AuthorizationArgs, config: PathBuf) -> WebhookFlags
 }
 
 impl AuthorizationPlan {
+    /// The client configurations of its webhooks, as its file has them now.
+    pub(super) fn webhooks(&self) -> Result<Vec<PathBuf>, ConfigFileError> {
+        Ok(match &self.source {
+            Source::Default => Vec::new(),
+            Source::Flags(_, webhook) => webhook.iter().map(|flags| flags.config.clone()).collect(),
+            Source::File(path) => files(&read(path, self.strictness)?),
+        })
+    }
+
+    /// The file that names its webhooks; `None` where flags do.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File(path) => Some(path),
+            Source::Default | Source::Flags(..) => None,
+        }
+    }
+
     fn flag(&self) -> &'static str {
         match self.source {
             Source::File(_) => "authorization-config",

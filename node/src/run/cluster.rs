@@ -37,6 +37,7 @@ use orch_api::flow::{FlowControl, Seat};
 use orch_api::follow::Applied;
 use orch_api::gate::Gate;
 use orch_api::http::{REQUEST_MAX, check_timeout_beside, finish_audit};
+use orch_api::metrics::TEXT_FORMAT;
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -66,14 +67,26 @@ struct NewMember {
     address: String,
 }
 
-/// The only path of the API before the cluster is founded.
-pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
+const FOUND_PATH: &str = "/orch/v1/cluster/found";
+const METRICS_PATH: &str = "/metrics";
 
-/// The path that founds a cluster, behind the authentication and authorization of `gate`.
-pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
+/// The only paths of the API before the cluster is there. The status is not among them: programs ask another member for it, which
+/// knows more.
+pub(super) const WAITING_PATHS: [&str; 2] = [FOUND_PATH, METRICS_PATH];
+
+/// [`WAITING_PATHS`], behind the authentication and authorization of `gate`.
+pub(super) fn waiting_router(handle: Handle, gate: Arc<Gate>, auditor: Option<Arc<Auditor>>) -> Router {
     let router = Router::new().route(FOUND_PATH, post(found)).with_state(handle.clone());
+    let router = router.route(METRICS_PATH, get(own_metrics));
     // There is no other request that could have to wait.
     Guard { gate, handle, auditor, flow: None }.before(router)
+}
+
+/// The series of the process, its store and its certificates: those of requests and objects come with the API.
+async fn own_metrics() -> Response {
+    let mut response = Response::new(Body::from(crate::metrics::text()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT));
+    response
 }
 
 const STATUS_PATH: &str = "/orch/v1/cluster";
@@ -106,7 +119,7 @@ pub(super) struct Guard {
     pub(super) gate: Arc<Gate>,
     pub(super) handle: Handle,
     pub(super) auditor: Option<Arc<Auditor>>,
-    /// `None` before the cluster is founded.
+    /// `None` before the cluster is there.
     pub(super) flow: Option<Arc<FlowControl>>,
 }
 

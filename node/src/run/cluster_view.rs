@@ -160,7 +160,7 @@ fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView
         left_s: (expiry.not_after - now).whole_seconds(),
         condition: match expiry.urgency(now) {
             _ if expiry.not_after < now => "expired",
-            Urgency::None => "valid",
+            Urgency::NotDue => "valid",
             Urgency::Due => "due",
             Urgency::Urgent => "urgent",
         },

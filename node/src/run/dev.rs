@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
+use orch_raft::disk::rocks::layout::STORE;
 use time::OffsetDateTime;
 
 use super::brand::brand_of_data;
@@ -139,7 +140,7 @@ fn require_ours(data_dir: &Path) -> Result<(), RunError> {
     let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
     // A freshly formatted volume contains this directory.
     let empty = names.iter().all(|name| name == "lost+found");
-    if empty || names.iter().any(|name| name == "pki" || name == "store") {
+    if empty || names.iter().any(|name| name == "pki" || name == STORE) {
         return Ok(());
     }
     Err(RunError::NotOurs { path: data_dir.to_owned() })

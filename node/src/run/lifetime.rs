@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::api::Api;
 use super::brand;
 use super::certificates;
-use super::cluster::founding_router;
+use super::cluster::waiting_router;
 use super::dev;
 use super::encryption;
 use super::endpoints::Endpoints;
@@ -185,8 +185,10 @@ impl Listening {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
             let gate = Gate::builtin(brand, authenticator);
+            // Stored rights may have been taken away since this disk heard of them: `system:masters` alone is let in.
+            gate.authorizers().replace(Vec::new());
             let auditor = plan.audit.auditor(brand);
-            door.await_founding(founding_router(store.handle(), gate, auditor));
+            door.await_cluster(waiting_router(store.handle(), gate, auditor));
             if store.handle().identity().cluster.is_none() {
                 // `orch cluster found` and scripts that add this member need the address.
                 endpoints.write(&plan.data_dir)?;

@@ -26,6 +26,7 @@ mod error;
 mod flow;
 mod front_proxy;
 mod identity;
+mod kept;
 mod lifetime;
 mod occupancy;
 mod plan;
@@ -57,6 +58,7 @@ pub(crate) use plan::{host_of, host_port};
 pub use scheduler::Scheduler;
 pub use service_accounts::ServiceAccountPlan;
 pub use services::ServicePlan;
+pub(crate) use snapshot::STREAM_HEADER;
 
 use crate::cli::{DevArgs, ServeArgs};
 

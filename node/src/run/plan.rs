@@ -166,7 +166,8 @@ impl Resolved {
             key: files.peer_key,
             revocations: shared.revocation.peer_crl_file.clone(),
         };
-        let watched = certificates::watched(&tls, &peer_tls, &accounts, &layout, shared);
+        let authorization = authorization::plan(&shared.authorization, self.strictness, brand)?;
+        let watched = certificates::watched(&tls, &peer_tls, &accounts, &layout, &authorization, shared);
         Ok(Plan {
             backup: super::backup::plan(&shared.backup, &self.name)?,
             kind: self.kind,
@@ -193,7 +194,7 @@ impl Resolved {
             services: services::plan(&shared.services)?,
             anonymous: shared.anonymous(),
             authentication: authentication::plan(shared, brand)?,
-            authorization: authorization::plan(&shared.authorization, self.strictness, brand)?,
+            authorization,
             brand: self.brand,
             watch_history: shared.watch_history,
             watch_batch_delay: shared.watch_batch_delay,

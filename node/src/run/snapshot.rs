@@ -2,6 +2,10 @@
 //!
 //!     POST   /orch/v1/snapshot               with every write that was acknowledged before the request
 //!     POST   /orch/v1/snapshot?point=held    as this member holds it: for a cluster without a quorum
+//!     POST   /orch/v1/snapshot?resume=NAME&from=BYTES    the rest of a stream that broke, from this byte on
+//!
+//! A stream has a name, the digest of its header (`archive::stream_of`), which its reader finds in the first bytes. A member that
+//! still has the state of the stream (`kept`) writes the same bytes again and sends those that are missing; any other answers 410.
 //!
 //! The answer is a snapshot file (`orch_raft::archive`). It holds every secret of the cluster in clear, so it takes the right
 //! to `post` to the path, which by default only `system:masters` has; roles that may read all paths have `get` alone. Each one is
@@ -14,7 +18,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
@@ -23,12 +27,13 @@ use futures::stream::poll_fn;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use orch_raft::archive::{Header, MemberEntry, write_state};
-use orch_raft::{ClusterIdentity, Fingerprint, Store};
+use orch_raft::{ClusterIdentity, Store};
 use rustix::process::setpriority_process;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::cluster::{Asker, failure};
+use super::kept::{Kept, Root, Streaming};
 use super::store::Handle;
 
 /// The path.
@@ -36,6 +41,9 @@ pub(super) const SNAPSHOT_PATH: &str = "/orch/v1/snapshot";
 
 /// Query for the state as the member holds it.
 const HELD: &str = "point=held";
+
+/// Header of an answer: the name of its stream.
+pub(crate) const STREAM_HEADER: &str = "snapshot-stream";
 
 /// Streams at once, of scheduled backups and of clients: each keeps a processor busy with compression, and the objects of its
 /// revision in memory. Further clients are told to come again, and a backup waits.
@@ -81,11 +89,35 @@ struct Snapshots {
     handle: Handle,
     cluster: Arc<ClusterIdentity>,
     places: Places,
+    kept: Arc<Kept>,
+}
+
+/// The state that is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted<'a> {
+    /// That of now.
+    Fresh(Point),
+    /// That of the stream with this name, without its first bytes.
+    Rest { stream: &'a str, from: u64 },
+}
+
+impl Wanted<'_> {
+    /// The meaning of a query.
+    fn of(query: &str) -> Option<Wanted<'_>> {
+        match query {
+            "" => Some(Wanted::Fresh(Point::Newest)),
+            HELD => Some(Wanted::Fresh(Point::Held)),
+            query => {
+                let (stream, from) = query.strip_prefix("resume=")?.split_once("&from=")?;
+                Some(Wanted::Rest { stream, from: from.parse().ok()? })
+            }
+        }
+    }
 }
 
 /// The path, to be put behind the gate.
 pub(super) fn router(handle: Handle, cluster: &ClusterIdentity, places: Places) -> Router {
-    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places };
+    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places, kept: Arc::default() };
     // It changes nothing, and is no GET all the same: roles that let monitoring read every path (`get` on `*`) would give it
     // every secret.
     Router::new().route(SNAPSHOT_PATH, post(send)).with_state(state)
@@ -94,24 +126,20 @@ pub(super) fn router(handle: Handle, cluster: &ClusterIdentity, places: Places) 
 async fn send(
     State(snapshots): State<Snapshots>,
     Extension(asker): Extension<Asker>,
-    request: Request,
+    RawQuery(query): RawQuery,
 ) -> Response {
-    let Snapshots { handle, cluster, places } = snapshots;
-    let unavailable = |reason: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", reason);
-    let query = request.uri().query().unwrap_or_default();
-    let is_held = query == HELD;
-    let ready = match query {
-        "" => handle.barrier().await.map(drop),
-        HELD => handle.may_serve(),
-        _ => {
-            let reason = "the query is none, or point=held";
-            return failure(StatusCode::BAD_REQUEST, "BadRequest", reason);
-        }
+    let Some(wanted) = Wanted::of(query.as_deref().unwrap_or_default()) else {
+        let reason = "the query is none, point=held, or resume=NAME&from=BYTES";
+        return failure(StatusCode::BAD_REQUEST, "BadRequest", reason);
+    };
+    let ready = match wanted {
+        Wanted::Fresh(Point::Newest) => snapshots.handle.barrier().await.map(drop),
+        Wanted::Fresh(Point::Held) | Wanted::Rest { .. } => snapshots.handle.may_serve(),
     };
     if let Err(error) = ready {
         return unavailable(&error.to_string());
     }
-    let Some(place) = places.try_take() else {
+    let Some(place) = snapshots.places.try_take() else {
         let reason = format!(
             "{STREAMS_MAX} snapshots are being sent or saved by this member; ask again, or another one"
         );
@@ -119,19 +147,55 @@ async fn send(
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
     };
+    answer(&snapshots, &wanted, &asker, place)
+}
+
+fn unavailable(reason: &str) -> Response {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", reason)
+}
+
+/// Begins the stream that is `wanted`, and logs who asked.
+fn answer(
+    snapshots: &Snapshots,
+    wanted: &Wanted<'_>,
+    asker: &Asker,
+    permit: OwnedSemaphorePermit,
+) -> Response {
+    let Snapshots { handle, cluster, kept, .. } = snapshots;
+    let (root, streaming, from) = match wanted {
+        Wanted::Fresh(point) => {
+            let root = Arc::new(root(handle, cluster, *point));
+            match kept.begin(root.clone(), permit) {
+                Ok(streaming) => (root, streaming, 0),
+                Err(error) => return unavailable(&error.to_string()),
+            }
+        }
+        Wanted::Rest { stream, from } => match kept.resume(stream, permit) {
+            Some((root, streaming)) => (root, streaming, *from),
+            None => {
+                let reason = "this member has not, or no longer, the state of that snapshot; begin a new one";
+                return failure(StatusCode::GONE, "Expired", reason);
+            }
+        },
+    };
+    kept.watch(handle);
     // Before the first byte: a stream that breaks has shown secrets, too.
     let address = asker.address.map(tracing::field::display);
-    tracing::info!(user = ?asker.user.name, address, held = is_held, "a user takes a snapshot");
-    match stream(handle, &cluster, if is_held { Point::Held } else { Point::Newest }, place) {
-        Ok(Streaming { mut pieces, .. }) => {
+    let is_held = root.origin.time_ms == 0;
+    tracing::info!(user = ?asker.user.name, address, held = is_held, from, "a user takes a snapshot");
+    let name = HeaderValue::from_str(streaming.stream());
+    match (name, stream(handle.clone(), root, from, Some(streaming))) {
+        (Ok(name), Ok(mut pieces)) => {
             let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
             let mut response = Response::new(body);
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert(STREAM_HEADER, name);
             response
         }
-        Err(error) => unavailable(&format!("no thread for a snapshot: {error}")),
+        (Err(error), _) => unavailable(&error.to_string()),
+        (_, Err(error)) => unavailable(&format!("no thread for a snapshot: {error}")),
     }
 }
 
@@ -144,39 +208,37 @@ pub(super) enum Point {
     Held,
 }
 
-/// A snapshot on its way.
-pub(super) struct Streaming {
-    /// Its pieces. The last one is an error where the snapshot is not whole.
-    pub(super) pieces: Receiver<io::Result<Bytes>>,
-    /// The fingerprint of the state that it is of.
-    pub(super) saved: Fingerprint,
-}
-
-/// Starts the thread that writes the state of now as pieces of a snapshot. `place` is given back when the thread ends.
+/// Starts the thread that writes the state of `root` as pieces of a snapshot, but for the first `from` bytes. The last piece is an
+/// error where the snapshot is not whole. `streaming` is told how it ends; what it holds is free then.
 pub(super) fn stream(
     handle: Handle,
-    cluster: &ClusterIdentity,
-    point: Point,
-    place: impl Send + 'static,
-) -> io::Result<Streaming> {
+    root: Arc<Root>,
+    from: u64,
+    streaming: Option<Streaming>,
+) -> io::Result<Receiver<io::Result<Bytes>>> {
     let (sender, receiver) = channel(PIECES_MAX);
-    // The count is read before the state: a state that is withdrawn in between is not sent to its end.
-    let revocations = handle.revocations();
-    let header = origin(&handle, cluster, point);
-    let state = handle.state();
-    let saved = state.fingerprint();
     std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-        let _place = place;
         yield_to_requests();
-        let revision = state.applied().0;
-        let pieces = Pieces { sender: sender.clone(), piece: BytesMut::new(), handle, revocations };
-        match write_state(pieces, &header, &state) {
-            Ok(_) => tracing::info!(revision, "a snapshot was sent"),
+        let revision = root.state.applied().0;
+        let revocations = root.revocations;
+        let pieces =
+            Pieces { sender: sender.clone(), piece: BytesMut::new(), to_skip: from, handle, revocations };
+        match write_state(pieces, &root.origin, &root.state) {
+            Ok(_) => {
+                tracing::info!(revision, "a snapshot was sent");
+                if let Some(streaming) = streaming {
+                    streaming.end();
+                }
+            }
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 tracing::info!(revision, "the reader of a snapshot left before its end");
             }
             Err(error) => {
                 tracing::warn!(revision, %error, "a snapshot was not sent to its end");
+                // Its state may not be sent again.
+                if let Some(streaming) = streaming {
+                    streaming.end();
+                }
                 // An error instead of a plain end, so that the stream is not taken for whole. The reader may be gone.
                 let _ = sender.blocking_send(Err(error));
             }
@@ -190,6 +252,14 @@ pub(super) fn yield_to_requests() {
     if let Err(error) = setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "a snapshot is made at the priority of requests");
     }
+}
+
+/// The state of now, and the header of its snapshot.
+pub(super) fn root(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Root {
+    // The count is read before the state: a state that is withdrawn in between is not sent to its end.
+    let revocations = handle.revocations();
+    let origin = origin(handle, cluster, point);
+    Root { origin, state: handle.state(), revocations }
 }
 
 /// The header of a snapshot of now, without the contents.
@@ -219,12 +289,29 @@ fn origin(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Header {
 struct Pieces {
     sender: Sender<io::Result<Bytes>>,
     piece: BytesMut,
+    /// Bytes that the reader has already.
+    to_skip: u64,
     handle: Handle,
     revocations: u64,
 }
 
+impl Pieces {
+    /// Requires that the state was not withdrawn, and that the reader is there while it is sent nothing.
+    fn check(&self) -> io::Result<()> {
+        if self.handle.revocations() != self.revocations {
+            return Err(io::Error::other("the state of this member was withdrawn meanwhile; ask again"));
+        }
+        if self.sender.is_closed() { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+}
+
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.to_skip > 0 {
+            let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(bytes.len());
+            self.to_skip -= u64::try_from(skipped).unwrap_or(self.to_skip);
+            return self.check().map(|()| skipped);
+        }
         let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
         self.piece.extend_from_slice(&bytes[..taken]);
         if self.piece.len() == PIECE_BYTES {
@@ -234,9 +321,7 @@ impl Write for Pieces {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.handle.revocations() != self.revocations {
-            return Err(io::Error::other("the state of this member was withdrawn meanwhile; ask again"));
-        }
+        self.check()?;
         let piece = self.piece.split().freeze();
         match piece.is_empty() {
             true => Ok(()),
@@ -265,5 +350,18 @@ mod tests {
         assert!(places.try_take().is_none());
         drop((backup, next));
         assert!(places.try_take().is_some());
+    }
+
+    #[test]
+    fn a_query_asks_for_a_state_of_now_or_for_the_rest_of_a_stream() {
+        assert_eq!(Wanted::of(""), Some(Wanted::Fresh(Point::Newest)));
+        assert_eq!(Wanted::of("point=held"), Some(Wanted::Fresh(Point::Held)));
+        let rest = Wanted::Rest { stream: "5f", from: 70 };
+        assert_eq!(Wanted::of("resume=5f&from=70"), Some(rest));
+        for query in
+            ["point=other", "resume=5f", "resume=5f&from=-1", "from=1", "resume=5f&from=1&point=held"]
+        {
+            assert_eq!(Wanted::of(query), None, "{query}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Answers requests before the API is ready.
 //!
-//! A node listens before its state is loaded, which takes seconds when it is large, and before its cluster is founded,
-//! which may wait for other members to start. Until then it answers liveness and readiness probes and takes the request
-//! to found the cluster. Afterwards it passes requests on at the cost of one atomic load.
+//! A node listens before its state is loaded, which takes seconds when it is large, and before its cluster is there, which may
+//! wait for other members to start, or for a peer certificate that has not ended. Until then it answers liveness and readiness
+//! probes, takes the request to found the cluster, and serves its metrics to administrators. Afterwards it passes requests on
+//! at the cost of one atomic load.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +18,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::Service;
 
-use super::cluster::FOUND_PATH;
+use super::cluster::WAITING_PATHS;
 
 /// Passes requests to the API once that is set. Clones share the state.
 #[derive(Clone, Default)]
 pub(super) struct Door {
     api: Arc<OnceLock<Router>>,
-    founding: Arc<Mutex<Option<Router>>>,
+    waiting: Arc<Mutex<Option<Router>>>,
     /// The state is in memory.
     is_loaded: Arc<AtomicBool>,
 }
@@ -67,18 +68,18 @@ impl Door {
     pub(super) fn open(&self, api: Router) {
         // `set` fails only for a second API in the process, which no code builds.
         let _ = self.api.set(api);
-        self.founding.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Passes the request to found the cluster to `founding` until the API is set.
-    pub(super) fn await_founding(&self, founding: Router) {
-        self.founding.lock().unwrap_or_else(PoisonError::into_inner).replace(founding);
+    /// Passes requests for [`WAITING_PATHS`] to `router` until the API is set.
+    pub(super) fn await_cluster(&self, router: Router) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).replace(router);
     }
 
-    /// The router for `path` while there is no API; `None` for any path but the founding.
-    fn founding(&self, path: &str) -> Option<Router> {
-        let founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
-        founding.clone().filter(|_| path == FOUND_PATH)
+    /// The router for `path` while there is no API; `None` for any path that it does not have.
+    fn router_while_waiting(&self, path: &str) -> Option<Router> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.clone().filter(|_| WAITING_PATHS.contains(&path))
     }
 }
 
@@ -95,8 +96,8 @@ impl Service<Request<Incoming>> for Door {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match self.api.get() {
             Some(api) => Either::Right(api.clone().call(request)),
-            None => match self.founding(request.uri().path()) {
-                Some(mut founding) => Either::Right(founding.call(request)),
+            None => match self.router_while_waiting(request.uri().path()) {
+                Some(mut router) => Either::Right(router.call(request)),
                 None => Either::Left(ready(Ok(not_yet(request.uri().path(), self.waiting())))),
             },
         }
@@ -137,7 +138,7 @@ mod tests {
         let door = Door::default();
         for expected in ["loading the state\n", "waiting for the cluster\n"] {
             for (path, status) in
-                [("/livez", 200), ("/readyz", 500), ("/healthz", 500), ("/api/v1/pods", 503), ("/", 503)]
+                [("/livez", 200), ("/readyz", 500), ("/healthz", 500), ("/metrics", 503), ("/", 503)]
             {
                 let answer = not_yet(path, door.waiting());
                 assert_eq!(answer.status(), status, "{path}");

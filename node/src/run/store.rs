@@ -7,6 +7,7 @@ use std::time::Duration;
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::rocks::RocksDisk;
+use orch_raft::disk::rocks::layout::STORE;
 use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
@@ -74,7 +75,7 @@ pub(super) fn peer_tls(plan: &Plan) -> Result<PeerMaterial, RunError> {
 
 /// Directory of the store.
 pub(super) fn store_dir(plan: &Plan) -> PathBuf {
-    plan.data_dir.join("store")
+    plan.data_dir.join(STORE)
 }
 
 impl StoreMember {

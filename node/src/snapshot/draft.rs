@@ -2,16 +2,21 @@
 //!
 //! Owns the temporary file beside the target (`.NAME.partial`), its lock, its removal after a failure, and the order of sync,
 //! rename and sync of the folder. A process that is killed leaves a temporary file, which the next one with the same target
-//! takes over if it is the same user's.
+//! takes over if it is the same user's. A file that takes long to get has another one (`NAME.part`), whose content the next process
+//! continues.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use orch_raft::disk::rocks::{FileLock, lock_at};
 use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+/// The end of the name of a temporary file whose content the next process continues.
+pub(super) const PART: &str = ".part";
 
 /// Treatment of an existing file with the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub(crate) enum DraftError {
     Busy(PathBuf),
     #[error("cannot write {path}; nothing was kept")]
     Write { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}; remove it to begin anew")]
+    Read { path: PathBuf, source: io::Error },
 }
 
 /// A file in the making. Dropping it removes it.
@@ -45,40 +52,77 @@ pub(crate) struct Draft {
     path: PathBuf,
     target: PathBuf,
     existing: Existing,
+    /// The temporary file may stay for the next process.
+    is_part: bool,
     is_kept: bool,
 }
 
 impl Draft {
     /// Begins a file that only its owner may read.
     pub(super) fn create(target: &Path, existing: Existing) -> Result<Draft, DraftError> {
+        let draft = Draft::open(target, existing, (".", ".partial"))?;
+        // A killed process may have left content.
+        draft.cut(0)?;
+        Ok(draft)
+    }
+
+    /// The same with what an earlier process left of it, at which the file stands. [`Draft::cut`] takes it away.
+    pub(super) fn take_up(target: &Path, existing: Existing) -> Result<Draft, DraftError> {
+        let mut draft = Draft::open(target, existing, ("", PART))?;
+        draft.is_part = true;
+        Ok(draft)
+    }
+
+    /// Opens the temporary file, whose name is the target's between `ends`.
+    fn open(target: &Path, existing: Existing, ends: (&str, &str)) -> Result<Draft, DraftError> {
         let failed = |source| DraftError::Write { path: target.to_owned(), source };
         let name = target.file_name().ok_or_else(|| DraftError::NotAFile(target.to_owned()))?;
         check(target, existing)?;
-        let mut partial = std::ffi::OsString::from(".");
+        let mut partial = std::ffi::OsString::from(ends.0);
         partial.push(name);
-        partial.push(".partial");
+        partial.push(ends.1);
         let path = target.with_file_name(partial);
         let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = match opened {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => left_behind(&path, target)?,
             opened => opened.map_err(failed)?,
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(DraftError::Busy(target.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        match lock_at(&file, &path).map_err(failed)? {
+            FileLock::Held => {}
+            // Moved by another process between the opening and the lock: it is a snapshot now.
+            FileLock::Busy | FileLock::Moved => return Err(DraftError::Busy(target.to_owned())),
         }
-        // Another process may have renamed the file between the opening and the lock: it is a snapshot now.
-        let (own, named) = (file.metadata().map_err(failed)?, std::fs::symlink_metadata(&path));
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())) {
-            return Err(DraftError::Busy(target.to_owned()));
-        }
-        let draft = Draft { file, path, target: target.to_owned(), existing, is_kept: false };
-        // A killed process may have left content, and another mode.
-        draft.file.set_len(0).map_err(failed)?;
+        let draft = Draft { file, path, target: target.to_owned(), existing, is_part: false, is_kept: false };
+        // A killed process may have left another mode.
         let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         draft.file.set_permissions(owner_only).map_err(failed)?;
         Ok(draft)
+    }
+
+    /// Leaves the first `length` bytes of the temporary file, behind which it goes on.
+    pub(super) fn cut(&self, length: u64) -> Result<(), DraftError> {
+        let cut =
+            self.file.set_len(length).and_then(|()| (&self.file).seek(SeekFrom::Start(length)).map(drop));
+        cut.map_err(|source| self.failed(source))
+    }
+
+    /// The first `length` bytes of the temporary file, to be read while it is written behind them.
+    pub(super) fn beginning(&self, length: u64) -> Result<Beginning, DraftError> {
+        let file = self.file.try_clone();
+        let file = file.map_err(|source| DraftError::Read { path: self.path.clone(), source })?;
+        Ok(Beginning { file, at: 0, length })
+    }
+
+    /// Bytes of the temporary file.
+    pub(super) fn length(&self) -> Result<u64, DraftError> {
+        let facts = self.file.metadata();
+        facts.map(|facts| facts.len()).map_err(|source| DraftError::Read { path: self.path.clone(), source })
+    }
+
+    /// Leaves the temporary file for the next process, where that continues it, and returns its path.
+    pub(super) fn leave(mut self) -> Option<PathBuf> {
+        self.is_kept = self.is_part;
+        self.is_part.then(|| self.path.clone())
     }
 
     /// Makes the file durable and gives it its name.
@@ -130,6 +174,24 @@ impl Draft {
     /// The file that it will be.
     pub(super) fn target(&self) -> &Path {
         &self.target
+    }
+}
+
+/// The beginning of a temporary file. It has a place of its own in the file.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    file: File,
+    at: u64,
+    length: u64,
+}
+
+impl Read for Beginning {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.length.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let most = buffer.len().min(left);
+        let read = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += u64::try_from(read).unwrap_or(self.length);
+        Ok(read)
     }
 }
 
@@ -189,8 +251,6 @@ fn check(target: &Path, existing: Existing) -> Result<(), DraftError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -257,6 +317,36 @@ mod tests {
         assert!(matches!(draft.commit(), Err(DraftError::Exists(_))));
         assert_eq!(std::fs::read(&target).unwrap(), b"other");
         assert_eq!(names(folder.path()), ["monday"]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_part_is_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("monday");
+        std::fs::write(folder.path().join("monday.part"), "half and a torn end").unwrap();
+        let draft = Draft::take_up(&target, Existing::Refuse).unwrap();
+        assert!(matches!(Draft::take_up(&target, Existing::Refuse), Err(DraftError::Busy(_))));
+        assert_eq!(draft.length().unwrap(), 19);
+        draft.cut(4).unwrap();
+        assert_eq!(draft.leave(), Some(folder.path().join("monday.part")));
+        let mut draft = Draft::take_up(&target, Existing::Refuse).unwrap();
+        draft.cut(4).unwrap();
+        let mut beginning = draft.beginning(4).unwrap();
+        draft.write_all(b" and the rest").unwrap();
+        let mut read = String::new();
+        beginning.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "half");
+        draft.commit().unwrap();
+        assert_eq!(names(folder.path()), ["monday"]);
+        let found = std::fs::metadata(&target).unwrap();
+        assert_eq!(
+            (std::fs::read_to_string(&target).unwrap().as_str(), found.mode() & 0o777),
+            ("half and the rest", 0o600)
+        );
+        drop(Draft::take_up(&target, Existing::Replace).unwrap());
+        assert_eq!(names(folder.path()), ["monday"], "a part that is dropped is removed");
+        assert_eq!(Draft::create(&target, Existing::Replace).unwrap().leave(), None);
+        assert_eq!(names(folder.path()), ["monday"], "only a part is left");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `orch snapshot`: saves the state of a running cluster to a file, looks into such files, and restores them.
 //!
 //! Owns files of snapshots on an operator's machine: how they are written, verified, encrypted and read. The format of their
-//! content is `orch_raft::archive`'s. It reaches a cluster as any client does, through [`crate::admin`].
+//! content is `orch_raft::archive`'s. It puts the cluster's identity beside one, and back. It reaches a cluster as any client does, through [`crate::admin`].
 //!
 //! Invariant: what has the name of a snapshot was verified to its end and is on the disk.
 
@@ -9,6 +9,8 @@ mod copy;
 mod draft;
 mod extract;
 mod inspect;
+mod key_files;
+mod link;
 mod pacing;
 mod progress;
 mod restore;

@@ -1,7 +1,8 @@
 //! `orch snapshot restore`: a new cluster of one member from a snapshot.
 //!
 //! Owns the checks of the directory and what an operator is told. The reader of the archive proves the file, and
-//! `orch_raft::member::reseed` makes the store: nothing of it is at its place before both have ended.
+//! `orch_raft::member::reseed` makes the store: nothing of it is at its place before both have ended. The cluster's identity comes
+//! first, and goes again where the rest fails: a store without it would be started with other keys.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,20 +11,24 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
-use orch_raft::archive::Header;
+use orch_raft::archive::{Header, KeyBundle};
+use orch_raft::disk::rocks::layout::{BEFORE, DRAFT, MARK, STORE};
 use orch_raft::member::node_id;
 use orch_raft::member::reseed::{self, Made, NewCluster, Origin, ReseedError};
 use orch_raft::transport::Peer;
+use time::OffsetDateTime;
 
+use super::key_files::{Placed, place};
 use super::source::SnapshotFile;
 use crate::cli::RestoreArgs;
+use crate::operator::{self, CLIENTS_LIST_ANEW};
 use crate::recovery::keys;
 use crate::run;
 
 /// Names in a directory that counts as empty: what an interrupted restore leaves, and what systems put there.
-const EMPTY: [&str; 3] = ["REMAKING", "store.new", "lost+found"];
+const EMPTY: [&str; 5] = [MARK, DRAFT, "certs", ".certs.restoring", "lost+found"];
 /// Names of which one at least is in the data directory of a node that has run.
-const OURS: [&str; 4] = ["pki", "brand", "store", "store.before"];
+const OURS: [&str; 4] = ["pki", "brand", STORE, BEFORE];
 
 /// Restores the snapshot that `arguments` name into their data directory. Tells `out`.
 pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::Result<()> {
@@ -34,12 +39,15 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
     let header = reader.header().clone();
     // A directory whose store was moved away may name another brand than the snapshot.
     run::brand_of_data(data_dir, Brand::named(&header.brand))?;
-    let keys = keys(arguments.encryption_provider_config.as_deref())?;
+    let member = member(arguments, &header)?;
+    let placed = placed(arguments, reader.keys(), &member, &header)?;
+    let own = placed.as_ref().and_then(|placed| placed.encryption.as_deref());
+    let keys = keys(arguments.encryption_provider_config.as_deref().or(own))?;
     let now_ms = (run::clock())();
     let (cluster, revision, time_ms) = (header.cluster.clone(), header.revision.0, header.time_ms);
     let origin = Origin { cluster, revision, time_ms };
     let new = NewCluster {
-        member: member(arguments, &header)?,
+        member,
         // The brand is that of the objects.
         seed: run::seed(&ORCH)?,
         directory: format!("{:016x}", run::incarnation()),
@@ -58,7 +66,47 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
         }
         made => made.with_context(|| format!("{}: nothing was restored", data_dir.display()))?,
     };
-    Ok(tell_next(&header, &made, &new.member, out)?)
+    let placed = placed.map(Placed::keep);
+    Ok(tell_next(&header, &made, &new.member, &start(arguments, placed.as_ref(), &new.member), out)?)
+}
+
+/// Places the cluster's identity, if the snapshot has it and it is wanted.
+fn placed(
+    arguments: &RestoreArgs,
+    keys: Option<&KeyBundle>,
+    member: &Peer,
+    header: &Header,
+) -> anyhow::Result<Option<Placed>> {
+    let Some(bundle) = keys.filter(|_| !arguments.keys.without_identity) else { return Ok(None) };
+    let brand = Brand::named(&header.brand).with_context(|| {
+        format!("this program does not know the brand {:?}; use a newer one", header.brand)
+    })?;
+    let of_member = (&*member.name, run::host_of(&member.address));
+    place(bundle, &arguments.keys, &arguments.data_dir, of_member, brand, OffsetDateTime::now_utc()).map(Some)
+}
+
+/// The command that starts the member, and what to mind of its flags.
+fn start(arguments: &RestoreArgs, placed: Option<&Placed>, member: &Peer) -> String {
+    let Peer { name, address, .. } = member;
+    let Some(Placed { dir, encryption, further, .. }) = placed else {
+        return format!("orch serve --name {name} --initial-cluster {name}={address} ...");
+    };
+    let (data, certs) = (arguments.data_dir.display(), dir.display());
+    let mut command = format!(
+        "orch serve --name {name} --data-dir {data} --certs-dir {certs} --initial-cluster {name}={address}"
+    );
+    let config = arguments.encryption_provider_config.as_ref().or(encryption.as_ref());
+    if let Some(config) = config {
+        command.push_str(&format!(" --encryption-provider-config {}", config.display()));
+    }
+    if !further.is_empty() {
+        command.push_str(&format!(
+            "\n  with the flags that named these files before, which are in {certs} now: {}",
+            further.join(", ")
+        ));
+    }
+    command.push_str(&format!("\n  its administrator: {}", dir.join("admin.conf").display()));
+    command
 }
 
 /// The member that the flags name, by default the one that the snapshot is from.
@@ -94,7 +142,13 @@ fn require_ours(data_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell_next(header: &Header, made: &Made, member: &Peer, out: &mut impl Write) -> io::Result<()> {
+fn tell_next(
+    header: &Header,
+    made: &Made,
+    member: &Peer,
+    start: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let (objects, cluster, beginning, name) = (made.objects, &made.cluster, made.beginning, &member.name);
     writeln!(
         out,
@@ -102,18 +156,15 @@ fn tell_next(header: &Header, made: &Made, member: &Peer, out: &mut impl Write) 
     )?;
     writeln!(
         out,
-        "\nnext:\n  start it: orch serve --name {name} --initial-cluster {name}={0} ...\n  \
-         other members join it as new ones, with empty data directories:\n    \
-         orch cluster add NAME HOST:PORT --kubeconfig certs/admin.conf\n    \
-         orch serve --name NAME --join {0} --peer-address HOST:PORT ...\n    \
-         orch cluster promote NAME --kubeconfig certs/admin.conf      (once it is up and has no lag)",
-        member.address
+        "\nnext:\n  start it: {start}\n  \
+         other members join it as new ones, with empty data directories:",
     )?;
+    write!(out, "{}", operator::joining("NAME", "HOST:PORT", &member.address, "    "))?;
     let names: Vec<&str> = header.members.iter().map(|member| &*member.name).collect();
     writeln!(
         out,
         "  members of the old cluster that still run ({}) serve clients beside this one: stop them\n  \
-         clients list anew once: every version of before is expired",
+         {CLIENTS_LIST_ANEW}",
         names.join(", ")
     )
 }
@@ -123,7 +174,7 @@ mod tests {
     use orch_raft::archive::MemberEntry;
 
     use super::*;
-    use crate::cli::IdentityArgs;
+    use crate::cli::{IdentityArgs, KeyPlaceArgs};
 
     #[test]
     fn a_directory_of_something_else_is_refused() {
@@ -159,6 +210,12 @@ mod tests {
                 peer_address: address.map(str::to_owned),
                 encryption_provider_config: None,
                 revision_floor: 0,
+                keys: KeyPlaceArgs {
+                    certs_dir: None,
+                    host: Vec::new(),
+                    secure_port: 6443,
+                    without_identity: false,
+                },
             };
             let member = member(&arguments, &header).map_err(|error| error.to_string());
             member.map(|peer| (peer.name.to_string(), peer.address.to_string()))

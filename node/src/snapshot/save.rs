@@ -1,71 +1,64 @@
 //! `orch snapshot save`: from a member's stream to a verified file.
 //!
-//! Owns the request and the passing on of its answer, through a bounded channel, to the thread of [`super::copy`]. After any
-//! failure there is no file.
+//! Owns the order: the target is opened before a member is asked; what an earlier process left of the same file is resumed
+//! where a member can, and is discarded, with a word, where none can; a stream that is lost begins anew a few times. The stream itself is
+//! [`super::link`]'s, and its verification [`super::copy`]'s.
 
-use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
 
-use anyhow::Context as _;
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::timeout;
+use anyhow::{Context as _, bail};
+use orch_raft::archive::{Header, KeyBundle, write_keys};
+use tokio::sync::mpsc::channel;
 
-use super::copy::copy;
+use super::copy::copy_rest;
 use super::draft::Existing;
 use super::inspect::total;
-use super::readable;
+use super::link::{Begun, Ending, Link, receive_bytes};
 use super::sealed::Recipient;
-use super::sink::{Output, Sink};
-use crate::admin::{Access, download};
+use super::sink::{Output, Sink, Target, discard_unnamed};
+use super::{key_files, readable};
+use crate::admin::Access;
 use crate::cli::SaveArgs;
-
-/// The member's path.
-const PATH: &str = "/orch/v1/snapshot";
 
 /// Pieces that were received and not verified yet, each of some kilobytes.
 const PIECES_MAX: usize = 64;
 
-/// Longest wait for the next piece of a stream. A member sends one in well under a second where the client reads; this is also
-/// more than a change of the route to it takes.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Streams that are begun before the save fails: each of them was lost with its member, and those of a rolling restart are three.
+const STREAMS_MAX: u32 = 4;
 
 /// Saves a snapshot.
 pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Result<()> {
     let recipients = recipients(arguments)?;
     let access = Access::of(&arguments.access)?;
-    // Before a member is asked: for a folder that cannot be written to, no member has to send its state.
+    let keys = key_files::collect(&arguments.keys, &recipients, &access)?;
     let existing = if arguments.replace { Existing::Replace } else { Existing::Refuse };
-    let output = Output::named(arguments.file.as_deref(), existing)?;
-    let name = output.name();
+    let target = Target::named(arguments.file.as_deref(), existing)?;
+    let name = target.name();
     if recipients.is_empty() {
         writeln!(
             notes,
             "warning: {name} will show every secret of the cluster to whoever reads it; encrypt it with --encrypt-to"
         )?;
     }
-    let sink = Sink::new(output, &recipients)?;
+    if arguments.file.is_none() {
+        for part in discard_unnamed(Path::new(".")).context("cannot look for what interrupted saves left")? {
+            writeln!(notes, "removed {}; only a save with a name is resumed", part.display())?;
+        }
+    }
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let path = if arguments.held { format!("{PATH}?point=held") } else { PATH.to_owned() };
-    let limit = arguments.rate_limit;
-    let (server, header, bytes) = runtime.block_on(async {
-        let (server, response) = download(&access, &path).await?;
-        let (sender, receiver) = channel(PIECES_MAX);
-        let copying = tokio::task::spawn_blocking(move || copy(receiver, sink, limit));
-        feed(response.into_body(), sender).await;
-        let copied = copying.await.context("the thread that verifies the snapshot ended early")?;
-        let (header, bytes) = copied.with_context(|| format!("the snapshot from {server} was not saved"))?;
-        anyhow::Ok((server, header, bytes))
-    })?;
+    let saving =
+        Saving { arguments, access: &access, recipients: &recipients, keys: keys.as_ref(), target: &target };
+    let Saved { server, header, bytes } = runtime.block_on(saving.save(notes))?;
     let seconds = began.elapsed().as_secs_f64();
     let (revision, objects) = (header.revision, total(&header).objects);
     let size = readable(bytes);
+    let with_keys = if keys.is_some() { ", with the cluster's identity" } else { "" };
     writeln!(
         notes,
-        "saved {name}: revision {revision}, {objects} objects, {size} from {server} in {seconds:.1} s, verified"
+        "saved {name}: revision {revision}, {objects} objects, {size} from {server} in {seconds:.1} s, verified{with_keys}"
     )?;
     Ok(())
 }
@@ -78,25 +71,127 @@ fn recipients(arguments: &SaveArgs) -> anyhow::Result<Vec<Recipient>> {
     arguments.encrypt_to.iter().enumerate().map(parse).collect()
 }
 
-/// Passes the body of a response on. Its failure is passed on, too; it ends when the other side has.
-async fn feed(mut body: Incoming, sender: Sender<io::Result<Bytes>>) {
-    loop {
-        let piece = match timeout(IDLE_MAX, body.frame()).await {
-            Ok(None) => return,
-            Err(_) => {
-                let reason = format!("nothing came for {} s", IDLE_MAX.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+/// What is saved, and where.
+struct Saving<'a> {
+    arguments: &'a SaveArgs,
+    access: &'a Access,
+    recipients: &'a [Recipient],
+    keys: Option<&'a KeyBundle>,
+    target: &'a Target,
+}
+
+/// A snapshot that has its name.
+struct Saved {
+    /// The member that sent it, or its end.
+    server: String,
+    header: Header,
+    /// Bytes of the stream.
+    bytes: u64,
+}
+
+impl Saving<'_> {
+    async fn save(&self, notes: &mut impl Write) -> anyhow::Result<Saved> {
+        for number in 1..=STREAMS_MAX {
+            if let Some(saved) = self.stream(number, notes).await? {
+                return Ok(saved);
             }
-            Ok(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) => Ok(data),
-                // Trailers: the format has its own end.
-                Err(_) => continue,
-            },
-            Ok(Some(Err(error))) => Err(io::Error::other(error)),
-        };
-        let is_last = piece.is_err();
-        if sender.send(piece).await.is_err() || is_last {
-            return;
+            writeln!(notes, "the snapshot begins anew, of a later revision")?;
         }
+        bail!("{STREAMS_MAX} streams were lost, each with its member: look with `orch cluster status`")
+    }
+
+    /// Saves a stream: what is left of an earlier one, at `number` one, or a new one. `None` where it was lost and another
+    /// one can be begun.
+    async fn stream(&self, number: u32, notes: &mut impl Write) -> anyhow::Result<Option<Saved>> {
+        // Before a member is asked: for a folder that cannot be written to, no member has to send its state.
+        let output = self.target.open()?;
+        let begun = match number {
+            1 => self.begun(&output, notes)?,
+            _ => None,
+        };
+        let (mut link, length) = match self.link(begun, notes).await {
+            Ok(link) => link,
+            Err(error) => {
+                if self.recipients.is_empty() && has_content(&output)? {
+                    output.leave();
+                }
+                return Err(error);
+            }
+        };
+        let beginning = output.continue_after(length)?;
+        let mut sink = Sink::new(output, self.recipients)?;
+        if let Some(keys) = self.keys
+            && let Err(error) = write_keys(&mut sink, keys, orch_proto::version::program())
+        {
+            return Err(sink.failed(error));
+        }
+        let limit = self.arguments.rate_limit;
+        let (sender, receiver) = channel(PIECES_MAX);
+        let copying = tokio::task::spawn_blocking(move || match beginning {
+            Some(beginning) => copy_rest(beginning, receiver, sink, limit),
+            None => copy_rest(std::io::empty(), receiver, sink, limit),
+        });
+        let ending = link.feed(sender, notes).await?;
+        let copied = copying.await.context("the thread that verifies the snapshot ended early")?;
+        match (copied, ending, self.target) {
+            (Err(_), Ending::Lost, Target::File { .. }) if number < STREAMS_MAX => Ok(None),
+            (copied, _, _) => {
+                let server = link.server;
+                let failed = || format!("the snapshot from {server} was not saved");
+                let (header, bytes) = copied.with_context(failed)?;
+                Ok(Some(Saved { server, header, bytes }))
+            }
+        }
+    }
+
+    /// The beginning of a stream in `output`. Says what is discarded.
+    fn begun(&self, output: &Output, notes: &mut impl Write) -> anyhow::Result<Option<Begun>> {
+        let Output::File(draft) = output else { return Ok(None) };
+        if !has_content(output)? {
+            return Ok(None);
+        }
+        let begun = match self.recipients {
+            [] => Begun::of(draft)?,
+            _ => None,
+        };
+        if begun.is_none() {
+            let reason = match self.recipients {
+                [] => "it is no beginning of a snapshot",
+                _ => "only the process that began an encryption can continue it",
+            };
+            writeln!(
+                notes,
+                "what an interrupted save left of {} is discarded: {reason}",
+                self.target.name()
+            )?;
+        }
+        Ok(begun)
+    }
+
+    /// A stream, and the bytes of it that are there already.
+    async fn link(&self, begun: Option<Begun>, notes: &mut impl Write) -> anyhow::Result<(Link<'_>, u64)> {
+        let receive_bytes = self.arguments.rate_limit.map(receive_bytes);
+        if let Some(begun) = begun {
+            let (name, size) = (self.target.name(), readable(begun.bytes));
+            match Link::take_up(self.access, receive_bytes, &begun).await {
+                Ok(link) => {
+                    writeln!(notes, "resuming {name} after {size}, from {}", link.server)?;
+                    return Ok((link, begun.bytes));
+                }
+                Err(error) => writeln!(
+                    notes,
+                    "what an interrupted save left of {name} ({size}) cannot be resumed, and is discarded: {error}"
+                )?,
+            }
+        }
+        Ok((Link::begin(self.access, receive_bytes, self.arguments.held).await?, 0))
+    }
+}
+
+/// Whether an earlier process left something in the file.
+fn has_content(output: &Output) -> anyhow::Result<bool> {
+    match output {
+        Output::File(draft) => Ok(draft.length()? > 0),
+        Output::Stdout => Ok(false),
     }
 }

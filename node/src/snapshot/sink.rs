@@ -3,15 +3,77 @@
 //! Owns the end of the writing, with the last chunk of the encryption. The name of the file is given by [`Written`].
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::draft::{Draft, DraftError, Existing};
+use super::draft::{Beginning, Draft, DraftError, Existing, PART};
 use super::sealed::{Recipient, Sealer};
 use super::written::Written;
+
+/// The beginning and the end of the name of a snapshot that is named after the time.
+const UNNAMED: &str = "orch-";
+const SUFFIX: &str = ".snapshot";
+
+/// Where a snapshot is to go.
+pub(super) enum Target {
+    Stdout,
+    File { path: PathBuf, existing: Existing },
+}
+
+impl Target {
+    /// The target called `file`: `-` is standard output, and without a name it is a file named after the time.
+    pub(super) fn named(file: Option<&Path>, existing: Existing) -> anyhow::Result<Target> {
+        let path = match file {
+            Some(path) if path == Path::new("-") => {
+                if io::stdout().is_terminal() {
+                    bail!("a snapshot is no text for a terminal: redirect standard output, or name a file");
+                }
+                return Ok(Target::Stdout);
+            }
+            Some(path) => path.to_owned(),
+            None => format!("{UNNAMED}{}{SUFFIX}", stamp()?).into(),
+        };
+        Ok(Target::File { path, existing })
+    }
+
+    /// Its name in messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Target::Stdout => "standard output".to_owned(),
+            Target::File { path, .. } => path.display().to_string(),
+        }
+    }
+
+    /// Opens it, with what an earlier process left of the file.
+    pub(super) fn open(&self) -> Result<Output, DraftError> {
+        Ok(match self {
+            Target::Stdout => Output::Stdout,
+            Target::File { path, existing } => Output::File(Draft::take_up(path, *existing)?),
+        })
+    }
+}
+
+/// Removes what interrupted saves without a name left in `folder`, since no later one has their names. Returns the files. One that
+/// another process is writing stays.
+pub(super) fn discard_unnamed(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut discarded = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let target = name.to_str().and_then(|name| name.strip_suffix(PART));
+        let Some(target) = target.filter(|name| name.starts_with(UNNAMED) && name.ends_with(SUFFIX)) else {
+            continue;
+        };
+        if let Ok(draft) = Draft::take_up(&folder.join(target), Existing::Replace) {
+            // Dropping it removes it.
+            drop(draft);
+            discarded.push(folder.join(name));
+        }
+    }
+    Ok(discarded)
+}
 
 /// Where a snapshot goes.
 pub(crate) enum Output {
@@ -20,23 +82,24 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// The output called `file`: `-` is standard output, and without a name it is a file named after the time.
-    pub(super) fn named(file: Option<&Path>, existing: Existing) -> anyhow::Result<Output> {
-        match file {
-            Some(path) if path == Path::new("-") => {
-                if io::stdout().is_terminal() {
-                    bail!("a snapshot is no text for a terminal: redirect standard output, or name a file");
-                }
-                Ok(Output::Stdout)
-            }
-            Some(path) => Output::file(path, existing),
-            None => Output::file(Path::new(&format!("orch-{}.snapshot", stamp()?)), existing),
-        }
-    }
-
     /// A file at `path`.
     pub(crate) fn file(path: &Path, existing: Existing) -> anyhow::Result<Output> {
         Ok(Output::File(Draft::create(path, existing)?))
+    }
+
+    /// Leaves the first `length` bytes of it, which are returned to be read.
+    pub(super) fn continue_after(&self, length: u64) -> Result<Option<Beginning>, DraftError> {
+        let Output::File(draft) = self else { return Ok(None) };
+        draft.cut(length)?;
+        draft.beginning(length).map(Some)
+    }
+
+    /// Leaves it for the next process, where that can continue it. Returns the file.
+    pub(super) fn leave(self) -> Option<PathBuf> {
+        match self {
+            Output::File(draft) => draft.leave(),
+            Output::Stdout => None,
+        }
     }
 
     /// Its name in messages.
@@ -99,6 +162,15 @@ impl Sink {
         written.with_context(|| format!("cannot write {name}"))
     }
 
+    /// Leaves what was written for the next process, where that can continue it. Returns the file. Only this process can
+    /// continue an encryption.
+    pub(super) fn leave(self) -> Option<PathBuf> {
+        match self {
+            Sink::Plain(output) => output.leave(),
+            Sink::Sealed(_) => None,
+        }
+    }
+
     fn output(&self) -> &Output {
         match self {
             Sink::Plain(output) => output,
@@ -128,5 +200,25 @@ impl Write for Sink {
             Sink::Plain(output) => output.flush(),
             Sink::Sealed(sealer) => sealer.flush(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_unnamed_snapshots_are_discarded_and_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let left = ["monday.part", "orch-20261129T101500Z.snapshot", "orch-notes.part"];
+        for name in left.iter().chain(&["orch-20261129T101500Z.snapshot.part"]) {
+            std::fs::write(at(name), "x").unwrap();
+        }
+        let busy = Draft::take_up(&at("orch-20261130T101500Z.snapshot"), Existing::Refuse).unwrap();
+        assert_eq!(discard_unnamed(folder.path()).unwrap(), [at("orch-20261129T101500Z.snapshot.part")]);
+        assert!(at("orch-20261130T101500Z.snapshot.part").exists(), "another process is writing it");
+        assert!(left.iter().all(|name| at(name).exists()));
+        drop(busy);
     }
 }

@@ -88,7 +88,7 @@ mod tests {
         sender.try_send(Ok(stream.into())).unwrap();
         drop(sender);
         let output = Output::file(&folder.join("monday"), Existing::Refuse).unwrap();
-        copy_unnamed(receiver, Sink::new(output, recipients).unwrap(), None).unwrap()
+        copy_unnamed(io::empty(), receiver, Sink::new(output, recipients).unwrap(), None).unwrap()
     }
 
     fn names(folder: &Path) -> Vec<PathBuf> {

@@ -18,6 +18,8 @@ pub(super) enum BlockKind {
     Objects = 2,
     /// The encoded trailer.
     Trailer = 3,
+    /// The encoded keys of the cluster.
+    Keys = 4,
 }
 
 /// The head of a block.
@@ -63,6 +65,7 @@ impl Head {
             1 => BlockKind::Header,
             2 => BlockKind::Objects,
             3 => BlockKind::Trailer,
+            4 => BlockKind::Keys,
             _ => return Err("a block is of no known kind"),
         };
         Ok(Head { kind, plain: number(1), packed: number(5), checksum: number(9) })

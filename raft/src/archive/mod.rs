@@ -9,12 +9,15 @@
 //! A block (`block`) is compressed with zstd and carries a checksum of its own, so that damage is found where it is. A
 //! block holds objects of one resource; resources are in the order of their names, objects in that of their paths.
 //!
-//! Objects are in clear, secrets and the cluster's own keys among them, also where members encrypt their disks.
+//! Objects are in clear, secrets and the cluster's own keys among them, also where members encrypt their disks. Files with the
+//! cluster's authorities may stand before all of that (`keys`, format 2).
 //!
 //! Invariant: no length is believed before it was compared with its limit.
 //! Invariant: [`Reader`] reports the end of the objects only after the digest and the end of the file were checked.
 
 mod block;
+mod input;
+mod keys;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -25,7 +28,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use orch_proto::archive as wire;
+use sha2::{Digest as _, Sha256};
 
+pub use self::keys::{KEYS_BYTES_MAX, KeyBundle, write_keys};
 pub use self::reader::{Reader, Record};
 pub use self::writer::Writer;
 use crate::encoding::DecodeError;
@@ -35,8 +40,11 @@ use crate::state::State;
 /// The first bytes of every file. The byte above 127 and the line breaks show a transfer as text.
 pub const MAGIC: [u8; 8] = [0x89, b'S', b'N', b'A', b'P', b'\r', b'\n', 0x1a];
 
-/// The version of the format that is written, and the highest that is read.
+/// The version of a snapshot's format.
 pub const FORMAT: u32 = 1;
+
+/// The version of a file that has the cluster's keys before a snapshot of [`FORMAT`]; the highest that is read.
+pub const FORMAT_WITH_KEYS: u32 = 2;
 
 /// Bytes of the digest at the end: SHA-256.
 const DIGEST_BYTES: usize = 32;
@@ -116,19 +124,37 @@ pub fn contents(state: &State) -> BTreeMap<Arc<str>, Count> {
         .collect()
 }
 
-/// Writes `state` as a whole file. Revision and contents of the header are taken from the state.
+/// Writes `state` as a whole file. Revision and contents of the header are taken from the state. One process writes the same
+/// origin and state as the same bytes again.
 ///
 /// # Errors
 /// `out` failed; what it has is not a snapshot.
 pub fn write_state<W: Write>(out: W, origin: &Header, state: &State) -> io::Result<W> {
-    let header = Header { revision: state.applied(), resources: contents(state), ..origin.clone() };
-    let mut writer = Writer::begin(out, &header)?;
+    let mut writer = Writer::begin(out, &header_of(origin, state))?;
     for (resource, collection) in state.collections() {
         for (path, object) in collection.range_from("") {
             writer.push(resource, path, object)?;
         }
     }
     writer.finish()
+}
+
+fn header_of(origin: &Header, state: &State) -> Header {
+    Header { revision: state.applied(), resources: contents(state), ..origin.clone() }
+}
+
+/// The name of the stream that [`write_state`] writes of `origin` and `state`: the digest of its beginning, header included, in
+/// hex. A reader knows it from the first bytes ([`Reader::stream`]), and can ask for the rest by it.
+///
+/// # Errors
+/// The header is over its limit.
+pub fn stream_of(origin: &Header, state: &State) -> io::Result<String> {
+    Ok(Writer::begin(io::sink(), &header_of(origin, state))?.stream())
+}
+
+/// The name of a stream that begins with the bytes in `hash`.
+fn stream_name(hash: &Sha256) -> String {
+    hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A file cannot be read. Only [`ArchiveError::Io`] may pass by itself.

@@ -1,30 +1,24 @@
 //! Reads a snapshot file and proves that it is whole.
 //!
-//! Owns every check of a file: the order of its blocks, their checksums, the order of the objects, their number, the digest
-//! and the end of the file. It holds one block before and one after decompression, whose lengths were compared with
+//! Owns every check of a file's content: the order of its blocks and objects, and their number; those of its bytes are `input`'s.
+//! It holds one block before and one after decompression, whose lengths were compared with
 //! their limits first. Objects that it has handed out count for nothing until it has reported the end.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_proto::archive as wire;
 use prost::Message;
-use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
-use super::block::{BlockKind, HEAD_BYTES, Head};
-use super::{
-    ArchiveError, BLOCK_BYTES_MAX, Count, DIGEST_BYTES, FORMAT, HEADER_BYTES_MAX, Header, MAGIC,
-    OBJECT_BYTES_MAX, header_from_wire,
-};
-use crate::encoding::{DecodeError, FEATURE_LEVEL_MAX, decode, object_from_wire};
+use super::block::BlockKind;
+use super::input::{Input, damaged};
+use super::{ArchiveError, Count, FORMAT_WITH_KEYS, Header, KeyBundle, OBJECT_BYTES_MAX, header_from_wire};
+use crate::encoding::{DecodeError, decode, object_from_wire};
 use crate::key::{Key, ObjectPath, PART_BYTES_MAX};
 use crate::object::SharedObject;
-
-/// Largest trailer before compression: three numbers.
-const TRAILER_BYTES_MAX: usize = 256;
 
 /// An object of a snapshot.
 #[derive(Clone, Debug)]
@@ -43,6 +37,10 @@ pub struct Reader<R> {
     input: Input<R>,
     decompressor: Decompressor<'static>,
     header: Header,
+    keys: Option<KeyBundle>,
+    stream: String,
+    /// Bytes to the end of the last block that was read whole.
+    sound: u64,
     /// The block that is being read, and where it begins in the file.
     block: Block,
     last: Option<(Arc<str>, Arc<str>)>,
@@ -65,35 +63,30 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// It is no snapshot, one of a newer program, or damaged at its beginning.
     pub fn open(source: R) -> Result<Self, ArchiveError> {
-        let mut input = Input { source, at: 0, hash: Sha256::new(), packed: Vec::new() };
-        let mut magic = [0; MAGIC.len()];
-        let read = input.read_some(&mut magic)?;
-        if magic[..read] != MAGIC[..read] {
-            return Err(ArchiveError::NotASnapshot);
-        }
-        if read < magic.len() {
-            return Err(ArchiveError::Truncated { at: input.at });
-        }
+        let mut input = Input::new(source);
         let mut decompressor = Decompressor::new()?;
-        let at = input.at;
-        let (kind, plain) = input.block(&mut decompressor)?;
-        if kind != BlockKind::Header {
-            return Err(damaged(at, "it does not begin with a header"));
+        let mut keys = None;
+        let mut header = input.header(&mut decompressor)?;
+        if header.format == FORMAT_WITH_KEYS {
+            keys = Some(input.keys(&mut decompressor)?);
+            let at = input.at();
+            header = input.header(&mut decompressor)?;
+            if header.format == FORMAT_WITH_KEYS {
+                return Err(damaged(at, "it has keys a second time"));
+            }
         }
-        let header = wire::Header::decode(&plain[..]).map_err(|error| damaged(at, &error.to_string()))?;
-        if texts(&header).any(|text| text.contains(char::is_control)) {
-            return Err(damaged(at, "a text of its header has a control character"));
-        }
-        check_versions(&header)?;
         let named = header.resources.len();
         let header = header_from_wire(header);
         if header.resources.len() != named {
-            return Err(damaged(at, "its header names a resource twice"));
+            return Err(damaged(input.at(), "its header names a resource twice"));
         }
         Ok(Reader {
+            stream: input.stream(),
+            sound: input.at(),
             input,
             decompressor,
             header,
+            keys,
             block: Block::default(),
             last: None,
             found: BTreeMap::new(),
@@ -107,9 +100,25 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
+    /// The cluster's keys, where the file has them. They were checked by themselves.
+    pub fn keys(&self) -> Option<&KeyBundle> {
+        self.keys.as_ref()
+    }
+
+    /// The name of the stream that this is the beginning of, as [`super::stream_of`] gives it.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// Bytes of the file up to which it was found sound: the end of the last block that was read whole. A stream that broke can
+    /// be taken up again there.
+    pub fn sound_bytes(&self) -> u64 {
+        self.sound
+    }
+
     /// Bytes of the file that were read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.input.at
+        self.input.at()
     }
 
     /// Reads all that is left, and returns the source at its end.
@@ -118,16 +127,18 @@ impl<R: Read> Reader<R> {
     /// As of the iteration.
     pub fn verify(mut self) -> Result<(Header, R), ArchiveError> {
         while self.advance()?.is_some() {}
-        Ok((self.header, self.input.source))
+        Ok((self.header, self.input.into_source()))
     }
 
     /// The next object; `None` once the whole file was found sound.
     fn advance(&mut self) -> Result<Option<Record>, ArchiveError> {
         while self.block.rest.is_empty() {
-            let at = self.input.at;
+            let at = self.input.at();
             let (kind, plain) = self.input.block(&mut self.decompressor)?;
+            self.sound = self.input.at();
             match kind {
                 BlockKind::Header => return Err(damaged(at, "it has a second header")),
+                BlockKind::Keys => return Err(damaged(at, "it has keys behind its header")),
                 BlockKind::Objects => self.begin_block(at, plain)?,
                 BlockKind::Trailer => return self.finish(at, &plain).map(|()| None),
             }
@@ -196,17 +207,8 @@ impl<R: Read> Reader<R> {
         if trailer != found || self.found != self.header.resources {
             return Err(damaged(at, "it does not hold as many objects as it says"));
         }
-        let digest: [u8; DIGEST_BYTES] = self.input.hash.clone().finalize().into();
-        let mut stored = [0; DIGEST_BYTES];
-        self.input.read_exact(&mut stored)?;
-        if stored != digest {
-            return Err(damaged(at, "its digest (SHA-256) is another"));
-        }
-        let end = self.input.at;
-        match self.input.read_some(&mut [0])? {
-            0 => Ok(()),
-            _ => Err(ArchiveError::Trailing { at: end }),
-        }
+        self.input.digest(at)?;
+        self.input.end()
     }
 }
 
@@ -220,97 +222,6 @@ impl<R: Read> Iterator for Reader<R> {
         let next = self.advance().transpose();
         self.has_ended = !matches!(next, Some(Ok(_)));
         next
-    }
-}
-
-/// The texts of a header, which programs show on a terminal before the file is known to be whole.
-fn texts(header: &wire::Header) -> impl Iterator<Item = &str> {
-    let members = header.members.iter().flat_map(|member| [&member.name, &member.address]);
-    let resources = header.resources.iter().map(|resource| &resource.name);
-    let own = [&header.cluster, &header.brand, &header.program, &header.member];
-    own.into_iter().chain(members).chain(resources).map(String::as_str)
-}
-
-/// A file of a newer program is refused as such, and not as damaged.
-fn check_versions(header: &wire::Header) -> Result<(), ArchiveError> {
-    let newer = |what: &str, found: u32, reads: u32| {
-        ArchiveError::Newer(format!(
-            "the snapshot was written by a newer version ({}): {what} {found}, this program reads up to {reads}; \
-             use a program of that version",
-            header.program
-        ))
-    };
-    match (header.format, header.feature_level) {
-        (format, _) if format > FORMAT => Err(newer("format", format, FORMAT)),
-        (_, level) if level > FEATURE_LEVEL_MAX => Err(newer("feature level", level, FEATURE_LEVEL_MAX)),
-        _ => Ok(()),
-    }
-}
-
-/// The bytes of the file, counted and hashed.
-struct Input<R> {
-    source: R,
-    /// Bytes read so far.
-    at: u64,
-    hash: Sha256,
-    packed: Vec<u8>,
-}
-
-impl<R: Read> Input<R> {
-    /// Reads a block, checks it and unpacks it.
-    fn block(&mut self, decompressor: &mut Decompressor<'_>) -> Result<(BlockKind, Vec<u8>), ArchiveError> {
-        let at = self.at;
-        let mut head = [0; HEAD_BYTES];
-        self.read_exact(&mut head)?;
-        let head = Head::decode(&head).map_err(|reason| damaged(at, reason))?;
-        let plain_max = match head.kind {
-            BlockKind::Header => HEADER_BYTES_MAX,
-            BlockKind::Objects => BLOCK_BYTES_MAX,
-            BlockKind::Trailer => TRAILER_BYTES_MAX,
-        };
-        let (plain, packed) = (head.plain as usize, head.packed as usize);
-        if plain > plain_max || packed > zstd::zstd_safe::compress_bound(plain) {
-            return Err(damaged(at, "a block is over its limit of size"));
-        }
-        let mut buffer = std::mem::take(&mut self.packed);
-        buffer.resize(packed, 0);
-        self.read_exact(&mut buffer)?;
-        if crc32fast::hash(&buffer) != head.checksum {
-            return Err(damaged(at, "the checksum of a block is another"));
-        }
-        let mut unpacked = Vec::with_capacity(plain);
-        decompressor
-            .decompress_to_buffer(&buffer, &mut unpacked)
-            .map_err(|error| damaged(at, &format!("a block cannot be decompressed: {error}")))?;
-        self.packed = buffer;
-        if unpacked.len() != plain {
-            return Err(damaged(at, "a block is of another length"));
-        }
-        Ok((head.kind, unpacked))
-    }
-
-    /// Fills `buffer`; an end before that is a file cut short.
-    fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ArchiveError> {
-        match self.read_some(buffer)? == buffer.len() {
-            true => Ok(()),
-            false => Err(ArchiveError::Truncated { at: self.at }),
-        }
-    }
-
-    /// Fills `buffer` as far as there are bytes, and returns how many.
-    fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.source.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.hash.update(&buffer[..filled]);
-        self.at += filled as u64;
-        Ok(filled)
     }
 }
 
@@ -344,8 +255,4 @@ fn take_text(rest: &mut Bytes) -> Result<String, &'static str> {
     let length = take(rest, 2)?;
     let text = take(rest, usize::from(u16::from_le_bytes([length[0], length[1]])))?;
     String::from_utf8(text.into()).map_err(|_| "a name is not UTF-8")
-}
-
-fn damaged(at: u64, reason: &str) -> ArchiveError {
-    ArchiveError::Damaged { at, reason: reason.to_owned() }
 }

@@ -1,5 +1,8 @@
 //! Round trips, and files that are refused.
 
+mod keys;
+mod streams;
+
 use std::io;
 use std::sync::OnceLock;
 
@@ -245,7 +248,11 @@ fn a_header_that_could_write_to_a_terminal_is_refused() {
 #[test]
 fn a_newer_format_and_a_newer_level_are_refused_as_such() {
     for newer in [
-        orch_proto::archive::Header { format: FORMAT + 1, program: "9.1".into(), ..Default::default() },
+        orch_proto::archive::Header {
+            format: FORMAT_WITH_KEYS + 1,
+            program: "9.1".into(),
+            ..Default::default()
+        },
         orch_proto::archive::Header { feature_level: 99, program: "9.1".into(), ..Default::default() },
     ] {
         match read(&begin_with(&newer)) {
@@ -342,11 +349,13 @@ fn files_of_the_first_format_are_read_for_ever() {
         let hex: String = small_file().iter().map(|byte| format!("{byte:02x}")).collect();
         std::fs::write(path, hex + "\n").unwrap();
     }
-    let hex = std::fs::read_to_string(path).unwrap();
-    let hex = hex.trim();
-    let file: Vec<u8> =
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let file = from_hex(&std::fs::read_to_string(path).unwrap());
     let (found, objects) = read(&file).unwrap();
     assert_eq!(found, header(&some_objects()));
     assert_eq!(encoded(&objects), encoded(&some_objects()));
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let hex = text.trim();
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }

@@ -14,7 +14,9 @@ use sha2::{Digest as _, Sha256};
 use zstd::bulk::Compressor;
 
 use super::block::{BlockKind, Head};
-use super::{BLOCK_BYTES, Count, HEADER_BYTES_MAX, Header, MAGIC, OBJECT_BYTES_MAX, header_to_wire};
+use super::{
+    BLOCK_BYTES, Count, HEADER_BYTES_MAX, Header, MAGIC, OBJECT_BYTES_MAX, header_to_wire, stream_name,
+};
 use crate::encoding::object_to_wire;
 use crate::object::Object;
 
@@ -45,6 +47,11 @@ impl<W: Write> Writer<W> {
     /// `out` failed, or the header is over its limit of 4 MiB.
     pub fn begin(out: W, header: &Header) -> io::Result<Self> {
         Writer::with_blocks(out, header, BLOCK_BYTES)
+    }
+
+    /// The name of the stream. Only right after the beginning.
+    pub(super) fn stream(&self) -> String {
+        stream_name(&self.out.hash)
     }
 
     /// The same with blocks of another size, so that tests see many of them.

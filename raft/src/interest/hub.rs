@@ -6,9 +6,9 @@
 //! concerned moves on without it being woken.
 //!
 //! The walk is a task's of its own, off the path on which entries are applied. It goes in turns, between which others have the
-//! lock: a turn is bounded by changes and by the subscriptions that they are noted for. Subscribers of everything are noted
-//! once for a walk: each of them is woken by it. Tasks are woken after each turn, in the order of their numbers, so that a
-//! simulation replays exactly.
+//! lock: a turn is bounded by changes, by the subscriptions that they are noted for and by look-ups. Crowds, the subscribers
+//! of everything and any others of whom many have one interest, are noted once for a walk: each of them is woken by it, and
+//! reads to its end. Tasks are woken after each turn, in the order of their numbers, so that a simulation replays exactly.
 //!
 //! Invariant: every change up to `walked` that concerns a subscription and that it has not passed is in its span.
 //! Invariant: `walked` is the revision of a published state or of a change in one, and no revision is walked in part.
@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::Interest;
-use super::index::Index;
+use super::index::{Found, Index};
 #[cfg(any(test, feature = "simulation"))]
 use super::planted::{HubBug, has};
 use crate::key::Revision;
@@ -34,17 +34,25 @@ const CHANGES_PER_TURN: usize = 256;
 /// Subscriptions that changes are noted for before others have the lock: as long. One revision may go beyond it.
 const TOUCHES_PER_TURN: usize = 4096;
 
+/// Look-ups that take as long as noting a change for a subscription, whose memory is cold.
+const LOOKUPS_PER_TOUCH: usize = 8;
+
+/// Subscriptions of one interest from which on they are noted once for a walk: fewer take less than a change does anyway.
+const CROWD_MIN: usize = 64;
+
 /// The bounds of a turn, which ends at the edge of a revision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TurnBounds {
     pub changes: usize,
     /// Subscriptions of narrow interests that changes are noted for; one counts for each change.
     pub touches: usize,
+    /// Subscriptions of a crowd.
+    pub crowd: usize,
 }
 
 impl Default for TurnBounds {
     fn default() -> Self {
-        TurnBounds { changes: CHANGES_PER_TURN, touches: TOUCHES_PER_TURN }
+        TurnBounds { changes: CHANGES_PER_TURN, touches: TOUCHES_PER_TURN, crowd: CROWD_MIN }
     }
 }
 
@@ -70,8 +78,6 @@ struct Subscribers {
     index: Index,
     /// All changes up to this revision were walked.
     walked: Revision,
-    /// All changes up to this revision, perhaps beyond `walked`, were noted for the subscribers of everything.
-    announced: Revision,
     bounds: TurnBounds,
     closed: bool,
 }
@@ -94,7 +100,7 @@ struct Entry {
 pub struct Subscription {
     hub: Hub,
     number: u64,
-    interest: Interest,
+    interest: Arc<Interest>,
 }
 
 impl Hub {
@@ -120,15 +126,16 @@ impl Hub {
         }
         subscribers.newest += 1;
         let number = subscribers.newest;
-        // The subscriber may begin at any older revision: until it has passed what is walked now, all of that concerns it.
-        let last = subscribers.walked.max(subscribers.announced);
+        let announced = subscribers.index.file(&interest, number);
+        // The subscriber may begin at any older revision: until it has passed what is walked now, or was announced to those
+        // of its interest, all of that concerns it.
+        let last = subscribers.walked.max(announced);
         let entry = Entry { first: Revision(1), last, ..Entry::default() };
         #[cfg(any(test, feature = "simulation"))]
         let entry = if has(HubBug::BeginsAtTheWalk) { Entry::default() } else { entry };
         subscribers.entries.insert(number, entry);
-        subscribers.index.file(&interest, number);
         drop(subscribers);
-        Subscription { hub: self.clone(), number, interest }
+        Subscription { hub: self.clone(), number, interest: Arc::new(interest) }
     }
 
     /// Walks the changes of `collection`, those of the resource in a published state at `applied`, and wakes the
@@ -164,9 +171,7 @@ impl Hub {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let subscribers = self.0.lock();
-        subscribers.entries.is_empty()
-            && !subscribers.index.has_narrow()
-            && subscribers.index.of_everything().is_empty()
+        subscribers.entries.is_empty() && subscribers.index.is_empty()
     }
 }
 
@@ -184,42 +189,41 @@ impl Subscribers {
         }
         let Ok(changes) = collection.changes_after(from) else {
             self.concern_all(Revision(from.0 + 1), newest, wakers);
-            (self.walked, self.announced) = (applied.max(newest), self.announced.max(newest));
+            self.walked = applied.max(newest);
             return Turn::Last;
         };
         self.concern_everything(newest, wakers);
-        let cut = self.concern_narrow(changes, wakers);
+        let cut = self.concern_narrow(changes, newest, wakers);
         self.walked = cut.unwrap_or(applied.max(newest));
         if cut.is_some() { Turn::More } else { Turn::Last }
     }
 
     /// Notes the changes up to `newest` for the subscribers of everything: once, whatever the number of turns.
     fn concern_everything(&mut self, newest: Revision, wakers: &mut BTreeMap<u64, Waker>) {
-        let known = self.walked.max(self.announced);
-        if newest <= known {
-            return;
-        }
-        for number in self.index.of_everything() {
+        let (known, numbers) = self.index.of_everything(self.walked, newest);
+        for number in numbers {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.concern(*number, Revision(known.0 + 1), newest, wakers);
             }
         }
-        self.announced = newest;
     }
 
-    /// Notes changes for the subscribers of narrow interests. Returns the revision after which the turn is cut; `None`: the
-    /// changes are through.
+    /// Notes changes up to `newest` for the subscribers of narrow interests. Returns the revision after which the turn is
+    /// cut; `None`: the changes are through.
     fn concern_narrow<'a>(
         &mut self,
         changes: impl Iterator<Item = &'a Change>,
+        newest: Revision,
         wakers: &mut BTreeMap<u64, Waker>,
     ) -> Option<Revision> {
         if !self.index.has_narrow() {
             return None;
         }
-        let (mut found, mut touched, mut last) = (Vec::new(), 0, self.walked);
+        let (mut found, mut touched) = (Found::new(newest, self.bounds.crowd), 0);
+        let mut last = self.walked;
         for (at, change) in changes.enumerate() {
-            let is_enough = at >= self.bounds.changes || touched >= self.bounds.touches;
+            let work = touched + found.lookups / LOOKUPS_PER_TOUCH;
+            let is_enough = at >= self.bounds.changes || work >= self.bounds.touches;
             #[cfg(any(test, feature = "simulation"))]
             if is_enough && has(HubBug::CutsRevisions) {
                 return Some(last);
@@ -228,22 +232,19 @@ impl Subscribers {
                 return Some(last);
             }
             last = change.revision;
-            found.clear();
+            found.watchers.clear();
             self.index.concerned(change, &mut found);
-            // A watcher may be found by the old and by the new version.
-            found.sort_unstable();
-            found.dedup();
-            touched += found.len();
-            self.concern(change.revision, &found, wakers);
+            touched += found.watchers.len();
+            self.concern(change.revision, &found.watchers, wakers);
         }
         None
     }
 
-    /// Notes a change for the subscribers whom it concerns.
-    fn concern(&mut self, revision: Revision, found: &[u64], wakers: &mut BTreeMap<u64, Waker>) {
-        for number in found {
+    /// Notes a change for the subscribers whom it concerns, up to the revision beside each.
+    fn concern(&mut self, revision: Revision, found: &[(u64, Revision)], wakers: &mut BTreeMap<u64, Waker>) {
+        for (number, last) in found {
             if let Some(entry) = self.entries.get_mut(number) {
-                entry.concern(*number, revision, revision, wakers);
+                entry.concern(*number, revision, *last, wakers);
                 #[cfg(any(test, feature = "simulation"))]
                 if has(HubBug::LosesWakes) {
                     entry.is_woken = wakers.contains_key(number);
@@ -281,7 +282,7 @@ impl Entry {
 
 impl Subscription {
     /// The interest that it is filed under.
-    pub fn interest(&self) -> &Interest {
+    pub fn interest(&self) -> &Arc<Interest> {
         &self.interest
     }
 

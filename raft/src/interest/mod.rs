@@ -41,6 +41,10 @@ pub enum Interest {
         place: usize,
         /// The value; empty for objects without one.
         value: Box<str>,
+        /// The namespace of the objects; `None`: any.
+        namespace: Option<Box<str>>,
+        /// Most objects may have the value: the demand is hardly narrower than one without it.
+        is_common: bool,
     },
     /// Objects that have this label with this value.
     Label {
@@ -48,5 +52,7 @@ pub enum Interest {
         key: Box<str>,
         /// Its value.
         value: Box<str>,
+        /// The namespace of the objects; `None`: any.
+        namespace: Option<Box<str>>,
     },
 }

@@ -15,15 +15,18 @@ pub enum HubBug {
     LosesWakes,
     /// A turn ends in the middle of a revision, whose rest the next one passes over.
     CutsRevisions,
+    /// A field is looked up at its place of today, though the object was stored when the kind had others.
+    TrustsPlaces,
 }
 
 /// All bugs.
-pub const HUB_BUGS: [HubBug; 5] = [
+pub const HUB_BUGS: [HubBug; 6] = [
     HubBug::ForgetsOldVersion,
     HubBug::BeginsAtTheWalk,
     HubBug::PassesPending,
     HubBug::LosesWakes,
     HubBug::CutsRevisions,
+    HubBug::TrustsPlaces,
 ];
 
 thread_local! {

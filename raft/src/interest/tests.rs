@@ -24,9 +24,10 @@ const NAMESPACES: [&str; 3] = ["", "a", "ab"];
 const NAMES: [&str; 3] = ["x", "y", "a"];
 const VALUES: [&str; 3] = ["", "n1", "n2"];
 const LABELS: [&str; 3] = ["app", "tier", "zone"];
+const FIELDS: [&str; 2] = ["spec.nodeName", "status.phase"];
 
 /// Bounds that cut the walks of a short history.
-const SMALL: TurnBounds = TurnBounds { changes: 2, touches: 3 };
+const SMALL: TurnBounds = TurnBounds { changes: 2, touches: 3, crowd: 2 };
 
 /// Content of one object: field values (named or not), and values of the labels it has.
 type Content = (bool, [usize; 2], [Option<usize>; 3]);
@@ -42,8 +43,8 @@ enum Step {
     Walk,
     /// The watcher reads: it passes what is applied.
     Read(usize),
-    /// The watcher is replaced by one that begins at the oldest revision still held, or at the newest state.
-    Replace(usize, bool, Interest),
+    /// The watcher is replaced by one that begins so many thirds of the way from the oldest revision still held to the newest.
+    Replace(usize, u64, Interest),
     /// The watcher goes away.
     Drop(usize),
     /// All watchers go away.
@@ -55,16 +56,20 @@ enum Step {
 fn interest() -> impl Strategy<Value = Interest> {
     let text = |from: &'static [&'static str]| proptest::sample::select(from).prop_map(Box::<str>::from);
     prop_oneof![
-        Just(Interest::Everything),
-        (text(&NAMESPACES), text(&NAMES)).prop_map(|(namespace, name)| {
+        2 => Just(Interest::Everything),
+        1 => (text(&NAMESPACES), text(&NAMES)).prop_map(|(namespace, name)| {
             Interest::Object(if namespace.is_empty() { name } else { format!("{namespace}/{name}").into() })
         }),
-        text(&NAMES).prop_map(Interest::Name),
-        text(&NAMESPACES).prop_map(Interest::Namespace),
-        (0..2usize, text(&VALUES)).prop_map(|(place, value)| {
-            Interest::Field { name: ["spec.nodeName", "status.phase"][place].into(), place, value }
-        }),
-        (text(&LABELS), text(&VALUES)).prop_map(|(key, value)| Interest::Label { key, value }),
+        1 => text(&NAMES).prop_map(Interest::Name),
+        2 => text(&NAMESPACES).prop_map(Interest::Namespace),
+        2 => (0..2usize, text(&VALUES), proptest::option::of(text(&NAMESPACES))).prop_map(
+            |(place, value, namespace)| {
+                let name = FIELDS[place].into();
+                Interest::Field { name, place, value, namespace, is_common: false }
+            }
+        ),
+        2 => (text(&LABELS), text(&VALUES), proptest::option::of(text(&NAMESPACES)))
+            .prop_map(|(key, value, namespace)| Interest::Label { key, value, namespace }),
     ]
 }
 
@@ -80,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Turn),
         3 => Just(Step::Walk),
         3 => (0..4usize).prop_map(Step::Read),
-        3 => (0..4usize, any::<bool>(), interest()).prop_map(|(at, old, interest)| Step::Replace(at, old, interest)),
+        3 => (0..4usize, 0..4u64, interest()).prop_map(|(at, thirds, interest)| Step::Replace(at, thirds, interest)),
         1 => (0..4usize).prop_map(Step::Drop),
         1 => Just(Step::DropAll),
         1 => Just(Step::Forget),
@@ -88,13 +93,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn index((named, fields, labels): Content) -> Index {
-    let names = if named { ["spec.nodeName", "status.phase"] } else { ["", ""] };
+    // Those with names were stored when the kind had them in another order.
+    let stored = match named {
+        true => [1, 0].map(|at: usize| (FIELDS[at], VALUES[fields[at]])),
+        false => [0, 1].map(|at: usize| ("", VALUES[fields[at]])),
+    };
     let labels = LABELS.into_iter().zip(labels).filter_map(|(key, value)| Some((key, VALUES[value?])));
-    Index {
-        fields: Fields::new(names.into_iter().zip(fields.map(|value| VALUES[value]))),
-        labels: Labels::new(labels),
-        ..Index::default()
-    }
+    Index { fields: Fields::new(stored), labels: Labels::new(labels), ..Index::default() }
 }
 
 /// Whether a version of the object at `path` has what the interest demands: the definition, without an index.
@@ -105,8 +110,13 @@ fn demands(interest: &Interest, path: &str, object: &Object) -> bool {
         Interest::Object(only) => **only == *path,
         Interest::Name(only) => **only == *name,
         Interest::Namespace(only) => **only == *namespace,
-        Interest::Field { name, place, value } => object.index.fields.value(name, *place) == &**value,
-        Interest::Label { key, value } => object.label(key) == Some(value),
+        Interest::Field { name, place, value, namespace: only, .. } => {
+            only.as_deref().is_none_or(|only| only == namespace)
+                && object.index.fields.value(name, *place) == &**value
+        }
+        Interest::Label { key, value, namespace: only } => {
+            only.as_deref().is_none_or(|only| only == namespace) && object.label(key) == Some(value)
+        }
     }
 }
 
@@ -139,7 +149,7 @@ impl Run {
         let mut state = State::default();
         state.advance(Revision(1));
         let mut run = Run { hub, state, all: Vec::new(), watchers: Vec::new() };
-        run.watchers = interests.into_iter().map(|interest| Some(run.watcher(interest, false))).collect();
+        run.watchers = interests.into_iter().map(|interest| Some(run.watcher(interest, 3))).collect();
         run
     }
 
@@ -163,11 +173,11 @@ impl Run {
         self.hub.walk(&self.state.collection(RESOURCE), self.state.applied());
     }
 
-    fn watcher(&self, interest: Interest, is_old: bool) -> Watcher {
+    fn watcher(&self, interest: Interest, thirds: u64) -> Watcher {
         let subscription = self.hub.subscribe(interest.clone(), self.state.applied());
         let oldest = self.state.collection(RESOURCE).floor().max(Revision(1));
         let began = self.state.applied();
-        let position = if is_old { oldest } else { began };
+        let position = Revision(oldest.0 + began.0.saturating_sub(oldest.0) * thirds / 3);
         Watcher { subscription, interest, position, began, is_told: false }
     }
 
@@ -211,7 +221,7 @@ impl Run {
                     watcher.subscription.pass(watcher.position);
                 }
             }
-            Step::Replace(at, is_old, interest) => self.watchers[at] = Some(self.watcher(interest, is_old)),
+            Step::Replace(at, thirds, interest) => self.watchers[at] = Some(self.watcher(interest, thirds)),
             Step::Drop(at) => self.watchers[at] = None,
             Step::DropAll => {
                 self.watchers.fill_with(|| None);
@@ -285,8 +295,13 @@ fn pod(node: usize) -> Content {
 
 #[test]
 fn a_change_wakes_those_whom_its_old_or_its_new_version_concerns_and_nobody_else() {
-    let of_node =
-        |value: &str| Interest::Field { name: "spec.nodeName".into(), place: 0, value: value.into() };
+    let of_node = |value: &str| Interest::Field {
+        name: "spec.nodeName".into(),
+        place: 0,
+        value: value.into(),
+        namespace: None,
+        is_common: false,
+    };
     let interests = [of_node("n1"), of_node("n2"), of_node(""), Interest::Namespace("ab".into())];
     let mut run = Run::of(Hub::default(), interests);
     let woken = |run: &mut Run| -> Vec<bool> {
@@ -339,11 +354,13 @@ fn turns_end_at_the_edge_of_a_revision_and_nothing_at_the_edge_is_lost() {
 
 #[test]
 fn a_turn_notes_changes_for_a_bounded_number_of_watchers() {
-    let label = || Interest::Label { key: "app".into(), value: "n1".into() };
+    let label = || Interest::Label { key: "app".into(), value: "n1".into(), namespace: None };
     let labelled = (1, 0, Some((true, [0, 0], [Some(1), None, None])));
     for (members, revisions_per_turn) in [(5_000, 1), (1_000, 5), (0, 256)] {
         let interests = std::iter::repeat_with(label).take(members);
-        let mut run = Run::of(Hub::default(), [Interest::Name("y".into())].into_iter().chain(interests));
+        let bounds = TurnBounds { crowd: usize::MAX, ..TurnBounds::default() };
+        let mut run =
+            Run::of(Hub::with_bounds(bounds), [Interest::Name("y".into())].into_iter().chain(interests));
         (0..300).for_each(|_| run.write(&[labelled]));
         let mut turns: u64 = 0;
         loop {
@@ -361,12 +378,62 @@ fn a_turn_notes_changes_for_a_bounded_number_of_watchers() {
 }
 
 #[test]
+fn a_crowd_is_noted_once_for_a_walk_and_reads_to_its_end() {
+    let label = || Interest::Label { key: "app".into(), value: "n1".into(), namespace: Some("a".into()) };
+    let labelled = |namespace| (namespace, 0, Some((true, [0, 0], [Some(1), None, None])));
+    let mut run = Run::of(Hub::default(), std::iter::repeat_with(label).take(5_000));
+    (0..300).for_each(|_| run.write(&[labelled(1)]));
+    assert_eq!((run.turn(), run.turn(), run.turn()), (Turn::More, Turn::More, Turn::Last), "1, 256 and 43");
+    assert!((0..5_000).all(|at| run.is_woken(at)));
+    let newest = run.state.applied().0;
+    assert_eq!(run.pass(0, newest), newest);
+    run.write(&[labelled(2)]);
+    assert_eq!(run.turn(), Turn::Last);
+    assert!((0..5_000).all(|at| !run.is_woken(at)), "an object of another namespace");
+    assert_eq!(run.pass(0, newest), newest + 1);
+}
+
+#[test]
+fn a_watcher_that_joins_a_crowd_within_a_walk_has_what_was_announced_to_it() {
+    let label = || Interest::Label { key: "app".into(), value: "n1".into(), namespace: None };
+    let mut run = Run::of(Hub::with_bounds(SMALL), [label(), label()]);
+    (0..4).for_each(|_| run.write(&[(1, 0, Some((true, [0, 0], [Some(1), None, None])))]));
+    assert_eq!(run.turn(), Turn::More);
+    let position = run.pass(0, 5).min(3);
+    run.watchers.push(Some(run.watcher(label(), 0)));
+    assert_eq!(run.pass(2, position), position, "walked to {position}");
+    run.walk();
+    assert_eq!((run.pass(2, position), run.pass(2, 5)), (position, 5), "revisions 4 and 5 concern it");
+}
+
+#[test]
+fn look_ups_for_nobody_end_a_turn() {
+    let interests = (0..5_000).map(|at| Interest::Label {
+        key: format!("k{at}").into(),
+        value: "n1".into(),
+        namespace: None,
+    });
+    let mut run = Run::of(Hub::default(), interests);
+    let key = Key::new(&Arc::from(RESOURCE), "a", "x").unwrap();
+    for version in 0..20u64 {
+        let labels = Labels::new((0..5_000).map(|at| (format!("l{at}"), version.to_string())));
+        let index = Index { labels, ..Index::default() };
+        let put = Put { key: key.clone(), json: Bytes::from_static(br#"{"v":""}"#), revision_at: 6, index };
+        let revision = Revision(run.state.applied().0 + 1);
+        let operations = vec![Operation::Put(put)];
+        run.state.apply(revision, &Transaction { operations, ..Transaction::default() });
+    }
+    let turns = 1 + std::iter::repeat_with(|| run.turn()).take_while(|turn| *turn == Turn::More).count();
+    assert_eq!(turns, 5, "10,000 look-ups a change but the first");
+}
+
+#[test]
 fn a_state_older_than_what_is_walked_is_walked_already() {
     let mut run = Run::of(Hub::default(), []);
     let before = run.state.clone();
     run.write(&[(1, 1, Some(pod(1)))]);
     // The first subscriber comes between a look at the state and the walk of it.
-    run.watchers.push(Some(run.watcher(Interest::Name("x".into()), false)));
+    run.watchers.push(Some(run.watcher(Interest::Name("x".into()), 3)));
     run.hub.walk(&before.collection(RESOURCE), before.applied());
     assert!(!run.is_woken(0));
     assert_eq!(run.pass(0, 2), 2);

@@ -229,7 +229,7 @@ mod tests {
         let error = entry_from_wire(later, FEATURE_LEVEL_MAX).unwrap_err();
         assert!(error.newer, "{error}");
         let text = error.to_string();
-        assert!(text.contains("format 2") && text.contains("up to 1") && text.contains("upgrade"), "{text}");
+        assert!(text.contains("format 3") && text.contains("up to 2") && text.contains("upgrade"), "{text}");
         let lost = wire::Entry { log_id, payload: None, format: LEVEL_EXPLICIT_BLANK };
         assert!(!entry_from_wire(lost, FEATURE_LEVEL_MAX).unwrap_err().newer);
         let old = wire::Entry { log_id, payload: None, format: 0 };

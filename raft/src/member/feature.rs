@@ -35,7 +35,7 @@ use crate::member::identity::{CLUSTER_RESOURCE, cluster_key, cluster_put};
 use crate::member::network::control;
 use crate::member::options::StartError;
 use crate::state::State;
-use crate::transaction::{Condition, Operation, Transaction};
+use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::{Peer, Transport};
 
 /// The name of the object that holds the agreed level.
@@ -128,8 +128,18 @@ fn raise(state: &State, to: u32, now_ms: u64) -> Transaction {
         None => Condition::Absent(key),
         Some((_, revision)) => Condition::AtRevision(key, revision),
     };
-    let put = cluster_put(LEVEL, &[(LEVEL_FIELD, &to.to_string())]);
-    Transaction { proposed_ms: now_ms, conditions: vec![condition], operations: vec![Operation::Put(put)] }
+    let operations = vec![Operation::Put(level_put(to))];
+    Transaction { proposed_ms: now_ms, conditions: vec![condition], operations }
+}
+
+/// The object with the agreed level `to`.
+pub(crate) fn level_put(to: u32) -> Put {
+    cluster_put(LEVEL, &[(LEVEL_FIELD, &to.to_string())])
+}
+
+/// Whether the store's own object at `path` holds the agreed level.
+pub(crate) fn is_level(path: &str) -> bool {
+    path == LEVEL
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {

@@ -6,6 +6,9 @@
 //! codec, a set of fields, a rule of validation, a path. A thread that shares its processor with others pauses at the same
 //! looks ([`pausing`]).
 //!
+//! A budget also says whether its request waits for another server ([`Budget::wait`]): what is meant for work is not kept
+//! from others meanwhile.
+//!
 //! Invariant: once a loop was stopped, all later loops of that request stop, and the incomplete result is neither
 //! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
 //! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
@@ -13,7 +16,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Steps of one write. A document at its bound of memory has some 200,000 values, each looked at some dozens of times from
 /// decoding to rendering, and a JSON patch may look at five million: about ten million steps, a few hundred milliseconds.
@@ -118,6 +121,18 @@ pub enum Stopped {
 pub struct Budget {
     flags: AtomicU8,
     steps_left: AtomicU64,
+    /// Parts of the request that wait for something else than this node's work: see [`Budget::wait`].
+    waits: AtomicU32,
+}
+
+/// A part of a request that waits, until it is dropped.
+#[derive(Debug)]
+pub struct Wait<'a>(&'a Budget);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Default for Budget {
@@ -129,7 +144,7 @@ impl Default for Budget {
 impl Budget {
     /// A budget of `steps` steps.
     pub fn of(steps: u64) -> Budget {
-        Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps) }
+        Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps), waits: AtomicU32::new(0) }
     }
 
     /// Cancels the request because its client is gone or its deadline has passed: its loops end at their next look.
@@ -166,6 +181,18 @@ impl Budget {
     /// Whether a write may have been proposed.
     pub fn has_begun_to_write(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & WRITING != 0
+    }
+
+    /// Begins a wait for another server, or for a loop: as long as the result lives, whoever polls the request takes
+    /// back what is meant for work, such as its place in a pool.
+    pub fn wait(&self) -> Wait<'_> {
+        self.waits.fetch_add(1, Ordering::SeqCst);
+        Wait(self)
+    }
+
+    /// Whether a part of the request waits.
+    pub fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::SeqCst) > 0
     }
 
     /// Runs `work` on this thread with this budget.
@@ -245,6 +272,18 @@ pub mod stopping {
 mod tests {
     use super::stopping::is_stopped;
     use super::*;
+
+    #[test]
+    fn a_request_waits_until_its_last_wait_ends() {
+        let budget = Budget::default();
+        assert!(!budget.is_waiting());
+        let (first, second) = (budget.wait(), budget.wait());
+        drop(first);
+        assert!(budget.is_waiting());
+        drop(second);
+        assert!(!budget.is_waiting());
+        assert_eq!(budget.begin_write(), Ok(()), "a wait stops nothing");
+    }
 
     #[test]
     fn a_cancelled_request_goes_no_further() {

@@ -43,7 +43,7 @@ impl Plugin for NodeRestriction {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.user.node_name().is_some()
+        attributes.operation != Operation::Connect && attributes.user.node_name().is_some()
     }
 
     fn mutate<'a>(
@@ -115,7 +115,7 @@ fn check_slice(write: Write<'_>) -> Result<(), Refusal> {
     let (verb, slice) = match write.attributes.operation {
         Operation::Create => ("create", write.object),
         Operation::Delete => ("delete", write.attributes.old),
-        Operation::Update => return Ok(()),
+        Operation::Update | Operation::Connect => return Ok(()),
     };
     let is_own = slice.is_some_and(|slice| slice.at("spec").text("nodeName") == write.node);
     refuse_unless(is_own, || {

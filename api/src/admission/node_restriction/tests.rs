@@ -72,7 +72,7 @@ impl Case {
         let ruling = judge(&attributes, object, &view).now_or_never().expect("nobody else is asked");
         ruling.err().map(|refusal| match refusal {
             Refusal::Forbidden(reason) | Refusal::Awaited(reason) => reason,
-            Refusal::Error(error) => format!("{error:?}"),
+            Refusal::Error(error) | Refusal::Final(error) => format!("{error:?}"),
         })
     }
 

@@ -58,7 +58,7 @@ pub(super) fn count(attributes: &Attributes<'_>, decision: Decision, mode: Mode,
 fn operation(attributes: &Attributes<'_>) -> &'static str {
     match attributes.operation {
         Operation::Create => "create",
-        Operation::Update | Operation::Delete => "update",
+        Operation::Update | Operation::Delete | Operation::Connect => "update",
     }
 }
 

@@ -46,7 +46,7 @@ impl Plugin for PodSecurity {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        if attributes.operation == Operation::Delete {
+        if matches!(attributes.operation, Operation::Delete | Operation::Connect) {
             return false;
         }
         match &*attributes.resource.storage {

@@ -37,7 +37,7 @@ fn refusal(pod: Value, view: &View) -> String {
     assert_eq!(tried, pod, "a refusal leaves the pod as it was");
     match refusal {
         Refusal::Forbidden(reason) | Refusal::Awaited(reason) => reason,
-        Refusal::Error(error) => panic!("{error:?}"),
+        Refusal::Error(error) | Refusal::Final(error) => panic!("{error:?}"),
     }
 }
 

@@ -8,7 +8,7 @@ use orch_rules::Action;
 use orch_schema::value::Value;
 
 use crate::connect::id::ProxyId;
-use crate::connect::options::{LogOptions, StreamOptions, ports_query};
+use crate::connect::options::{LogOptions, StreamOptions, ports_query, proxied_path};
 use crate::connect::{BackendTrust, Connector, Location, node, pod, service};
 use crate::error::{ApiError, Subject};
 use crate::pipeline::tree_of;
@@ -27,8 +27,8 @@ pub(super) enum Options {
     Stream(&'static str, StreamOptions),
     /// Ports to forward, as the kubelet's query.
     Ports(String),
-    /// None but the path.
-    Proxy,
+    /// The path behind a proxy.
+    Proxy(String),
 }
 
 /// The backend of a request.
@@ -44,22 +44,24 @@ pub(super) enum Way {
 }
 
 impl Options {
-    /// The options of `action` on the object `name` in `query`.
+    /// The options of a request for the log of the pod `name`.
     ///
     /// # Errors
     /// `BadRequest` or `Invalid`: they cannot be read, or break a rule.
-    pub(super) fn parse(action: Action, name: &str, query: &Query) -> Result<Options, ApiError> {
-        Ok(match action {
-            Action::Log => {
-                let options = LogOptions::parse(query)?;
-                options.check(name)?;
-                Options::Log(options)
-            }
-            Action::Exec => Options::Stream("exec", StreamOptions::of_exec(query)),
-            Action::Attach => Options::Stream("attach", StreamOptions::of_attach(query)),
-            Action::PortForward => Options::Ports(ports_query(query)?),
-            _ => Options::Proxy,
-        })
+    pub(super) fn of_log(name: &str, query: &Query) -> Result<Options, ApiError> {
+        let options = LogOptions::parse(query)?;
+        options.check(name)?;
+        Ok(Options::Log(options))
+    }
+
+    /// The options of a connection by `action`, from their document. `subpath` is the path that the client asks for.
+    pub(super) fn of_document(action: Action, document: &Value, subpath: &str) -> Options {
+        match action {
+            Action::Exec => Options::Stream("exec", StreamOptions::of_exec(document)),
+            Action::Attach => Options::Stream("attach", StreamOptions::of_attach(document)),
+            Action::PortForward => Options::Ports(ports_query(document)),
+            _ => Options::Proxy(proxied_path(document, subpath)),
+        }
     }
 
     /// Whether they are of a stream, which needs the right to create it.
@@ -84,7 +86,7 @@ impl Lookup<'_> {
         target: &Target,
         random: impl Fn() -> u128,
     ) -> Result<Way, ApiError> {
-        let (name, namespace, subpath) = (&*target.name, &*target.namespace, &*target.subpath);
+        let (name, namespace) = (&*target.name, &*target.namespace);
         match options {
             Options::Log(options) => {
                 let found = self.pod(namespace, name)?;
@@ -107,15 +109,15 @@ impl Lookup<'_> {
                 let path = format!("/portForward/{namespace}/{name}");
                 Ok(Way::Stream(Location { path, ..self.kubelet_of(&found, name)? }, query))
             }
-            Options::Proxy => match &*resource.storage {
+            Options::Proxy(path) => match &*resource.storage {
                 NODES => {
                     let id = node::parse_id(name)?;
-                    Ok(Way::Proxy(node::proxied(id, self.kubelet(id.name)?, subpath)))
+                    Ok(Way::Proxy(node::proxied(id, self.kubelet(id.name)?, &path)))
                 }
-                SERVICES => self.service(service::parse_id(name)?, target, random()).map(Way::Proxy),
+                SERVICES => self.service(service::parse_id(name)?, target, &path, random()).map(Way::Proxy),
                 _ => {
                     let id = pod::parse_id(name)?;
-                    pod::proxied(id, &self.pod(namespace, id.name)?, subpath).map(Way::Proxy)
+                    pod::proxied(id, &self.pod(namespace, id.name)?, &path).map(Way::Proxy)
                 }
             },
         }
@@ -130,7 +132,13 @@ impl Lookup<'_> {
     }
 
     /// A pod behind the service `id`, by its EndpointSlices, or its Endpoints where it has none.
-    fn service(&self, id: ProxyId<'_>, target: &Target, chance: u128) -> Result<Location, ApiError> {
+    fn service(
+        &self,
+        id: ProxyId<'_>,
+        target: &Target,
+        path: &str,
+        chance: u128,
+    ) -> Result<Location, ApiError> {
         let namespace = target.namespace.as_str();
         let found = service::port_number(id.port).map(|number| {
             let found = self.object(SERVICES, namespace, id.name)?;
@@ -151,7 +159,7 @@ impl Lookup<'_> {
             slices => slices.iter().flat_map(|slice| service::of_slice(slice, &port)).collect(),
         };
         let pod_of = |name: &str| self.pod(namespace, name).ok();
-        service::choose(&candidates, id, &target.name, namespace, &target.subpath, chance, pod_of)
+        service::choose(&candidates, id, &target.name, namespace, path, chance, pod_of)
     }
 
     /// The kubelet of the node that the pod `found`, called `name`, runs on.

@@ -1,9 +1,9 @@
 //! Requests that are passed on: logs, commands, attachments, ports, and proxies of pods, services and nodes.
 //!
-//! Owns the order: read the options, look up the objects, choose the backend, check its addresses, pass the request on, and
-//! make of the answer what the client gets. The rules are in `connect`; sockets are the adapter's.
+//! Owns the order: read the options, have them admitted, look up the objects, choose the backend, check its addresses, pass
+//! the request on, and make of the answer what the client gets. The rules are in `connect`; sockets are the adapter's.
 //!
-//!     query -> Options; objects -> Location -> resolved once -> checked -> Destination -> forward -> head -> stream
+//!     query -> document -> admission -> Options; objects -> Location -> resolved once -> checked -> Destination -> forward -> head -> stream
 //!              (lookup)                        (passage)
 //!
 //! These requests take no seat of flow control and have no deadline once the answer has begun: they last as long as both
@@ -17,6 +17,7 @@ use http::Response;
 use orch_raft::Store;
 use orch_rules::Action;
 use orch_schema::budget::Budget;
+use orch_schema::value::Value;
 
 use self::lookup::{Lookup, Options, Way};
 use self::passage::Passage;
@@ -25,9 +26,11 @@ use super::deadline::{REQUEST_MAX, run_until_deadline};
 use super::held::Payer;
 use super::respond::{self, Lasting};
 use super::{Admitted, Api};
+use crate::admission;
 use crate::authz::{Attributes, ResourceAttributes};
 use crate::connect::Connector;
 use crate::connect::headers::asks_for_upgrade;
+use crate::connect::options::document;
 use crate::error::{ApiError, Subject};
 use crate::follow::Applied;
 use crate::request::Verb;
@@ -57,11 +60,11 @@ impl<S: Store> Api<S> {
         let connector = connector.ok_or_else(unable)?;
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();
-        lasting.keep(self.ledger.take(Payer::of(user, &parts.exchange), STREAM_BYTES)?);
+        lasting.keep(self.ledger.take(&Payer::of(user, &parts.exchange), STREAM_BYTES)?);
         lasting.keep(self.measure_passing(parts));
         // Nothing is changed while the way is looked up.
         let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
-        let way = self.way(passing, connector);
+        let way = self.way(passing, connector, &budget);
         let way = run_until_deadline(&self.pipeline.store, REQUEST_MAX, reading, &budget, way).await?;
         let mut headers = parts.headers.clone();
         self.pipeline.gate.strip_identity(None, &mut headers);
@@ -77,16 +80,59 @@ impl<S: Store> Api<S> {
         }
     }
 
-    /// The backend of a request, by the options in its query and the newest objects.
-    async fn way(&self, passing: Admitted<'_>, connector: &Connector) -> Result<Way, ApiError> {
+    /// The backend of a request, by the options in its query, as admission leaves them, and the newest objects.
+    async fn way(
+        &self,
+        passing: Admitted<'_>,
+        connector: &Connector,
+        budget: &Budget,
+    ) -> Result<Way, ApiError> {
         let Admitted { parts, target, endpoint, .. } = passing;
-        let options = Options::parse(endpoint.action, &target.name, &parts.query)?;
+        let options = match endpoint.action {
+            // A log is read.
+            Action::Log => Options::of_log(&target.name, &parts.query)?,
+            action => {
+                let mut document = document(action, &parts.query, &target.subpath)?;
+                self.admit_connection(passing, &mut document, budget).await?;
+                Options::of_document(action, &document, &target.subpath)
+            }
+        };
         if options.are_of_a_stream() {
             self.require_create(passing).await?;
         }
         let state = self.pipeline.most_recent().await?;
         let lookup = Lookup { state, connector, brand: parts.served.registry.brand };
         lookup.way(options, endpoint.resource, target, || self.pipeline.ambient.random())
+    }
+
+    /// Has the plugins complete the options of a connection, or refuse it.
+    async fn admit_connection(
+        &self,
+        passing: Admitted<'_>,
+        options: &mut Value,
+        budget: &Budget,
+    ) -> Result<(), ApiError> {
+        let Admitted { parts, user, target, endpoint, .. } = passing;
+        let registry = &parts.served.registry;
+        let attributes = admission::Attributes {
+            brand: registry.brand,
+            operation: admission::Operation::Connect,
+            registry,
+            resource: endpoint.resource,
+            action: endpoint.action,
+            namespace: &target.namespace,
+            name: &target.name,
+            path_name: &target.name,
+            old: None,
+            user,
+            gate: &self.pipeline.gate,
+            exchange: &parts.exchange,
+            budget,
+            dry_run: false,
+            is_removal: false,
+            now: self.pipeline.ambient.now(),
+        };
+        self.pipeline.admit_connection(&attributes, options).await
     }
 
     /// Checks that the user may create the stream that it asks for by another method: a WebSocket begins with a GET, and

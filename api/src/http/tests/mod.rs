@@ -9,6 +9,7 @@ mod dry_runs;
 mod flow;
 mod gone;
 mod health;
+mod hooks;
 mod index;
 mod large;
 mod matrix;

@@ -7,12 +7,14 @@ use axum::body::Body;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
+use orch_rules::Action;
 use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
 
-use super::Server;
 use super::audits::{MemorySink, auditor};
+use super::{Api, Features, Server, pipeline};
+use crate::admission::{Additions, Attributes, Chain, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::connect::{BackendError, Backends, Connector, Destination, Reach};
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
@@ -49,6 +51,11 @@ impl Backends for Scripted {
     }
 }
 
+/// A way to backends that answer nothing of use.
+pub(super) fn any_connector() -> Connector {
+    connector(&Arc::default())
+}
+
 fn connector(backends: &Arc<Scripted>) -> Connector {
     let address_types = vec!["Hostname".to_owned(), "InternalIP".to_owned()];
     Connector { backends: backends.clone(), reach: Reach::default(), address_types }
@@ -56,8 +63,16 @@ fn connector(backends: &Arc<Scripted>) -> Connector {
 
 /// A server over `backends` with the pods `p` (without a node), `two` (of two containers) and `q` on the node `n`.
 async fn server(backends: Scripted) -> (Server, Arc<Scripted>) {
+    server_with(backends, Chain::builtin()).await
+}
+
+/// The same with these plugins.
+async fn server_with(backends: Scripted, admission: Chain) -> (Server, Arc<Scripted>) {
     let (server, backends) = (Server::new().await, Arc::new(backends));
-    let router = server.api_over(server.store.clone()).connecting(connector(&backends)).router();
+    let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
+    pipeline.admission = admission;
+    let api = Api::new(Arc::new(pipeline), server.stopping.clone());
+    let router = api.connecting(connector(&backends)).router();
     let server = Server { router, ..server };
     let status = json!({"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]});
     server.create("/api/v1/nodes", json!({"metadata": {"name": "n"}, "status": status})).await;
@@ -184,6 +199,83 @@ async fn failures_of_backends_are_told_as_the_reference_does() {
         let answered = server.get(&format!("{PODS}/q/log")).await;
         assert_eq!((answered.code.as_u16(), message(&answered.text).as_str()), (told, text), "{code}");
     }
+}
+
+/// Notes each connection, names the container `x` of the pod `two`, and lets nobody attach.
+struct Doorkeeper(Arc<Mutex<Vec<String>>>);
+
+impl Plugin for Doorkeeper {
+    fn name(&self) -> &'static str {
+        "Doorkeeper"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Connect
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        options: &'a mut Value,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let Attributes { action, namespace, name, user, .. } = *attributes;
+        self.0.lock().push(format!("{} {action:?} {namespace}/{name} {options}", user.name));
+        if name == "two" {
+            options["container"] = json!("x");
+        }
+        rule(Ok(()))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        options: Option<&'a Value>,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        assert!(options.is_some());
+        rule(match attributes.action {
+            Action::Attach => Err(Refusal::Forbidden("nobody attaches".to_owned())),
+            _ => Ok(()),
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_pass_admission_with_their_options() {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let chain = Chain::new(vec![Box::new(Doorkeeper(notes.clone()))]);
+    let (server, backends) = server_with(Scripted { code: 200, ..Scripted::default() }, chain).await;
+    for (path, code, text, note) in [
+        (
+            "namespaces/ns/pods/two/exec?command=ls&stdin=1",
+            400,
+            "pod two does not have a host assigned",
+            r#"system:admin Exec ns/two {"stdin":true,"command":["ls"]}"#,
+        ),
+        (
+            "namespaces/ns/pods/q/attach?container=c",
+            403,
+            "pods \"q\" is forbidden: nobody attaches",
+            r#"system:admin Attach ns/q {"container":"c"}"#,
+        ),
+        (
+            "namespaces/ns/pods/q/portforward?ports=80,443",
+            400,
+            "Upgrade request required",
+            r#"system:admin PortForward ns/q {"ports":[80,443]}"#,
+        ),
+        ("nodes/n/proxy/metrics", 200, "", r#"system:admin Proxy /n {"path":"metrics"}"#),
+        ("namespaces/ns/pods/q/log", 200, "", ""),
+    ] {
+        let answered = server.get(&format!("/api/v1/{path}")).await;
+        assert_eq!((answered.code.as_u16(), message(&answered.text).as_str()), (code, text), "{path}");
+        let noted = std::mem::take(&mut *notes.lock());
+        assert_eq!(noted, if note.is_empty() { vec![] } else { vec![note] }, "{path}");
+    }
+    assert_eq!(backends.requests.lock().len(), 2, "what is refused reaches no backend");
 }
 
 #[tokio::test(start_paused = true)]

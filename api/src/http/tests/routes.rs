@@ -1,4 +1,4 @@
-//! Every route with the right that it takes, and for writes with what admission is asked about.
+//! Every route with the right that it takes, and for writes and connections with what admission is asked about.
 //!
 //! `routes.txt` has a row for each resource, sub-resource and verb that is served: a route without a row, and a row
 //! without a route, fail. `UPDATE_ROUTES=1` writes the file anew, for a reader to judge the difference. That each route is
@@ -12,11 +12,13 @@ use bytes::Bytes;
 use http::Method;
 use orch_proto::brand::ORCH;
 use orch_raft::{Index, Key, Operation as StoreOperation, Put, Store, Transaction};
+use orch_rules::Action;
 use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
 
 use super::Server;
+use super::passing::any_connector;
 use crate::admission::{Additions, Attributes, Chain, Plugin, Refusal, Ruling, View, rule};
 use crate::authn::service_account::testing::{accounts, elliptic};
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
@@ -115,7 +117,7 @@ pub(super) fn all_routes() -> Vec<(Method, String)> {
 /// Begins the end of the row of a write that admission was not asked about; the code of its answer follows.
 const NOT_ADMITTED: &str = " -> not admitted, ";
 
-/// Notes the write that admission is asked about, and refuses it.
+/// Notes the write or the connection that admission is asked about, and refuses it.
 struct Notary(Arc<Mutex<Option<String>>>);
 
 impl Notary {
@@ -160,7 +162,8 @@ impl Plugin for Notary {
     }
 }
 
-/// A server with an object `n` of every kind, whose writes all end with a note of what admission was asked about.
+/// A server with an object `n` of every kind, whose writes and connections all end with a note of what admission was asked
+/// about.
 struct Noted {
     server: Server,
     registry: Arc<Registry>,
@@ -193,21 +196,21 @@ impl Noted {
         let (served, key) = (registry.clone(), TokenKey::new([7; 32]));
         let mut pipeline = Pipeline::new(store, served, key, clock, Features::default(), gate);
         pipeline.admission = Chain::new(vec![Box::new(Notary(Arc::clone(&note)))]);
-        let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
+        let api = Api::new(Arc::new(pipeline), server.stopping.clone());
+        let router = api.connecting(any_connector()).router();
         Noted { server: Server { router, ..server }, registry, note, version }
     }
 
-    /// What admission is asked about by a write of `path`, as the end of the route's row; empty for a read.
+    /// What admission is asked about by a write of `path` or a connection to it, as the end of the route's row; empty for a
+    /// read.
     async fn admitted(&self, method: &Method, path: &str) -> String {
         let (path_alone, query) = path.split_once('?').unwrap_or((path, ""));
         let TargetPath::Resource(target) = parse_path(path_alone) else { return String::new() };
         let verb = Verb::of(method, &target, &Query::parse(query)).unwrap();
-        if verb.is_read() {
-            return String::new();
-        }
         let endpoint = self.registry.endpoint(&target).unwrap();
-        if endpoint.action.is_passed_on() {
-            return " -> passed on".to_owned();
+        let is_connection = endpoint.action.is_passed_on() && endpoint.action != Action::Log;
+        if verb.is_read() && !is_connection {
+            return String::new();
         }
         let (content_type, body) = self.body(verb, &target);
         let headers = [("content-type", content_type)];
@@ -284,7 +287,7 @@ async fn every_route_is_authenticated_authorized_and_admitted_by_its_row() {
         std::fs::write(file, &table).unwrap();
     }
     let skipped: Vec<&str> = table.lines().filter(|row| row.contains(NOT_ADMITTED)).collect();
-    assert!(skipped.is_empty(), "writes that pass no admission: {skipped:#?}");
+    assert!(skipped.is_empty(), "writes and connections that pass no admission: {skipped:#?}");
     for (found, row) in table.lines().zip(TABLE.lines()) {
         assert_eq!(found, row, "see routes.txt");
     }

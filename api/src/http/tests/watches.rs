@@ -85,6 +85,15 @@ async fn changes_that_follow_one_another_closely_are_sent_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_right_after_a_frame_is_sent_with_those_that_follow_it() {
+    let (server, mut body) = gathering(5).await;
+    // Before the connection asks for the next frame.
+    server.create(MAPS, map("b", "1")).await;
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(1, "c")]));
+    assert_eq!(sent, (vec!["ADDED b".to_owned(), "ADDED c".to_owned()], 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_gathers_ends_when_the_node_stops() {
     let (server, mut body) = gathering(1_000).await;
     let stopped = async {

@@ -49,16 +49,26 @@ impl Plugin for Quota {
 
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'a>,
+        _attributes: &'a Attributes<'a>,
         _object: Option<&'a Value>,
-        view: &'a View,
-        additions: &'a mut Additions,
+        _view: &'a View,
+        _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         // Like a plugin that waits for another server.
-        futures::future::Either::Right(Box::pin(async move {
+        futures::future::Either::Right(Box::pin(async {
             tokio::task::yield_now().await;
-            Quota::charge(attributes, view, additions)
+            Ok(())
         }))
+    }
+
+    fn reserve(
+        &self,
+        attributes: &Attributes<'_>,
+        _object: Option<&Value>,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), Refusal> {
+        Quota::charge(attributes, view, additions)
     }
 }
 

@@ -12,6 +12,7 @@ mod patches;
 mod quotas;
 mod scale;
 mod versions;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

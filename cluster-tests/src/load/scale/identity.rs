@@ -1,4 +1,4 @@
-//! Client certificates of nodes, signed by the authority of a cluster that was started for the run.
+//! Client certificates of nodes and users, signed by the authority of a cluster that was started for the run.
 
 use std::fs;
 use std::path::Path;
@@ -32,10 +32,15 @@ impl Authority {
 
     /// A new certificate of the node `name`.
     pub(super) fn node(&self, name: &str) -> Result<Identity> {
+        self.user(&format!("system:node:{name}"), GROUP)
+    }
+
+    /// A new certificate of the user `name` of `group`.
+    pub(super) fn user(&self, name: &str, group: &str) -> Result<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, GROUP);
-        params.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;

@@ -19,8 +19,9 @@ use tokio::time::{sleep, sleep_until};
 
 use super::bound::{self, Bound};
 use super::event::Event;
-use super::link::{Crowd, Link, RETRY_PAUSE};
+use super::link::{Crowd, Link};
 use super::requests::Requests;
+use super::retry::{Retry, random_part};
 use super::schedule::{Jitter, LEASE_LATER, STATUS_AROUND, Schedule};
 use super::stage::node_name;
 use super::watch::{Watch, follow};
@@ -100,13 +101,13 @@ impl Kubelet {
             content_type: "application/json",
             body: body.as_bytes(),
         };
-        let mut requests = self.requests();
+        let (mut requests, mut retry) = (self.requests(), Retry::default());
         loop {
             let answer = requests.ask("make a node", &call, &[201, 409], None).await;
             if answer.is_some_and(|answer| matches!(answer.status, 201 | 409)) {
                 break;
             }
-            sleep(RETRY_PAUSE).await;
+            sleep(retry.pause(None, random_part())).await;
         }
         self.fleet.registered.fetch_add(1, Ordering::AcqRel);
     }

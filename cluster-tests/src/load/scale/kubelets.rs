@@ -20,7 +20,6 @@ use super::report::{Report, Unit};
 use super::stage::{self, LOOK_INTERVAL, Stage, node_name, pod};
 use crate::load::fixture::each;
 use crate::load::tally::Tally;
-use crate::load::target::Target;
 
 /// Time for the last pods to be seen.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
@@ -156,7 +155,7 @@ impl Work<'_> {
         for number in 0..options.nodes {
             let identity = authority.as_ref().map(|authority| authority.node(&node_name(number)));
             let targets = match identity {
-                Some(identity) => with_identity(&stage.targets, identity?),
+                Some(identity) => stage.targets_as(identity?),
                 None => stage.targets.clone(),
             };
             links.push(Link::new(&targets, number as usize, &stage.crowd));
@@ -235,17 +234,9 @@ fn changes(fleet: &Fleet) -> u64 {
     [&fleet.renewals, &fleet.statuses, &fleet.pod_statuses].map(|tally| tally.lock().operations).iter().sum()
 }
 
-fn with_identity(targets: &[Target], identity: crate::client::Identity) -> Arc<[Target]> {
-    let access = targets[0].access.with_identity(identity);
-    targets.iter().map(|target| Target { access: access.clone(), ..target.clone() }).collect()
-}
-
 /// Path of the leases of nodes, which waits for their namespace: the server makes it after its start.
 async fn leases(stage: &Stage) -> Result<String> {
-    let groups = stage.admin.get("/apis").await?.success()?;
-    let mut names =
-        groups["groups"].as_array().into_iter().flatten().filter_map(|group| group["name"].as_str());
-    let group = names.find(|name| name.starts_with(GROUP_START)).context("no leases are served")?;
+    let group = stage.group(GROUP_START).await?;
     let began = Instant::now();
     loop {
         let namespaces = stage.admin.get("/api/v1/namespaces").await?.success()?;

@@ -24,7 +24,7 @@ use crate::load::target::Target;
 const HANDSHAKES_MAX: usize = 200;
 
 /// Pause after a failed connection, before the next server is tried.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// All links of a run, and what has happened to them and to their watches.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Crowd {
     /// Watches that listed again, because their version was too old.
     pub(super) relisted: AtomicU64,
     pub(super) connections_failed: AtomicU64,
+    /// Answers that told a client to come back later.
+    pub(super) deferred: AtomicU64,
     /// Times from a stream's end until the watch stood again.
     pauses: Mutex<Tally>,
     failures: Mutex<BTreeMap<String, u64>>,
@@ -61,6 +63,7 @@ impl Crowd {
             resumed: AtomicU64::new(0),
             relisted: AtomicU64::new(0),
             connections_failed: AtomicU64::new(0),
+            deferred: AtomicU64::new(0),
             pauses: Mutex::new(Tally::new()?),
             failures: Mutex::default(),
             excused: Mutex::default(),

@@ -25,6 +25,7 @@ mod options;
 mod pace;
 mod report;
 mod requests;
+mod retry;
 mod schedule;
 mod stage;
 mod storm;

@@ -3,16 +3,18 @@
 //! A change that is late because the one before it was slow counts from the time at which it was due, so that a pause of the
 //! server shows in all the changes that it delayed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use tokio::time::sleep_until;
 
 use super::change::change;
 use super::stage::Stage;
 use crate::load::multiplex::Multiplexed;
 use crate::load::tally::Tally;
+use crate::load::target::Target;
 
 /// The times of a series: one each `interval`.
 #[derive(Debug, Clone, Copy)]
@@ -33,23 +35,28 @@ impl Pace {
     }
 }
 
-/// Carries out `work` beside a writer that changes the pod `name` `rate` times a second; the writer's tally.
+/// Carries out `work` beside a writer that changes the pod `name` `rate` times a second at `target`; the writer's tally. The writer has a
+/// thread and a connection of its own, so that a queue of the generator's tasks is not taken for one of the server.
 pub(super) async fn beside<T>(
-    stage: &Stage,
+    (stage, target): (&Stage, &Target),
     name: &str,
     rate: u32,
     work: impl Future<Output = Result<T>>,
 ) -> Result<(T, Tally)> {
-    let stop = AtomicBool::new(false);
-    let path = format!("{}/{name}", stage.pods());
-    let writing = write(stage.writer.clone(), &path, Pace::new(Instant::now(), rate), &stop);
-    let working = async {
-        let outcome = work.await;
-        stop.store(true, Ordering::Release);
-        outcome
-    };
-    let (outcome, tally) = futures::join!(working, writing);
-    Ok((outcome?, tally?))
+    let stop = Arc::new(AtomicBool::new(false));
+    let (target, path, stopping) = (target.clone(), format!("{}/{name}", stage.pods()), stop.clone());
+    let writing = std::thread::spawn(move || -> Result<Tally> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let line = Multiplexed::open(&target).await?;
+            write(line, &path, Pace::new(Instant::now(), rate), &stopping).await
+        })
+    });
+    let outcome = work.await;
+    stop.store(true, Ordering::Release);
+    let joined = tokio::task::spawn_blocking(move || writing.join()).await?;
+    let tally = joined.map_err(|_| anyhow!("the writer panicked"))??;
+    Ok((outcome?, tally))
 }
 
 async fn write(mut line: Multiplexed, path: &str, pace: Pace, stop: &AtomicBool) -> Result<Tally> {

@@ -88,6 +88,7 @@ impl Report {
         self.count("streams of watches that ended", load(&crowd.ended));
         self.count("watches resumed from their version", load(&crowd.resumed));
         self.count("watches that listed again", load(&crowd.relisted));
+        self.count("answers that said to come back later", load(&crowd.deferred));
         self.count("connections that failed", load(&crowd.connections_failed));
         self.failures(&crowd.failures());
         self.after_kill = crowd.excused();

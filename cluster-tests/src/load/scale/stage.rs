@@ -15,7 +15,7 @@ use super::descriptors;
 use super::link::Crowd;
 use super::meter::Meter;
 use super::options::Common;
-use crate::client::Client;
+use crate::client::{Client, Identity};
 use crate::cluster::Cluster;
 use crate::load::multiplex::Multiplexed;
 use crate::load::server::Servers;
@@ -129,6 +129,39 @@ impl Stage {
         let cluster =
             cluster.as_ref().context("the key of the servers' authority is not at hand: --start NODES")?;
         Ok(cluster.certificates())
+    }
+
+    /// The servers for another client.
+    pub(super) fn targets_as(&self, identity: Identity) -> Arc<[Target]> {
+        let access = self.targets[0].access.with_identity(identity);
+        self.targets.iter().map(|target| Target { access: access.clone(), ..target.clone() }).collect()
+    }
+
+    /// Whether the servers were started for the run, so that their authority is at hand.
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// Lets `group` do everything.
+    pub(super) async fn grant_all(&self, group: &str) -> Result<()> {
+        let rbac = self.group("rbac.").await?;
+        let body = json!({
+            "metadata": {"name": group},
+            "subjects": [{"kind": "Group", "apiGroup": rbac, "name": group}],
+            "roleRef": {"kind": "ClusterRole", "apiGroup": rbac, "name": "cluster-admin"},
+        });
+        let path = format!("/apis/{rbac}/v1/clusterrolebindings");
+        self.admin.post(&path, &body).await?.success().with_context(|| format!("cannot bind {group}"))?;
+        Ok(())
+    }
+
+    /// Name of the API group that begins with `start`, under every brand.
+    pub(super) async fn group(&self, start: &str) -> Result<String> {
+        let groups = self.admin.get("/apis").await?.success()?;
+        let mut names =
+            groups["groups"].as_array().into_iter().flatten().filter_map(|group| group["name"].as_str());
+        let group = names.find(|name| name.starts_with(start));
+        group.map(str::to_owned).with_context(|| format!("no group {start} is served"))
     }
 
     /// Kills the leader; the time just before.

@@ -1,4 +1,7 @@
 //! The work `watch-storm`: many watches at once, and all of them again after their connections were cut.
+//!
+//! With servers of its own the watches are one user's and the writer is another: an administrator, as all are elsewhere, takes
+//! no seats of flow control.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,17 +12,21 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::change::{Bounds, round};
+use super::identity::Authority;
 use super::link::Link;
 use super::options::Storm;
 use super::pace::beside;
 use super::report::{Report, Unit};
 use super::stage::{self, Stage, node_name};
 use super::watch::{Watch, follow, version_now};
+use crate::load::target::Target;
 
 /// Pods that change while all connections are cut, each of another watch's node.
 const CHANGED_MAX: u32 = 100;
 /// The writer's pod, on a node that no watch selects.
 const UNWATCHED: &str = "unwatched";
+/// Group of the watches' user and of the writer.
+const GROUP: &str = "bench-users";
 /// Time for events to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 
@@ -27,16 +34,30 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 pub(super) fn run(options: &Storm) -> Result<Report> {
     let count = options.watches.connections()?;
     stage::run(&options.common, count, async |stage: &Stage| {
-        let links = (0..count as usize).map(|place| Link::new(&stage.targets, place, &stage.crowd)).collect();
-        let work = Work { options, stage, links, report: Report::new("watch-storm") };
+        let [watchers, writers] = clients(stage).await?;
+        let links = (0..count as usize).map(|place| Link::new(&watchers, place, &stage.crowd)).collect();
+        let work =
+            Work { options, stage, links, writer: writers[0].clone(), report: Report::new("watch-storm") };
         Box::pin(work.measure()).await
     })
+}
+
+/// The servers for the watches and for the writer.
+async fn clients(stage: &Stage) -> Result<[Arc<[Target]>; 2]> {
+    if !stage.is_started() {
+        return Ok([stage.targets.clone(), stage.targets.clone()]);
+    }
+    stage.grant_all(GROUP).await?;
+    let authority = Authority::read(&stage.certificates().await?)?;
+    let [watcher, writer] = ["watcher", "writer"].map(|name| authority.user(name, GROUP));
+    Ok([stage.targets_as(watcher?), stage.targets_as(writer?)])
 }
 
 struct Work<'a> {
     options: &'a Storm,
     stage: &'a Stage,
     links: Vec<Arc<Link>>,
+    writer: Target,
     report: Report,
 }
 
@@ -115,7 +136,7 @@ impl Work<'_> {
             phase().await?;
             anyhow::Ok(began.elapsed())
         };
-        let (took, writer) = beside(self.stage, UNWATCHED, self.options.writes, work).await?;
+        let (took, writer) = beside((self.stage, &self.writer), UNWATCHED, self.options.writes, work).await?;
         let after = self.stage.meter.read();
         let peak_kb = self.stage.meter.take_peak_kb();
         self.report.time(format!("time, {title}"), took);

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::time::{sleep, timeout};
 
 use super::event::{self, Event, Kind, Lines};
-use super::link::{Crowd, Link, RETRY_PAUSE};
+use super::link::{Crowd, Link};
+use super::retry::{Retry, random_part};
 use super::stage::node_name;
 use crate::load::OPERATION_TIMEOUT;
 use crate::load::multiplex::Multiplexed;
@@ -54,6 +55,8 @@ enum End {
     Connection,
     /// The version is too old.
     Expired,
+    /// The server is busy, and said when to come back.
+    Deferred(Duration),
     /// Anything else, which counts as a failure.
     Failed(String),
 }
@@ -68,12 +71,16 @@ struct Follower<F> {
     lost: Option<Instant>,
     /// Whether the watch has listed since its last stream.
     has_listed: bool,
+    /// The failures since it last stood.
+    retry: Retry,
 }
 
 /// Follows `watch` for ever: the task that does it is aborted. `on_change` gets each change.
 pub(super) async fn follow(watch: Watch, crowd: Arc<Crowd>, on_change: impl FnMut(&Event<'_>) + Send) {
     let has_listed = watch.version.is_none();
-    let mut follower = Follower { watch, crowd, on_change, lines: Lines::default(), lost: None, has_listed };
+    let retry = Retry::default();
+    let mut follower =
+        Follower { watch, crowd, on_change, lines: Lines::default(), lost: None, has_listed, retry };
     let mut broken = 0;
     loop {
         let (generation, mut line) = follower.watch.link.line(broken).await;
@@ -84,9 +91,13 @@ pub(super) async fn follow(watch: Watch, crowd: Arc<Crowd>, on_change: impl FnMu
                 follower.watch.version = None;
                 follower.has_listed = true;
             }
+            End::Deferred(after) => {
+                follower.crowd.deferred.fetch_add(1, Ordering::Relaxed);
+                sleep(follower.retry.pause(Some(after), random_part())).await;
+            }
             End::Failed(kind) => {
                 follower.crowd.failure(kind);
-                sleep(RETRY_PAUSE).await;
+                sleep(follower.retry.pause(None, random_part())).await;
             }
         }
     }
@@ -111,7 +122,10 @@ impl<F: FnMut(&Event<'_>) + Send> Follower<F> {
         match timeout(OPERATION_TIMEOUT, line.begin(&call)).await {
             Ok(Ok(200)) => {}
             Ok(Ok(410)) => return End::Expired,
-            Ok(Ok(status)) => return End::Failed(format!("watch: status {status}")),
+            Ok(Ok(status)) => {
+                let failed = || End::Failed(format!("watch: status {status}"));
+                return line.retry_after().map_or_else(failed, End::Deferred);
+            }
             Ok(Err(_)) => return End::Connection,
             Err(_) => return End::Failed("watch: no answer".to_owned()),
         }
@@ -131,6 +145,7 @@ impl<F: FnMut(&Event<'_>) + Send> Follower<F> {
             self.crowd.pause(lost.elapsed());
         }
         self.has_listed = false;
+        self.retry = Retry::default();
         self.crowd.standing.fetch_add(1, Ordering::AcqRel);
         self.lines = Lines::default();
     }
@@ -178,7 +193,8 @@ async fn list(watch: &Watch, line: &mut Multiplexed) -> Result<u64, End> {
         Err(_) => return Err(End::Failed("list: no answer".to_owned())),
     };
     if reply.status != 200 {
-        return Err(End::Failed(format!("list: status {}", reply.status)));
+        let failed = || End::Failed(format!("list: status {}", reply.status));
+        return Err(line.retry_after().map_or_else(failed, End::Deferred));
     }
     event::version(line.head()).ok_or_else(|| End::Failed("list: no version".to_owned()))
 }

@@ -2,7 +2,8 @@
 //! dependents must follow or stay.
 //!
 //! It repeats a request until it is answered: a deletion unchanged, since no name is used twice; a creation under
-//! another name each time.
+//! another name each time. Where the cluster is made anew, it leaves its namespace as it is, and begins another one: what it
+//! did may be lost.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -41,7 +42,7 @@ impl Driver for Tenant {
             while session.world().is_busy() {
                 number += 1;
                 let namespace = format!("t{number}");
-                if Box::pin(live_in(&session, &namespace)).await.is_none() {
+                if Box::pin(live_in(&session.renewed(), &namespace)).await.is_none() {
                     session.think(THINK_MS_MAX).await;
                 }
             }
@@ -50,7 +51,7 @@ impl Driver for Tenant {
     }
 }
 
-/// The life of one namespace, from creation to deletion. `None` if the run ends first.
+/// The life of one namespace, from creation to deletion. `None` if the run or the cluster ends first.
 async fn live_in(session: &Session, namespace: &str) -> Option<()> {
     let (dice, world) = (session.dice(), session.world());
     let namespace = &create(session, NAMESPACES, "", namespace, &json!({})).await?;
@@ -157,10 +158,10 @@ async fn insist<T>(
     None
 }
 
-/// Sends the request to a random member after a pause. `None` if the run ends.
+/// Sends the request to a random member after a pause. `None` if the run ends, or the cluster.
 async fn attempt_once(session: &Session, ask: &Ask) -> Option<Result<Result<Answer, ApiError>, Gone>> {
     session.think(THINK_MS_MAX).await;
-    if session.world().failure().is_some() || session.world().is_settling() {
+    if session.world().failure().is_some() || session.world().is_settling() || session.is_void() {
         return None;
     }
     let (node, client) = (session.pick(), session.client());
@@ -172,5 +173,5 @@ async fn attempt_once(session: &Session, ask: &Ask) -> Option<Result<Result<Answ
         Err(gone) => format!("{gone:?}"),
     };
     session.world().trace().event(format_args!("c{client} n{} {verb:?} {what}: {came}", node.0));
-    Some(answer)
+    (!session.is_void()).then_some(answer)
 }

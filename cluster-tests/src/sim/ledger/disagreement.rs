@@ -67,6 +67,16 @@ pub enum Disagreement {
         /// The changes in the ledger.
         happened: String,
     },
+    /// A cluster that was made anew, or the objects that it is to be made from, are not those of the point.
+    #[error("objects of a cluster made anew differ at {at}; lost: [{lost}], invented: [{invented}]")]
+    Remade {
+        /// The point, or the beginning of the new cluster.
+        at: Revision,
+        /// Objects that should be there, printed.
+        lost: String,
+        /// Objects that should not, printed.
+        invented: String,
+    },
     /// A transaction was applied in part.
     #[error("revision {revision} changed {MIRRORS} but not {THINGS} alike: all or nothing")]
     Torn {

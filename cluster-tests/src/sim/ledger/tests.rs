@@ -3,7 +3,7 @@
 use orch_raft::{HistoryBounds, Key};
 
 use super::super::history::{Ask, Guard, Told};
-use super::super::things::{Extras, transaction};
+use super::super::things::{self, Extras, transaction};
 use super::*;
 
 const A: NodeId = NodeId(1);
@@ -167,4 +167,60 @@ fn answers_are_held_against_what_happened() {
     for wrong in [call(7, applied(3)), call(7, Told::NotDone), call(9, applied(2))] {
         assert!(ledger.check_calls(&[wrong]).is_err());
     }
+}
+
+/// The first state of a cluster that begins at 1000, with an object that was written with `tag` at `revision`.
+fn remade(revision: u64, tag: u64) -> State {
+    let mut written = State::default();
+    written.advance(Revision(revision - 1));
+    write(&mut written, revision, tag, Extras::default());
+    let (key, mut state) = (things::thing("k"), State::default());
+    state.restore(&key, written.object(&key).unwrap().clone());
+    state.finish_restore(Revision(1000), None);
+    state
+}
+
+/// The objects of a state, as a snapshot has them.
+fn objects(state: &State) -> Model {
+    let mut model = Model::new();
+    for (resource, collection) in state.collections() {
+        let objects = collection.range_from("");
+        model.extend(objects.map(|(path, object)| ((resource.clone(), path.clone()), Version::of(object))));
+    }
+    model
+}
+
+#[test]
+fn the_objects_that_a_cluster_is_made_from_are_those_of_the_point() {
+    let (point, beginning) = (Revision(3), Revision(1000));
+    let ledger = ledger(&[7, 8, 9]);
+    assert_eq!(ledger.make_anew(point, &objects(&member(&[7, 8])), beginning), Ok(()));
+    for wrong in [objects(&member(&[7, 18])), objects(&member(&[7])), Model::new()] {
+        let found = ledger.make_anew(point, &wrong, beginning);
+        assert!(matches!(found, Err(Disagreement::Remade { at: Revision(3), .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn a_cluster_made_anew_begins_with_the_objects_that_were_read() {
+    let begins = |state: &State| {
+        let ledger = ledger(&[7, 8, 9]);
+        ledger.make_anew(Revision(3), &objects(&member(&[7, 8])), Revision(1000)).unwrap();
+        observe(&ledger, state)
+    };
+    assert_eq!(begins(&remade(1000, 8)), Ok(()));
+    let mut empty = State::default();
+    empty.finish_restore(Revision(1000), None);
+    for wrong in [remade(1000, 9), remade(3, 8), empty] {
+        let found = begins(&wrong);
+        assert!(matches!(found, Err(Disagreement::Remade { at: Revision(1000), .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn entries_that_only_the_survivor_has_are_kept() {
+    let ledger = ledger(&[7, 8]);
+    assert_eq!(ledger.make_anew(Revision(4), &objects(&member(&[7, 8, 9])), Revision(1000)), Ok(()));
+    let found = ledger.make_anew(Revision(4), &objects(&member(&[7, 18])), Revision(1000));
+    assert!(matches!(found, Err(Disagreement::Remade { .. })), "{found:?}");
 }

@@ -48,13 +48,13 @@ fn history(text: &str) -> Vec<Call> {
 
 #[track_caller]
 fn accepts(text: &str) {
-    assert_eq!(check_registers(&history(text)), Ok(()));
+    assert_eq!(check_registers(&history(text), |_| None), Ok(()));
     assert_eq!(check_order(&history(text)), Ok(()));
 }
 
 #[track_caller]
 fn rejects(text: &str) {
-    let found = check_registers(&history(text));
+    let found = check_registers(&history(text), |_| None);
     assert!(
         matches!(found, Err(Anomaly::NotLinearizable { .. } | Anomaly::TwoRevisions { .. })),
         "{found:?}"
@@ -192,7 +192,7 @@ fn an_unknown_outcome_happens_at_most_once() {
         revision: Revision(7),
         current: Some(Version { revision: Revision(7), tag: Tag(4), marked: false }),
     };
-    assert!(matches!(check_registers(&twice), Err(Anomaly::TwoRevisions { .. })));
+    assert!(matches!(check_registers(&twice, |_| None), Err(Anomaly::TwoRevisions { .. })));
 }
 
 #[test]
@@ -201,6 +201,14 @@ fn an_unknown_outcome_happens_not_before_it_was_asked() {
         "1-2 read => got4 was4
          3-0 w4 always => ?",
     );
+}
+
+#[test]
+fn a_version_from_before_all_calls_is_known() {
+    let read = history("1-2 read => got4 was4");
+    let version = version("was4");
+    assert_eq!(check_registers(&read, |_| version), Ok(()));
+    assert!(check_registers(&history("1-2 read => got4 was0"), |_| version).is_err());
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) fn connect(network: &SimNetwork, way: Way, purpose: Purpose, endpoint
         links.connections.retain(|open| !open.is_dead());
         links.connections.push(connection);
     }
-    let Endpoint { process, service } = endpoint;
+    let Endpoint { process, service, pin: _ } = endpoint;
     let duplex = Duplex { sender: there, receiver: its_receiver };
     process.spawn(async move { service.stream(way.from, purpose, duplex).await });
     Duplex { sender: here, receiver: my_receiver }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft_rt::AsyncRuntime;
+use orch_raft::transport::tonic::ClusterPin;
 use orch_raft::transport::{Duplex, NodeId, Peer, Purpose, Transport, TransportError};
 use tokio::sync::oneshot;
 
@@ -25,11 +26,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 pub struct SimTransport {
     network: SimNetwork,
     from: NodeId,
+    /// The sender's cluster, which each frame names.
+    pin: ClusterPin,
 }
 
 impl SimTransport {
-    pub(super) fn new(network: SimNetwork, from: NodeId) -> Self {
-        SimTransport { network, from }
+    pub(super) fn new(network: SimNetwork, from: NodeId, pin: ClusterPin) -> Self {
+        SimTransport { network, from, pin }
+    }
+
+    fn cluster(&self) -> Option<Arc<str>> {
+        self.pin.cluster().cloned()
     }
 }
 
@@ -43,7 +50,8 @@ impl Transport for SimTransport {
     async fn call(&self, peer: &Peer, purpose: Purpose, frame: Bytes, timeout: Duration) -> Answer {
         let way = Way { from: self.from, to: peer.id };
         let (sender, receiver) = oneshot::channel();
-        spawn_detached(carry_call(self.network.clone(), way, peer.name.clone(), (purpose, frame), sender));
+        let request = Sent { purpose, frame, cluster: self.cluster() };
+        spawn_detached(carry_call(self.network.clone(), way, peer.name.clone(), request, sender));
         let lost = |reason: &str| TransportError::Lost { peer: peer.name.clone(), reason: reason.to_owned() };
         match NodeRuntime::timeout(timeout, receiver).await {
             Ok(Ok(answer)) => answer,
@@ -72,6 +80,10 @@ impl Transport for SimTransport {
         let refused =
             || TransportError::Refused { peer: peer.name.clone(), reason: "connection refused".to_owned() };
         let endpoint = network.endpoint(way.to).ok_or_else(refused)?;
+        if endpoint.pin.refuses(self.cluster().as_deref()) {
+            NodeRuntime::sleep(network.delay()).await;
+            return Err(unreachable(ANOTHER_CLUSTER));
+        }
         let duplex = stream::connect(network, way, purpose, endpoint);
         NodeRuntime::sleep(network.delay()).await;
         Ok(duplex)
@@ -80,12 +92,23 @@ impl Transport for SimTransport {
 
 pub(super) type Answer = Result<Bytes, TransportError>;
 
+/// The refusal of a frame of another cluster, before the service sees it.
+const ANOTHER_CLUSTER: &str = "the peer belongs to another cluster";
+
+/// A request on the wire.
+struct Sent {
+    purpose: Purpose,
+    frame: Bytes,
+    /// The sender's cluster, as it was known when the frame was sent.
+    cluster: Option<Arc<str>>,
+}
+
 /// Carries one frame and its answer. A lost frame leaves the caller waiting until its timeout.
 async fn carry_call(
     network: SimNetwork,
     way: Way,
     peer: Arc<str>,
-    request: (Purpose, Bytes),
+    request: Sent,
     mut answer: oneshot::Sender<Answer>,
 ) {
     let swallowed = |network: &SimNetwork, way: Way| network.is_cut(way) || network.loses();
@@ -93,7 +116,7 @@ async fn carry_call(
     if swallowed(&network, way) {
         return answer.closed().await;
     }
-    let (purpose, frame) = request;
+    let Sent { purpose, frame, cluster } = request;
     let overhears = network.links.lock().overhears.clone();
     let Some(endpoint) = network.endpoint(way.to) else {
         NodeRuntime::sleep(network.delay()).await;
@@ -101,6 +124,11 @@ async fn carry_call(
         let refused = TransportError::Refused { peer, reason: "connection refused".to_owned() };
         return drop(answer.send(forged.ok_or(refused)));
     };
+    if endpoint.pin.refuses(cluster.as_deref()) {
+        NodeRuntime::sleep(network.delay()).await;
+        let refused = TransportError::Unreachable { peer, reason: ANOTHER_CLUSTER.to_owned() };
+        return drop(answer.send(Err(refused)));
+    }
     let service = endpoint.service.clone();
     let asked = frame.clone();
     let mut served =

@@ -26,6 +26,10 @@ pub enum Occasion {
     LostVotes,
     /// Leaders are paused, and reach only one other member when they resume.
     ForgottenLeaders,
+    /// The quorum is lost for good, and a survivor is recovered.
+    Recovery,
+    /// All members are lost, and a snapshot is restored.
+    Restore,
 }
 
 impl Plant {
@@ -41,6 +45,8 @@ impl Plant {
             }
             Plant::VoteUnsynced => Some(Occasion::LostVotes),
             Plant::FollowsAnybody => Some(Occasion::ForgottenLeaders),
+            Plant::RecoveryKeepsName => Some(Occasion::Recovery),
+            Plant::RevisionsReused | Plant::WatchGoesOn => Some(Occasion::Restore),
             _ => None,
         }
     }

@@ -73,9 +73,10 @@ impl World {
         self.0.ghost.lock().is_some_and(|(ghost, _)| ghost == node)
     }
 
-    /// `node` is a member, or was removed and its program may still run.
+    /// `node` is a member, or was removed or given up and its program may still run.
     pub(super) fn may_run(&self, node: NodeId) -> bool {
-        self.0.roster.lock().contains(&node) || *self.0.ghost.lock() == Some((node, true))
+        let is_ghost = *self.0.ghost.lock() == Some((node, true));
+        self.0.roster.lock().contains(&node) || is_ghost || self.is_visiting(node)
     }
 
     /// `node` has its disk, and is held or cut off.

@@ -41,7 +41,7 @@ impl World {
         let start = member.starts.fetch_add(1, Ordering::Relaxed);
         self.0.trace.event(format_args!("start n{} ({start})", node.0));
         if !self.has_lost_disk(node) {
-            let kept = self.0.protocol.lock().observe_start(node, &member.disk);
+            let kept = self.protocol_of(node, |protocol| protocol.observe_start(node, &member.disk));
             kept.unwrap_or_else(|breach| self.fail(breach));
         }
         let weak = Arc::downgrade(&self.0);

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use orch_raft::transport::NodeId;
 use orch_raft::{Revision, State, Store};
 
@@ -17,15 +18,23 @@ impl World {
         let Some(process) = self.process(node) else { return };
         self.look_for_panics(node, &process);
         let disk = &self.member(node).disk;
-        if let Err(breach) = self.0.protocol.lock().observe_vote(node, disk) {
+        if let Err(breach) = self.protocol_of(node, |protocol| protocol.observe_vote(node, disk)) {
             self.fail(breach);
         }
-        if let Some(store) = &process.store {
+        // What members that were given up apply among themselves is no part of the ledger.
+        if let Some(store) = process.store.as_ref().filter(|_| self.is_of_current(node)) {
             self.look_for_quarantine(node, store);
             let state = store.inner().state();
             self.0.versions.observe(&state);
             self.compare(node, &state, &mut process.seen.lock());
         }
+    }
+
+    /// Checks an answer of `node` to a call of `asker`.
+    pub(super) fn overhear(&self, asker: NodeId, node: NodeId, asked: &Bytes, answered: &Bytes) {
+        let heard = self.protocol_of(node, |protocol| protocol.overhear(node, asked, answered));
+        heard.unwrap_or_else(|breach| self.fail(breach));
+        self.look_for_intrusion(asker, node, asked, answered);
     }
 
     /// A quarantine is a bug unless the run spoiled the member's state.
@@ -75,13 +84,19 @@ impl World {
 
     /// Checks every member's log. Called as often as the run can afford.
     pub fn observe_logs(&self) {
-        let mut protocol = self.0.protocol.lock();
         let members = &self.0.members;
-        let logs = members.iter().try_for_each(|(node, member)| protocol.observe_log(*node, &member.disk));
+        let logs = members.iter().try_for_each(|(node, member)| {
+            self.protocol_of(*node, |protocol| protocol.observe_log(*node, &member.disk))
+        });
         let applied = |node: &NodeId| self.applied(*node).unwrap_or_default();
-        let all = || members.keys().try_for_each(|node| protocol.observe_applied(*node, applied(node)));
+        let all = || {
+            let current = members.keys().filter(|node| self.is_of_current(**node));
+            let mut current = current.map(|node| (*node, applied(node)));
+            current.try_for_each(|(node, applied)| {
+                self.protocol(|protocol| protocol.observe_applied(node, applied))
+            })
+        };
         if let Err(breach) = logs.and_then(|()| all()) {
-            drop(protocol);
             self.fail(breach);
         }
     }

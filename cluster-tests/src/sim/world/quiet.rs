@@ -52,7 +52,7 @@ impl World {
 
     /// The voter sets whose majorities are needed now, as far as `living` members know.
     pub fn voter_sets(&self, living: &[NodeId]) -> Option<Vec<BTreeSet<u64>>> {
-        self.0.protocol.lock().voter_sets(living)
+        self.protocol(|protocol| protocol.voter_sets(living))
     }
 
     /// Counts a write on a store that was answered as applied.

@@ -1,14 +1,18 @@
 //! The chart: its values and templates fit each other, and with its own values it is the manifest beside it.
 //!
 //! Owns a renderer of the few forms that the templates have: values, required ones too, the release's name, and lines that
-//! begin and end a condition. It is no Helm: that tool's checks, and other forms, are not proven here.
+//! begin and end a condition. It is no Helm: that tool's checks, and other forms, are not proven here. The job that makes the
+//! certificates is started as a process; the other pods are in `manifests`.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
 
-use super::{documents, repository, source};
+use super::containers;
+use super::flags::assert_flags_exist;
+use super::root::{Job, Root, Volume};
+use super::{documents, repository, source, texts};
 
 /// The release of the manifest.
 const RELEASE: &str = "orch";
@@ -115,10 +119,8 @@ fn with_its_own_values_it_is_the_manifest() {
 
 #[test]
 fn with_all_conditions_true_it_is_made_of_whole_objects() {
-    let mut values = values();
-    values["certificates"]["job"]["enabled"] = true.into();
-    assert_eq!(values["certificates"]["job"]["kubectlImage"], "", "an image that sees the keys is chosen");
-    values["certificates"]["job"]["kubectlImage"] = "kubectl@sha256:0".into();
+    assert_eq!(values()["certificates"]["job"]["kubectlImage"], "", "an image that sees the keys is chosen");
+    let mut values = values_with_job();
     values["members"]["storage"]["className"] = "fast".into();
     let mut kinds = Vec::new();
     for (name, text) in templates() {
@@ -140,6 +142,88 @@ fn with_all_conditions_true_it_is_made_of_whole_objects() {
     for kind in ["Job", "Role", "RoleBinding", "ServiceAccount", "StatefulSet", "Deployment"] {
         assert!(kinds.iter().any(|found| found == kind), "{kind}: {kinds:?}");
     }
+}
+
+/// Every object that the chart makes of `values`.
+fn objects(values: &Value) -> Vec<Value> {
+    let texts = templates().into_iter().map(|(_, text)| render(&text, values, &mut BTreeSet::new()));
+    texts.flat_map(|text| documents(&text)).collect()
+}
+
+/// The chart's values with the job that makes certificates.
+fn values_with_job() -> Value {
+    let mut values = values();
+    values["certificates"]["job"]["enabled"] = true.into();
+    values["certificates"]["job"]["kubectlImage"] = "kubectl@sha256:0".into();
+    values
+}
+
+/// The command of a container of this image.
+fn command(container: &Value) -> Vec<String> {
+    let mut command = match &container["command"] {
+        Value::Null => containers::words("ENTRYPOINT"),
+        own => texts(own),
+    };
+    command.extend(texts(&container["args"]));
+    command
+}
+
+#[test]
+fn under_the_other_brand_every_flag_exists() {
+    let mut values = values_with_job();
+    values["brand"] = "kubernetes".into();
+    values["schedulers"]["configFlag"] = "kubeconfig".into();
+    let image = &values["image"]["name"];
+    let mut count = 0;
+    for object in objects(&values) {
+        let pod = &object["spec"]["template"]["spec"];
+        let containers = ["initContainers", "containers"].map(|list| pod[list].as_array().cloned());
+        for container in containers.into_iter().flatten().flatten() {
+            if container["image"] == *image {
+                assert_flags_exist(&command(&container));
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 4, "members, founding, schedulers and the job of certificates");
+}
+
+/// The keys of the Secret that the pods of `objects` take.
+fn keys_taken(objects: &[Value]) -> BTreeSet<String> {
+    let volumes =
+        objects.iter().filter_map(|object| object["spec"]["template"]["spec"]["volumes"].as_array());
+    let items = volumes.flatten().filter_map(|volume| volume["secret"]["items"].as_array()).flatten();
+    items.map(|item| item["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_job_makes_every_file_that_the_pods_take() {
+    let objects = objects(&values_with_job());
+    let is_job =
+        |object: &&Value| object["kind"] == "Job" && object["metadata"]["name"] == "orch-certificates";
+    let job = objects.iter().find(is_job).unwrap();
+    let pod = &job["spec"]["template"]["spec"];
+    let (maker, kubectl) = (&pod["initContainers"][0], &pod["containers"][0]);
+    let root = Root::new(&[]);
+    let work = root.directory("work", 0o2770);
+    let volume = Volume { from: work.clone(), to: "/work".to_owned(), is_writable: true };
+    let made =
+        Job { name: "made".to_owned(), command: command(maker), volumes: vec![volume], ..Job::default() };
+    let mut made = root.start(&made);
+    assert!(made.wait().await.success(), "{}", made.log());
+    let mut keys = BTreeSet::new();
+    for word in texts(&kubectl["args"]) {
+        let Some(file) = word.strip_prefix("--from-file=") else { continue };
+        let (key, path) = match file.split_once('=') {
+            Some((key, path)) => (key, path),
+            None => (file.rsplit_once('/').unwrap().1, file),
+        };
+        let there = work.join(path.strip_prefix("/work/").unwrap());
+        assert!(fs::metadata(&there).is_ok_and(|found| found.len() > 0), "{word}: {}", there.display());
+        keys.insert(key.to_owned());
+    }
+    let missing: Vec<String> = keys_taken(&objects).difference(&keys).cloned().collect();
+    assert!(!keys.is_empty() && missing.is_empty(), "{missing:?} of {keys:?}");
 }
 
 #[test]

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use orch_cluster_tests::cluster::alone;
 use serde_json::Value;
 
+use super::containers;
 use super::flags::assert_flags_exist;
 use super::root::{Job, Process, Root, Volume, settable};
 use super::{administrator, assert_voters, documents, source, texts, wait_probe, wait_scheduled};
@@ -44,7 +46,8 @@ impl Service {
 
     fn command(&self) -> Vec<String> {
         let mut command = match &self.value["entrypoint"] {
-            Value::Null => entry_point(),
+            // The image's program.
+            Value::Null => containers::words("ENTRYPOINT"),
             own => texts(own),
         };
         command.extend(texts(&self.value["command"]));
@@ -100,13 +103,6 @@ impl Service {
             ..Job::default()
         }
     }
-}
-
-/// The image's program where a service names none.
-fn entry_point() -> Vec<String> {
-    let text = source("deploy/containers/Containerfile");
-    let line = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT ")).unwrap();
-    texts(&serde_json::from_str(line).unwrap())
 }
 
 #[test]
@@ -166,6 +162,9 @@ async fn the_services_become_a_cluster_that_schedules() {
         process.assert_running();
         process.assert_confined();
     }
+    let member = services.iter().find(|service| service.name == "b").unwrap();
+    let grace = member.value["stop_grace_period"].as_str().unwrap().trim_end_matches('s').parse().unwrap();
+    running.get_mut("b").unwrap().assert_stops(Duration::from_secs(grace)).await;
     // Later starts make no certificates anew.
     let certs = services.iter().find(|service| service.name == "certs").unwrap();
     let mut again = start(certs);

@@ -11,7 +11,11 @@ pub(super) fn assert_flags_exist(command: &[String]) {
     let (name, words) = words.split_first().unwrap_or_else(|| panic!("an empty command"));
     let (binary, help) = match *name {
         "/usr/bin/orch" => ("orch", subcommands(words)),
-        "/usr/bin/orch-scheduler" => ("scheduler", vec!["--help"]),
+        // Under the other brand one flag has another name.
+        "/usr/bin/orch-scheduler" => {
+            let brand = words.iter().filter(|word| word.starts_with("--brand=")).copied();
+            ("scheduler", brand.chain(["--help"]).collect())
+        }
         other => panic!("{other} is not in the image"),
     };
     let output = Command::new(program(binary).unwrap()).args(&help).output().unwrap();

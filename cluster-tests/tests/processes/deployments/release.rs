@@ -149,3 +149,24 @@ fn a_tag_that_is_not_there_or_not_of_the_program_is_refused() {
     let told = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(!done.status.success() && told.contains("set the version in Cargo.toml"), "{told}");
 }
+
+#[test]
+fn releases_and_images_are_built_with_the_library_that_is_built_in_groups() {
+    for name in ["deploy/release.sh", "deploy/containers/Containerfile"] {
+        let text = super::source(name);
+        let builds: Vec<&str> = text.lines().filter(|line| line.contains("cargo build")).collect();
+        assert!(!builds.is_empty(), "{name} builds nothing");
+        for line in builds {
+            assert!(line.contains(".ci/cargo build --release --locked"), "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_package_s_script_is_read_by_the_shell_that_runs_it() {
+    let script = repository().join("deploy/package/postinst");
+    let read = tool("sh", "dash", |command| {
+        command.arg("-n").arg(&script);
+    });
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+}

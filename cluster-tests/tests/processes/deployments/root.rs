@@ -9,9 +9,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use orch_cluster_tests::cluster::program;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{PATIENCE, repository, tool};
@@ -195,6 +196,20 @@ impl Process {
         assert!(ended.is_none(), "{} ended with {ended:?}:\n{}", self.name, self.log());
     }
 
+    /// Sends it a signal.
+    pub(super) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), signal).unwrap();
+    }
+
+    /// Asserts that it ends in good order within `grace` after SIGTERM.
+    pub(super) async fn assert_stops(&mut self, grace: Duration) {
+        let began = Instant::now();
+        self.signal(Signal::TERM);
+        let ended = self.wait().await;
+        assert!(ended.success() && began.elapsed() < grace, "{}: {ended}:\n{}", self.name, self.log());
+    }
+
     /// Waits for its end.
     pub(super) async fn wait(&mut self) -> ExitStatus {
         let began = Instant::now();
@@ -203,7 +218,7 @@ impl Process {
                 return status;
             }
             assert!(began.elapsed() < PATIENCE, "{} does not end:\n{}", self.name, self.log());
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

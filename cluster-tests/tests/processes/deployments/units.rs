@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use orch_cluster_tests::cluster::{alone, program};
+use rustix::process::Signal;
 
 use super::flags::assert_flags_exist;
 use super::root::{Job, Root, Volume, give, settable};
-use super::{administrator, assert_voters, source, wait_probe, wait_scheduled};
+use super::{administrator, assert_voters, source, until, wait_probe, wait_scheduled};
 
 /// Settings that both units have.
 const HARDENING: [(&str, &str); 21] = [
@@ -44,6 +46,9 @@ const NICE_ZERO: i32 = 20;
 
 /// Nice value of the store's threads, which the unit allows.
 const STORE_NICENESS: i32 = -5;
+
+/// The time that systemd gives a unit to stop which names none.
+const DEFAULT_STOP: Duration = Duration::from_secs(90);
 
 /// Address of the member and of the scheduler.
 const ADDRESS: &str = "127.36.1.1";
@@ -118,6 +123,7 @@ fn both_units_are_hardened_and_have_flags_that_exist() {
     let unit = Unit::read("orch.service");
     assert_eq!(unit.service("LimitNICE"), STORE_NICENESS.to_string());
     assert_eq!(unit.service("RestartPreventExitStatus"), "2", "exit code of a wrong flag");
+    assert_eq!(unit.service("ExecReload"), "/bin/kill -HUP $MAINPID");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,9 +170,19 @@ async fn the_units_start_a_member_and_a_scheduler() {
         process.assert_running();
         process.assert_confined();
     }
+    member.signal(Signal::HUP);
+    until("the member reads its certificates again", async || {
+        let log = member.log();
+        if log.contains(r#"reloaded what="api certificates""#) { Ok(()) } else { Err(log) }
+    })
+    .await;
     let expected = if may_raise { STORE_NICENESS } else { 0 };
     assert_eq!(niceness(member.pid(), "store"), expected, "LimitNICE= lets the store's threads go first");
     assert_eq!(niceness(member.pid(), "api"), 0);
+    // The scheduler gives up its lease, and a unit without a time of its own has systemd's.
+    scheduler.assert_stops(DEFAULT_STOP).await;
+    let grace = Unit::read("orch.service").service("TimeoutStopSec").parse().unwrap();
+    member.assert_stops(Duration::from_secs(grace)).await;
 }
 
 /// Gives everything below `path` to the image's user, as an operator does.

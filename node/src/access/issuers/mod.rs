@@ -57,6 +57,16 @@ pub fn read(path: &Path, own_issuers: &[String]) -> Result<Configuration, Config
     check(file, own_issuers).map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })
 }
 
+/// The authorities of issuers that the file of `--authentication-config` has, in PEM.
+///
+/// # Errors
+/// It cannot be read.
+pub fn authorities(path: &Path) -> Result<Vec<String>, ConfigFileError> {
+    let file: File = faults::read(path, "AuthenticationConfiguration", &VERSIONS)?;
+    let all = file.jwt.into_iter().map(|entry| entry.issuer.certificate_authority);
+    Ok(all.filter(|pem| !pem.is_empty()).collect())
+}
+
 fn check(file: File, own_issuers: &[String]) -> Result<Configuration, Faults> {
     let mut faults = Faults::default();
     let anonymous = check_anonymous(file.anonymous, &mut faults);

@@ -3,6 +3,7 @@
 //! Owns the order. The file has its name, and older ones are removed, only after a restore of what is on the disk gave back
 //! the state that was saved. The work is done on threads of low priority beside the requests.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use super::folder::Backup;
 use super::plan::BackupPlan;
 use crate::report::Causes;
-use crate::run::snapshot::{Places, Point, Streaming, stream, yield_to_requests};
+use crate::run::snapshot::{Places, Point, root, stream, yield_to_requests};
 use crate::run::store::Handle;
 use crate::snapshot::{Copied, Existing, Output, Sink, copy_unnamed};
 
@@ -47,10 +48,11 @@ pub(super) struct Saved {
 /// Saves a backup, and then removes those that are not kept.
 pub(super) async fn save(plan: &Arc<BackupPlan>, source: &Source) -> anyhow::Result<Saved> {
     let place = timeout(PLACE_MAX, source.places.take()).await;
-    let place = Arc::new(place.context("other snapshots take this member's places all the time")?);
+    let place = place.context("other snapshots take this member's places all the time")?;
     source.handle.barrier().await.context("no state that is known to be the newest")?;
-    let streaming = stream(source.handle.clone(), &source.cluster, Point::Newest, place.clone());
-    let Streaming { pieces, saved } = streaming.context("no thread for a backup")?;
+    let root = Arc::new(root(&source.handle, &source.cluster, Point::Newest));
+    let saved = root.state.fingerprint();
+    let pieces = stream(source.handle.clone(), root, 0, None).context("no thread for a backup")?;
     let (done, ended) = oneshot::channel();
     let plan = plan.clone();
     let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
@@ -65,12 +67,13 @@ pub(super) async fn save(plan: &Arc<BackupPlan>, source: &Source) -> anyhow::Res
 
 fn write(
     plan: &BackupPlan,
-    pieces: Receiver<std::io::Result<Bytes>>,
+    pieces: Receiver<io::Result<Bytes>>,
     saved: Fingerprint,
 ) -> anyhow::Result<Saved> {
     let name = plan.names.now()?;
     let output = Output::file(&plan.folder.file(&name), Existing::Refuse)?;
-    let Copied { header, written, .. } = copy_unnamed(pieces, Sink::new(output, &plan.recipients)?, None)?;
+    let Copied { header, written, .. } =
+        copy_unnamed(io::empty(), pieces, Sink::new(output, &plan.recipients)?, None)?;
     let objects = written.rehearse(&header, saved)?;
     written.commit()?;
     let backup = plan.folder.made(&name)?;

@@ -7,16 +7,17 @@
 //!
 //! It never deletes anything it did not write.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::file_lock::{FileLock, lock_at};
+pub(super) use super::layout::FORMAT as FORMAT_FILE;
 use crate::disk::DiskError;
 use crate::disk::cipher::CipherError;
 
 pub(super) const LOCK_FILE: &str = "IN-USE";
-pub(super) const FORMAT_FILE: &str = "FORMAT";
 pub(super) const FORMAT_DRAFT: &str = "FORMAT.new";
 /// `FORMAT` of a directory whose database was created completely.
 const FORMAT_COMPLETE: &str = "orch store 1\n";
@@ -302,18 +303,15 @@ fn open_lock_file(path: &Path) -> Result<Option<File>, OpenError> {
 /// Locks the file and names its holder in it. `None` if the directory was renamed or removed since the file was opened: the lock
 /// would be that of another one.
 fn take_lock(mut file: File, path: &Path) -> Result<Option<File>, OpenError> {
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
+    let locked = lock_at(&file, &path.join(LOCK_FILE));
+    match locked.map_err(|error| OpenError::io(path, "lock IN-USE", &error))? {
+        FileLock::Held => {}
+        FileLock::Moved => return Ok(None),
+        FileLock::Busy => {
             let holder = read_small(&file).map(|text| text.trim().to_owned()).unwrap_or_default();
             let holder = if holder.is_empty() { ANOTHER.to_owned() } else { holder };
             return Err(OpenError::InUse { path: path.to_owned(), holder });
         }
-        Err(TryLockError::Error(error)) => return Err(OpenError::io(path, "lock IN-USE", &error)),
-    }
-    let is_current = is_at(&file, &path.join(LOCK_FILE));
-    if !is_current.map_err(|error| OpenError::io(path, "look at IN-USE", &error))? {
-        return Ok(None);
     }
     let mut name_holder = || -> io::Result<()> {
         file.set_len(0)?;
@@ -322,18 +320,6 @@ fn take_lock(mut file: File, path: &Path) -> Result<Option<File>, OpenError> {
     };
     name_holder().map_err(|error| OpenError::io(path, "write IN-USE", &error))?;
     Ok(Some(file))
-}
-
-/// Whether the open file is the one at `path`.
-pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let open = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,11 @@
 //! encrypted ([`sealing`]).
 
 mod directory;
+mod file_lock;
 mod flusher;
 mod glance;
 mod history;
+pub mod layout;
 mod log;
 mod options;
 mod pace;
@@ -41,6 +43,7 @@ use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
 pub use self::directory::{DataDirectory, Held, OpenError};
+pub use self::file_lock::{FileLock, lock_at};
 use self::flusher::{Flusher, Fuse};
 pub use self::glance::Glance;
 use self::log::LogBounds;

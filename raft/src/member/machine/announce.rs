@@ -2,12 +2,12 @@
 //!
 //! Owns the subscriptions of every resource and the marks of what is still to be walked for them. Applying only marks: the
 //! resources that changed since the last walk, so that changes applied during one are walked together. One task of the
-//! member walks them, in the order of resources.
+//! member walks them, a turn of each resource after the other, so that a long walk of one delays no other.
 //!
 //! Invariant: a mark is set after its state is published, so that the walk finds the changes that it was set for.
 //! Invariant: a mark that is set is walked; a signal that comes while the task is at work is kept for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -97,7 +97,7 @@ impl Announcements {
     async fn walk_marked(&self, state: impl Fn() -> Arc<State>) {
         let marks = std::mem::take(&mut *self.marks.lock());
         // Clones the hubs, so that a new subscriber does not wait at the lock until all others are woken.
-        let hubs: Vec<(Arc<str>, Hub)> = {
+        let mut hubs: VecDeque<(Arc<str>, Hub)> = {
             let hubs = self.hubs.lock();
             let is_marked = |resource: &Arc<str>| marks.all || marks.changed.contains(resource);
             hubs.by_resource
@@ -107,12 +107,11 @@ impl Announcements {
                 .collect()
         };
         let state = state();
-        for (resource, hub) in hubs {
-            let collection = state.collection(&resource);
-            while hub.turn(&collection, state.applied()) == Turn::More {
+        while let Some((resource, hub)) = hubs.pop_front() {
+            if hub.turn(&state.collection(&resource), state.applied()) == Turn::More {
+                hubs.push_back((resource, hub));
                 tokio::task::yield_now().await;
-            }
-            if marks.all {
+            } else if marks.all {
                 // Even those who saw the same revision of the state before it.
                 hub.wake_all();
             }
@@ -233,8 +232,24 @@ mod tests {
         fixture.change(&changes);
         let mut task = Box::pin(fixture.announce());
         assert!((&mut task).now_or_never().is_none());
-        assert_eq!(told(&mut subscribed[0]), Some(Revision(1)), "the first of three turns");
+        assert_eq!(told(&mut subscribed[0]), Some(Revision(1)), "the first of two turns");
+        assert!((&mut task).now_or_never().is_none());
+        assert_eq!(told(&mut subscribed[1]), Some(Revision(3)));
+    }
+
+    #[test]
+    fn a_long_walk_of_one_resource_delays_no_other() {
+        let fixture = Fixture::default();
+        let interest = || Interest::Object("a".into());
+        let _maps: Vec<_> = (0..5_000)
+            .map(|_| fixture.announcements.subscribe(&resource("configmaps"), interest(), Revision(0)))
+            .collect();
+        let mut pods = fixture.subscribe("pods");
+        let changes: Vec<_> = (1..=3).map(|revision| ("configmaps", revision)).chain([("pods", 4)]).collect();
+        fixture.change(&changes);
+        let mut task = Box::pin(fixture.announce());
+        // The first turn of config maps, and then of pods.
         assert!((&mut task).now_or_never().is_none() && (&mut task).now_or_never().is_none());
-        assert_eq!(told(&mut subscribed[0]), Some(Revision(3)));
+        assert_eq!(told(&mut pods), Some(Revision(4)));
     }
 }

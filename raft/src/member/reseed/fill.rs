@@ -2,8 +2,10 @@
 //!
 //! Owns the form of that disk: the objects at the beginning, the mark and a purged log there, a vote of the member for
 //! itself, and the member's identity with a founding of its own. For the member that starts on it, it is the disk of a
-//! voter that was sent a snapshot. The objects go into any [`Install`], so that a restore test makes them in memory
-//! ([`super::rehearsal`]).
+//! voter that was sent a snapshot. The cluster has agreed on the feature level at which the beginning is known, whatever the
+//! earlier one had agreed on: a program that does not know it refuses the disk, and is refused as a member.
+//!
+//! The objects go into any [`Install`], so that a restore test makes them in memory ([`super::rehearsal`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,10 +17,11 @@ use prost::Message;
 use super::{Made, NewCluster, Origin, ReseedError};
 use crate::archive::Record;
 use crate::disk::{Disk, Install, MetaKey, StateWrite, completed};
-use crate::encoding::{DecodeError, object_to_wire};
+use crate::encoding::{DecodeError, LEVEL_BEGINNING, object_to_wire};
 use crate::key::Revision;
 use crate::member::codec::{Mark, log_id_to_wire, peer_to_wire, vote_to_wire};
 use crate::member::consensus::{Membership, Place, StoredMembership, Vote, log_id};
+use crate::member::feature::{agreed_feature_level, is_level, level_put};
 use crate::member::identity::{
     ClusterIdentity, cluster_key, identity_put, is_of_one_cluster, origin_put, save,
 };
@@ -30,10 +33,10 @@ use crate::transaction::Put;
 /// Bytes of records that are written at once: the memory that filling needs.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// All contents of a disk that was filled, which [`super::check`] compares.
-pub(crate) struct Filled {
+/// All contents of a disk that was filled, which [`super::check()`] compares.
+pub struct Filled {
     /// Without the place of the old store, which is not known here.
-    pub(crate) made: Made,
+    pub made: Made,
     pub(super) mark: Mark,
     pub(super) fingerprint: Fingerprint,
     pub(super) identity: wire::Identity,
@@ -41,7 +44,11 @@ pub(crate) struct Filled {
 
 /// Fills the empty `disk` with the `records` of the cluster of `origin`, for the cluster of `new`, whose log begins in `term`.
 /// Durable when this returns.
-pub(crate) async fn fill(
+///
+/// # Errors
+/// The disk or the source of the records failed; the records are of no cluster, or newer than the beginning; the new cluster
+/// has the earlier one's name.
+pub async fn fill(
     disk: &impl Disk,
     origin: &Origin,
     new: &NewCluster,
@@ -122,6 +129,8 @@ pub(super) async fn install(
     let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
     filling.put(&identity_put(&seed, &founding))?;
     filling.put(&origin_put(new.beginning, &earlier))?;
+    let level = agreed_feature_level(&filling.own).max(LEVEL_BEGINNING);
+    filling.put(&level_put(level))?;
     let fingerprint = filling.fingerprint;
     let mark = filling.commit(term).await?;
     Ok(Installed { cluster, brand, founding, fingerprint, mark })
@@ -144,7 +153,7 @@ struct Filling<'a> {
     bytes: usize,
     /// Fingerprint of the objects added.
     fingerprint: Fingerprint,
-    /// The store's own objects of the earlier cluster that the new one does not keep.
+    /// The store's own objects of the earlier cluster that the new one has in another form.
     own: State,
 }
 
@@ -157,7 +166,7 @@ impl<'a> Filling<'a> {
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.
     fn add(&mut self, record: &Record) -> Result<(), ReseedError> {
         let Record { resource, path, object } = record;
-        if **resource == *CLUSTER_RESOURCE && is_of_one_cluster(path) {
+        if **resource == *CLUSTER_RESOURCE && (is_of_one_cluster(path) || is_level(path)) {
             self.own.restore(&cluster_key(path), object.clone());
             return Ok(());
         }

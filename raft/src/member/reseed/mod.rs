@@ -6,8 +6,11 @@
 //!     rehearse: a snapshot's records ---> objects in memory, read back, dropped
 //!
 //! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
-//! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, and a
-//! revision beyond every one that the earlier cluster can have given out (docs/decisions/0039).
+//! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, the feature
+//! level at which its beginning is known, and a revision beyond every one that the earlier cluster can have given out (docs/decisions/0039).
+//!
+//! [`recover`] and [`restore`] do that in data directories. Their steps, [`Survivor::read`], [`fill`] and [`check`], work on
+//! any disk.
 //!
 //! Invariant: the new cluster has another name than the earlier one, so that no member of that one takes part in it.
 //! Invariant: no revision is given out twice: every object is at the beginning, and the first entry of the log behind it.
@@ -27,15 +30,14 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 
-pub(crate) use self::check::check;
+pub use self::check::check;
 #[cfg(test)]
 pub(crate) use self::fill::fill_as;
-pub(crate) use self::fill::{Filled, fill};
+pub use self::fill::{Filled, fill};
 pub use self::rehearsal::{RehearsalError, rehearse};
-pub use self::survivor::Found;
-pub(crate) use self::survivor::Survivor;
 #[cfg(test)]
 pub(crate) use self::survivor::records;
+pub use self::survivor::{Found, Survivor};
 use crate::archive::Record;
 use crate::disk::DiskError;
 use crate::disk::cipher::RecordCipher;
@@ -260,7 +262,7 @@ pub fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
 }
 
 /// The term of a restored log's beginning: no member of the new cluster has voted in any.
-const FIRST_TERM: u64 = 1;
+pub const FIRST_TERM: u64 = 1;
 
 /// Fills the new store, and closes it.
 fn build(

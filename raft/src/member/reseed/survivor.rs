@@ -45,7 +45,7 @@ pub struct Found {
 }
 
 /// A survivor's state, read whole.
-pub(crate) struct Survivor {
+pub struct Survivor {
     found: Found,
     replayed: Replayed,
     /// The highest term that the member knew of.
@@ -54,7 +54,10 @@ pub(crate) struct Survivor {
 
 impl Survivor {
     /// Reads the disk of a stopped member to the end of its log.
-    pub(crate) fn read(disk: &impl Disk) -> Result<Self, ReseedError> {
+    ///
+    /// # Errors
+    /// The disk cannot be read; it never was part of a cluster; its member is the only voter.
+    pub fn read(disk: &impl Disk) -> Result<Self, ReseedError> {
         let identity = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity")?;
         let identity = identity.ok_or(ReseedError::NoCluster)?;
         let replayed = replay(disk)?;
@@ -89,23 +92,23 @@ impl Survivor {
     }
 
     /// The description of the disk, for an operator's decision.
-    pub(crate) fn found(&self) -> &Found {
+    pub fn found(&self) -> &Found {
         &self.found
     }
 
     /// The point whose objects are kept.
-    pub(crate) fn origin(&self) -> Origin {
+    pub fn origin(&self) -> Origin {
         let Found { cluster, revision, time_ms, .. } = &self.found;
         Origin { cluster: cluster.clone(), revision: *revision, time_ms: *time_ms }
     }
 
     /// The term of the new log's beginning: above each that the member knew of.
-    pub(crate) fn next_term(&self) -> u64 {
+    pub fn next_term(&self) -> u64 {
         self.term.saturating_add(1)
     }
 
     /// Every object.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, ReseedError>> + '_ {
+    pub fn records(&self) -> impl Iterator<Item = Result<Record, ReseedError>> + '_ {
         records(&self.replayed.state).map(Ok)
     }
 }

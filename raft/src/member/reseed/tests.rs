@@ -127,7 +127,7 @@ fn revisions_begin_beyond_what_the_earlier_cluster_can_have_given_out() {
 fn a_restored_store_is_that_of_a_cluster_of_one() {
     let root = tempfile::tempdir().unwrap();
     let made = restored(root.path());
-    assert_eq!((&*made.cluster, &*made.brand, made.objects, made.kept), ("two", "orch", 5, None));
+    assert_eq!((&*made.cluster, &*made.brand, made.objects, made.kept), ("two", "orch", 6, None));
     let disk = RocksDisk::open(&root.path().join("store")).unwrap();
     assert_eq!(disk.log_bounds().unwrap(), None);
     assert!(disk.meta(MetaKey::Identity).unwrap().is_some() && disk.meta(MetaKey::Vote).unwrap().is_some());
@@ -149,7 +149,7 @@ fn a_survivor_is_recovered_with_the_whole_of_its_log() {
     let found = examined.found().clone();
     assert_eq!((&*found.cluster, &*found.name, found.member), ("two", "a", Some(peer("a"))));
     assert_eq!((found.revision, found.term, found.committed), (1004, 4, 0));
-    assert_eq!((found.time_ms, found.objects), (NOW_MS + 5000, 6), "the last time, and not the highest");
+    assert_eq!((found.time_ms, found.objects), (NOW_MS + 5000, 7), "the last time, and not the highest");
     let mut others: Vec<&str> = found.others.iter().map(|peer| &*peer.name).collect();
     others.sort_unstable();
     assert_eq!(others, ["b", "c"]);

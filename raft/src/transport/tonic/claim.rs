@@ -59,6 +59,11 @@ impl ClusterPin {
     pub fn cluster(&self) -> Option<&Arc<str>> {
         self.0.get()
     }
+
+    /// Whether a peer that claims to belong to cluster `claimed` is refused: both clusters are known, and differ.
+    pub fn refuses(&self, claimed: Option<&str>) -> bool {
+        self.cluster().zip(claimed).is_some_and(|(own, claimed)| **own != *claimed)
+    }
 }
 
 /// Identity and purpose of a peer, after its certificate has proved the name and its cluster was found to be ours.
@@ -173,8 +178,8 @@ impl Gate {
     }
 
     fn check_cluster(&self, claimed: Option<&str>) -> Result<(), Refused> {
-        match (self.cluster.cluster(), claimed) {
-            (Some(own), Some(claimed)) if **own != *claimed => {
+        match claimed {
+            Some(claimed) if self.cluster.refuses(Some(claimed)) => {
                 // The own id is not told: whoever knows it passes for a member that is new here.
                 let reason = format!("this member does not belong to cluster {claimed}");
                 Err(("another cluster", Status::permission_denied(reason)))

@@ -9,14 +9,14 @@
 //!
 //! Invariant: only the holder of a name's lock renames or removes the file of that name.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::super::directory::is_at;
+use super::super::file_lock::{FileLock, lock_at};
+use super::super::layout::MARK;
 use super::{RemakeError, rename, sync};
 
-pub(super) const MARK: &str = "REMAKING";
 const MARK_DRAFT: &str = "REMAKING.new";
 
 /// Bytes of a mark, at most: more is not of this program, and reading ends there.
@@ -93,7 +93,7 @@ impl Mark {
         let own = if draft.exists() { draft } else { path };
         match remove(own) {
             Ok(()) => error,
-            Err(cleanup) => super::left(error, &cleanup),
+            Err(cleanup) => super::undo_failed(error, &cleanup),
         }
     }
 
@@ -150,13 +150,10 @@ fn open_locked(path: &Path, options: &OpenOptions, data_dir: &Path) -> Result<Op
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(failed("open")(source)),
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => break,
-            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
-        }
-        if is_at(&file, path).map_err(failed("look at"))? {
-            return Ok(Some(file));
+        match lock_at(&file, path).map_err(failed("lock"))? {
+            FileLock::Held => return Ok(Some(file)),
+            FileLock::Busy => break,
+            FileLock::Moved => {}
         }
     }
     Err(RemakeError::InUse { path: data_dir.to_owned() })

@@ -5,7 +5,7 @@
 //!     DIR/store.before    the one whose place it took
 //!     DIR/REMAKING        the mark: there from the first step to the last; no node starts meanwhile
 //!
-//! Owns these names and the order of the steps: the mark, the new store with the mark's token in it, the old one away, the
+//! Owns the order of the steps ([`super::layout`] has the names): the mark, the new store with the mark's token in it, the old one away, the
 //! new one at its place, the mark gone, each durable before the next. A crash leaves the mark. No node has used a new store
 //! while the mark is there, so the next attempt takes it away, puts the old one back, and begins again.
 //!
@@ -22,10 +22,7 @@ use std::path::{Path, PathBuf};
 
 use self::mark::{Act, Mark};
 use super::directory::{DataDirectory, OpenError};
-
-const STORE: &str = "store";
-const DRAFT: &str = "store.new";
-const BEFORE: &str = "store.before";
+use super::layout::{BEFORE, DRAFT, MARK, STORE};
 
 /// The file in a store that was made here: the token of its act. It stays there, and means nothing without the mark.
 pub(super) const PROOF: &str = "REMADE";
@@ -77,7 +74,7 @@ pub enum RemakeError {
     /// The store at its place is not the one that the interrupted act made.
     #[error(
         "{}: an act was interrupted in it, and which store is to be used cannot be told: put the right one of {STORE} and \
-         {BEFORE} at {STORE}, move the other one away, and remove {}", path.display(), path.join(mark::MARK).display()
+         {BEFORE} at {STORE}, move the other one away, and remove {}", path.display(), path.join(MARK).display()
     )]
     Unclear {
         /// The data directory.
@@ -170,7 +167,7 @@ impl Remaking {
             Ok(()) => Ok(remaking),
             Err(error) => Err(match remaking.mark.remove() {
                 Ok(()) => error,
-                Err(cleanup) => left(error, &cleanup),
+                Err(cleanup) => undo_failed(error, &cleanup),
             }),
         }
     }
@@ -245,7 +242,7 @@ impl Remaking {
     fn give_up(self, error: RemakeError) -> RemakeError {
         match self.abandon() {
             Ok(()) => error,
-            Err(cleanup) => left(error, &cleanup),
+            Err(cleanup) => undo_failed(error, &cleanup),
         }
     }
 
@@ -325,7 +322,7 @@ fn is_proven(path: &Path, token: &str) -> Result<bool, RemakeError> {
 }
 
 /// The failure `error` of an act that could not be undone for `cleanup`.
-fn left(error: RemakeError, cleanup: &RemakeError) -> RemakeError {
+fn undo_failed(error: RemakeError, cleanup: &RemakeError) -> RemakeError {
     RemakeError::Left { source: Box::new(error), cleanup: cleanup.with_cause() }
 }
 

@@ -122,7 +122,7 @@ fn an_interrupted_restore_begins_again() {
         let refused = Remaking::require_whole(root.path()).unwrap_err().to_string();
         assert!(refused.contains("`orch snapshot restore` is under way"), "after {last:?}: {refused}");
         let remaking = of_nothing(root.path()).unwrap();
-        assert_eq!(names(root.path()), [mark::MARK], "after {last:?}");
+        assert_eq!(names(root.path()), [MARK], "after {last:?}");
         remaking.abandon().unwrap();
         assert_eq!(names(root.path()), [""; 0], "after {last:?}");
     }
@@ -135,7 +135,7 @@ fn an_empty_mark_puts_no_store_back() {
         let root = data_dir("in use since");
         make(&root.path().join(BEFORE), "given up");
         make(&root.path().join(DRAFT), "half");
-        fs::write(root.path().join(mark::MARK), text).unwrap();
+        fs::write(root.path().join(MARK), text).unwrap();
         let refused = Remaking::require_whole(root.path()).unwrap_err().to_string();
         assert!(refused.contains("orch cluster recover"), "{refused}");
         Remaking::undo_interrupted(root.path()).unwrap();
@@ -145,10 +145,10 @@ fn an_empty_mark_puts_no_store_back() {
     }
     let root = tempfile::tempdir().unwrap();
     make(&root.path().join(BEFORE), "given up, or not");
-    fs::write(root.path().join(mark::MARK), "").unwrap();
+    fs::write(root.path().join(MARK), "").unwrap();
     let unclear = Remaking::undo_interrupted(root.path()).unwrap_err();
     assert!(matches!(unclear, RemakeError::Unclear { .. }), "{unclear}");
-    assert_eq!(names(root.path()), [mark::MARK, BEFORE]);
+    assert_eq!(names(root.path()), [MARK, BEFORE]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn an_act_that_fails_leaves_everything_as_it_was() {
     Remaking::require_whole(root.path()).unwrap();
     let remaking = of_survivor(root.path()).unwrap();
     assert_eq!(
-        fs::read_to_string(root.path().join(mark::MARK)).unwrap(),
+        fs::read_to_string(root.path().join(MARK)).unwrap(),
         format!("orch cluster recover\n{TOKEN}\n")
     );
     remaking.abandon().unwrap();

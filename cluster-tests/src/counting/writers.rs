@@ -23,21 +23,21 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(2);
 
 /// A client for each member that is up. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Doors(Arc<Mutex<[Option<Client>; MEMBERS]>>);
+pub(crate) struct Doors(Arc<Mutex<[Option<Client>; MEMBERS]>>);
 
 impl Doors {
     /// Sets the client for member `node`.
-    pub(super) fn set(&self, node: usize, client: Client) {
+    pub(crate) fn set(&self, node: usize, client: Client) {
         self.0.lock()[node] = Some(client.with_timeout(WRITE_TIMEOUT));
     }
 
     /// Removes the client of member `node`, which is about to end.
-    pub(super) fn close(&self, node: usize) {
+    pub(crate) fn close(&self, node: usize) {
         self.0.lock()[node] = None;
     }
 
     /// The client of member `node`, unless it is down.
-    pub(super) fn get(&self, node: usize) -> Option<Client> {
+    pub(crate) fn get(&self, node: usize) -> Option<Client> {
         self.0.lock()[node].clone()
     }
 }
@@ -61,19 +61,19 @@ struct Shared {
 }
 
 /// Running writers.
-pub(super) struct Writers {
+pub(crate) struct Writers {
     shared: Arc<Shared>,
     tasks: JoinSet<Result<()>>,
 }
 
 /// The object of a writer.
-pub(super) fn name(writer: usize) -> String {
+pub(crate) fn name(writer: usize) -> String {
     format!("w{writer}")
 }
 
 impl Writers {
     /// Makes the objects and starts `count` writers, the first through the first member, and so on.
-    pub(super) async fn start(count: usize, doors: &Doors) -> Result<Writers> {
+    pub(crate) async fn start(count: usize, doors: &Doors) -> Result<Writers> {
         let shared = Arc::new(Shared::default());
         *shared.numbers.lock() = vec![Vec::new(); count];
         let mut tasks = JoinSet::new();
@@ -88,24 +88,24 @@ impl Writers {
     }
 
     /// Number of acknowledged writes so far.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.counts(MEMBERS).iter().sum()
     }
 
     /// Number of acknowledged writes so far, by each of the first `members` members.
-    pub(super) fn counts(&self, members: usize) -> Vec<usize> {
+    pub(crate) fn counts(&self, members: usize) -> Vec<usize> {
         self.shared.members.lock().iter().take(members).map(|member| member.count).collect()
     }
 
     /// Records, for each member, the first acknowledgement of a write sent after `moment`.
-    pub(super) fn await_from(&self, moment: Instant) {
+    pub(crate) fn await_from(&self, moment: Instant) {
         for member in self.shared.members.lock().iter_mut() {
             member.awaited = Some((moment, None));
         }
     }
 
     /// The time from the awaited moment until member `door` had acknowledged a write that was sent after it.
-    pub(super) async fn resumed_after(&self, door: usize, patience: Duration) -> Result<Duration> {
+    pub(crate) async fn resumed_after(&self, door: usize, patience: Duration) -> Result<Duration> {
         let start = Instant::now();
         while start.elapsed() < patience {
             if let Some((moment, Some(answered))) = self.shared.members.lock()[door].awaited {
@@ -116,8 +116,21 @@ impl Writers {
         bail!("no write through member {door} was acknowledged within {patience:?}")
     }
 
+    /// Waits until each member has acknowledged `count` more writes.
+    pub(crate) async fn wait_for_more(&self, count: usize, patience: Duration) -> Result<()> {
+        let (start, before) = (Instant::now(), self.counts(MEMBERS));
+        loop {
+            let now = self.counts(MEMBERS);
+            if now.iter().zip(&before).all(|(now, before)| now - before >= count) {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < patience, "a member acknowledges no writes: {before:?} {now:?}");
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
     /// Stops the writers, and returns the acknowledged numbers of each and how many ended with an error.
-    pub(super) async fn stop(mut self) -> (Vec<Vec<u64>>, usize) {
+    pub(crate) async fn stop(mut self) -> (Vec<Vec<u64>>, usize) {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut failed = 0;
         while let Some(ended) = self.tasks.join_next().await {

@@ -35,22 +35,22 @@ struct Shared {
 }
 
 /// Running watchers.
-pub(super) struct Followers {
+pub(crate) struct Followers {
     shared: Arc<Shared>,
     tasks: JoinSet<Result<()>>,
 }
 
 /// The result of the watchers: missing numbers and broken watches.
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// Acknowledged numbers that a watcher has not seen, over all watchers.
-    pub(super) lost: usize,
+    pub(crate) lost: usize,
     /// Watches of surviving members that ended or broke a rule.
-    pub(super) broken: usize,
+    pub(crate) broken: usize,
 }
 
 impl Followers {
     /// Starts a watcher at each of the first `count` members.
-    pub(super) async fn start(count: usize, doors: &Doors) -> Result<Followers> {
+    pub(crate) async fn start(count: usize, doors: &Doors) -> Result<Followers> {
         let shared = Arc::new(Shared {
             seen: Mutex::new(vec![Seen::new(); count]),
             ends: std::array::from_fn(|_| AtomicUsize::new(0)),
@@ -64,6 +64,10 @@ impl Followers {
             let start = version(&list)?;
             // Numbers up to those in the list precede the watch: it sends no event for them.
             for object in list["items"].as_array().into_iter().flatten() {
+                // Made by its writer, and not written yet: each of its numbers is an event.
+                if object["data"].is_null() {
+                    continue;
+                }
                 let (name, number) = numbered(object)?;
                 shared.listed.lock()[follower].insert(name, number);
             }
@@ -73,13 +77,13 @@ impl Followers {
     }
 
     /// Member `node` is about to be killed: a watch there may end.
-    pub(super) fn expect_end(&self, node: usize) {
+    pub(crate) fn expect_end(&self, node: usize) {
         self.shared.ends[node].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until every watcher has seen all acknowledged numbers, at most `CATCH_UP_MAX`, and counts the missing
     /// ones.
-    pub(super) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Losses> {
+    pub(crate) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Losses> {
         let start = Instant::now();
         let mut lost = self.missing(acknowledged);
         while lost > 0 && start.elapsed() < CATCH_UP_MAX {
@@ -149,12 +153,13 @@ async fn take_events(follower: usize, watch: &mut Watch, last: &mut u64, shared:
     }
 }
 
-fn collection() -> String {
+/// The path of the written objects.
+pub(crate) fn collection() -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
 }
 
 /// The name of an object and the number that its writer gave it.
-fn numbered(object: &Value) -> Result<(String, u64)> {
+pub(crate) fn numbered(object: &Value) -> Result<(String, u64)> {
     let name = object["metadata"]["name"].as_str().context("an object without a name")?;
     let number = object["data"]["number"].as_str().context("an object without a number")?.parse()?;
     Ok((name.to_owned(), number))

@@ -1,0 +1,105 @@
+//! Rulings of plugins: admitted or refused, at once or after a wait.
+//!
+//! Owns the kinds of refusals, and telling the request's budget that it waits. A [`Ruling`] that is ready allocates nothing.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use futures::future::{BoxFuture, Either, Ready, ready};
+use orch_schema::budget::Budget;
+use orch_schema::excerpt::quoted;
+
+use super::Attributes;
+use crate::error::{ApiError, Subject};
+
+/// The reason why a plugin refuses a write. Every refusal but a final one is given only if it is repeated in view of a state
+/// that is no older than the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The reason behind `is forbidden: ` in the message of a 403.
+    Forbidden(String),
+    /// The same for now: a background loop may be about to make the object that the write depends on.
+    Awaited(String),
+    /// Any other error.
+    Error(ApiError),
+    /// An error that no newer state changes, such as the answer of another server. The plugin is not asked again.
+    Final(ApiError),
+}
+
+/// Whether a plugin that refused a write may be asked about it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finality {
+    /// Once, in view of the newest state.
+    OfView,
+    /// For a while, in view of newer and newer states.
+    Awaited,
+    /// Never.
+    Final,
+}
+
+/// The refusal of one plugin of a [`super::Chain`].
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The plugin's place in the chain.
+    pub(crate) plugin: usize,
+    pub(crate) finality: Finality,
+    pub(crate) error: ApiError,
+}
+
+/// A plugin's decision: ready, or a future that may wait for another server.
+pub type Ruling<'a> = Either<Ready<Result<(), Refusal>>, BoxFuture<'a, Result<(), Refusal>>>;
+
+/// A ruling that is known at once.
+pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
+    Either::Left(ready(result))
+}
+
+/// The result of `ruling`. While it is pending, `budget` says that its request waits.
+pub(super) async fn awaited(ruling: Ruling<'_>, budget: &Budget) -> Result<(), Refusal> {
+    let mut pending = match ruling {
+        Either::Left(known) => return known.into_inner(),
+        Either::Right(pending) => pending,
+    };
+    let mut wait = None;
+    poll_fn(|context| {
+        let polled = pending.as_mut().poll(context);
+        match polled {
+            Poll::Pending if wait.is_none() => wait = Some(budget.wait()),
+            Poll::Pending => {}
+            Poll::Ready(_) => wait = None,
+        }
+        polled
+    })
+    .await
+}
+
+impl Refused {
+    /// The refusal of the write by the plugin at place `plugin`.
+    pub(super) fn of(plugin: usize, refusal: Refusal, attributes: &Attributes<'_>) -> Refused {
+        Refused { plugin, finality: refusal.finality(), error: refusal.into_error(attributes) }
+    }
+}
+
+impl Refusal {
+    /// Whether the plugin may be asked again.
+    fn finality(&self) -> Finality {
+        match self {
+            Refusal::Forbidden(_) | Refusal::Error(_) => Finality::OfView,
+            Refusal::Awaited(_) => Finality::Awaited,
+            Refusal::Final(_) => Finality::Final,
+        }
+    }
+
+    pub(super) fn into_error(self, attributes: &Attributes<'_>) -> ApiError {
+        match self {
+            Refusal::Forbidden(reason) | Refusal::Awaited(reason) => forbidden(attributes.subject(), &reason),
+            Refusal::Error(error) | Refusal::Final(error) => error,
+        }
+    }
+}
+
+/// The error of a write that is forbidden for `reason`.
+pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
+    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
+    ApiError::Forbidden { subject, message, cause: None }
+}

@@ -1,0 +1,181 @@
+//! Saves whose stream breaks, or that are killed: they go on where the member has the state, begin anew where it has not, and leave
+//! nothing that passes for a snapshot.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use orch_cluster_tests::client::Client;
+use orch_cluster_tests::cluster::{Cluster, Options, program};
+use orch_raft::archive::Reader;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::objects::{COLLECTION, config_map, make_namespace};
+use crate::snapshots::{
+    LARGE_OBJECTS, config_maps, make_large_objects, names, snapshot, succeed, text, wait_until,
+};
+
+/// Bytes after which a connection breaks: far more than sockets hold, and a part of the whole.
+const BREAKS_AFTER: u64 = 12 << 20;
+
+/// A way to a member on which the first connections break.
+struct Way {
+    address: String,
+    /// The member's address.
+    target: Arc<Mutex<String>>,
+    broke: Arc<Notify>,
+}
+
+impl Way {
+    /// A way to `target` on which the first connections break after so many bytes from the member.
+    async fn breaking(target: String, limits: &[u64]) -> Way {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (target, broke) = (Arc::new(Mutex::new(target)), Arc::new(Notify::new()));
+        let (to, breaks, mut limits) = (target.clone(), broke.clone(), limits.to_vec().into_iter());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let target = to.lock().clone();
+                // A member that is down: the connection ends.
+                let Ok(member) = TcpStream::connect(target).await else { continue };
+                let (limit, breaks) = (limits.next(), breaks.clone());
+                tokio::spawn(async move {
+                    forward(client, member, limit.unwrap_or(u64::MAX)).await;
+                    if limit.is_some() {
+                        breaks.notify_one();
+                    }
+                });
+            }
+        });
+        Way { address, target, broke }
+    }
+}
+
+async fn forward(mut client: TcpStream, mut member: TcpStream, limit: u64) {
+    let (mut from_client, mut to_client) = client.split();
+    let (from_member, mut to_member) = member.split();
+    let mut from_member = from_member.take(limit);
+    tokio::select! {
+        _ = copy(&mut from_client, &mut to_member) => {}
+        _ = copy(&mut from_member, &mut to_client) => {}
+    }
+}
+
+/// `orch snapshot save PATH` of the member at `server`.
+fn save(cluster: &Cluster, server: &str, path: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program("orch").unwrap());
+    command.args(["snapshot", "save"]).arg(path).args(arguments).args(["--server", server]);
+    command.arg("--kubeconfig").arg(cluster.certificates().join("admin.conf"));
+    command
+}
+
+/// Runs `command` beside this task, and returns what it tells.
+async fn told(command: Command) -> String {
+    let output = tokio::task::spawn_blocking(move || succeed(command)).await.unwrap();
+    text(&output.stderr)
+}
+
+fn revision(file: &Path) -> u64 {
+    Reader::open(&fs::read(file).unwrap()[..]).unwrap().header().revision.0
+}
+
+fn server(cluster: &Cluster) -> String {
+    cluster.doors()[0].0.authority()
+}
+
+/// Kills a save of `path` under way, with some of it on the disk.
+async fn kill_save(cluster: &Cluster, path: &Path, arguments: &[&str]) {
+    let slowly = [arguments, &["--rate-limit", "256KiB"]].concat();
+    let mut saving = save(cluster, &server(cluster), path, &slowly).stderr(Stdio::null()).spawn().unwrap();
+    let part = path.with_extension("part");
+    wait_until(|| fs::metadata(&part).is_ok_and(|found| found.len() > 600_000)).await;
+    saving.kill().unwrap();
+    saving.wait().unwrap();
+    assert!(!path.exists());
+}
+
+async fn connections_that_break_are_gone_on_from(cluster: &Cluster, folder: &Path, key: &str) {
+    let way = Way::breaking(server(cluster), &[BREAKS_AFTER, 2 * BREAKS_AFTER]).await;
+    let plain = folder.join("plain");
+    let said = told(save(cluster, &way.address, &plain, &[])).await;
+    assert_eq!(said.matches("broke after").count(), 2, "{said}");
+    assert_eq!(said.matches("resumed after").count(), 2, "{said}");
+    assert!(!said.contains("begins anew"), "{said}");
+    assert_eq!(config_maps(&fs::read(&plain).unwrap()).0.len(), LARGE_OBJECTS);
+
+    let way = Way::breaking(server(cluster), &[BREAKS_AFTER]).await;
+    let sealed = folder.join("sealed");
+    let said = told(save(cluster, &way.address, &sealed, &["--encrypt-to", key])).await;
+    assert!(said.contains("resumed after"), "{said}");
+    let identity = folder.join("key").display().to_string();
+    let shown = succeed(snapshot(&["inspect", sealed.to_str().unwrap(), "--identity", &identity]));
+    assert!(text(&shown.stdout).contains("is whole"));
+
+    let way = Way::breaking(server(cluster), &[BREAKS_AFTER]).await;
+    let command = save(cluster, &way.address, Path::new("-"), &[]);
+    let streamed = tokio::task::spawn_blocking(move || succeed(command)).await.unwrap().stdout;
+    assert_eq!(config_maps(&streamed).0, config_maps(&fs::read(&plain).unwrap()).0);
+}
+
+async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folder: &Path, key: &str) {
+    let path = folder.join("killed");
+    let part = folder.join("killed.part");
+    kill_save(cluster, &path, &[]).await;
+    let begun = revision(&part);
+    client.post(COLLECTION, &config_map("later", "x")).await.unwrap().success().unwrap();
+    let said = told(save(cluster, &server(cluster), &path, &[])).await;
+    assert!(said.contains("resuming") && !said.contains("discarded"), "{said}");
+    assert_eq!((revision(&path), part.exists()), (begun, false));
+    assert!(
+        !config_maps(&fs::read(&path).unwrap()).0.contains_key("later"),
+        "it is of the first command's time"
+    );
+
+    // An encrypted part cannot be resumed by another process, and a part that is no snapshot by none.
+    let path = folder.join("killed-sealed");
+    kill_save(cluster, &path, &["--encrypt-to", key]).await;
+    let said = told(save(cluster, &server(cluster), &path, &["--encrypt-to", key])).await;
+    assert!(said.contains("is discarded") && said.contains("encryption"), "{said}");
+    let path = folder.join("other");
+    fs::write(folder.join("other.part"), "something else").unwrap();
+    let said = told(save(cluster, &server(cluster), &path, &[])).await;
+    assert!(said.contains("no beginning of a snapshot"), "{said}");
+    assert!(config_maps(&fs::read(&path).unwrap()).0.contains_key("later"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_that_breaks_is_gone_on_with_or_begins_anew() {
+    let mut cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let client = cluster.client(0).unwrap();
+    make_namespace(&client).await.unwrap();
+    make_large_objects(&client).await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = text(&succeed(snapshot(&["new-key", folder.path().join("key").to_str().unwrap()])).stdout);
+    connections_that_break_are_gone_on_from(&cluster, folder.path(), key.trim()).await;
+    a_killed_save_is_gone_on_with(&cluster, &client, folder.path(), key.trim()).await;
+
+    // The state is lost with the process of the member: another one of a later revision is saved.
+    let killed = folder.path().join("lost");
+    kill_save(&cluster, &killed, &[]).await;
+    let begun = revision(&killed.with_extension("part"));
+    let way = Way::breaking(server(&cluster), &[BREAKS_AFTER]).await;
+    let path = folder.path().join("anew");
+    let saving = tokio::spawn(told(save(&cluster, &way.address, &path, &[])));
+    way.broke.notified().await;
+    cluster.kill(0).unwrap();
+    cluster.respawn(0).unwrap();
+    cluster.wait_ready(0).await.unwrap();
+    *way.target.lock() = server(&cluster);
+    let said = saving.await.unwrap();
+    assert!(said.contains("it cannot be resumed") && said.contains("begins anew"), "{said}");
+    assert!(config_maps(&fs::read(&path).unwrap()).0.contains_key("later"));
+    let said = told(save(&cluster, &server(&cluster), &killed, &[])).await;
+    assert!(said.contains("cannot be resumed, and is discarded"), "{said}");
+    assert!(revision(&killed) > begun, "{said}");
+    let left = names(folder.path());
+    assert!(left.iter().all(|name| !name.contains("part")), "{left:?}");
+}

@@ -1,0 +1,226 @@
+//! States of snapshots whose streams may be taken up again.
+//!
+//! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke. A stream that was
+//! sent to its end is forgotten. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
+//! given up early where the member has gone on by many changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use orch_raft::Store;
+use orch_raft::archive::{Header, stream_of};
+use orch_raft::state::State;
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::store::Handle;
+
+/// Time for which a state is kept after its stream broke: longer than a route needs to change, an operator to give the command
+/// again, and a supervisor to start it anew.
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+/// Changes after which a state is given up: of objects of 2 KiB, those kept only for it have 100 MB.
+const CHANGES_MAX: u64 = 50_000;
+
+/// States whose streams broke: one for each stream that may run. The oldest is given up for a further one.
+const BROKEN_MAX: usize = 2;
+
+/// Between two looks at what is kept.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// The state that a snapshot shows, with all that its bytes depend on.
+pub(super) struct Root {
+    /// The header without the contents.
+    pub(super) origin: Header,
+    pub(super) state: Arc<State>,
+    /// The member's count of withdrawn states from before this one was taken.
+    pub(super) revocations: u64,
+}
+
+/// The states that this member keeps, by the names of their streams.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<Roots>);
+
+#[derive(Default)]
+struct Roots {
+    by_stream: BTreeMap<String, Entry>,
+    /// A task looks at them.
+    is_watched: bool,
+}
+
+struct Entry {
+    root: Arc<Root>,
+    /// Streams under way.
+    streams: usize,
+    /// When the last stream broke.
+    broke: Instant,
+}
+
+/// A stream under way. Dropping it tells that it broke.
+pub(super) struct Streaming {
+    kept: Arc<Kept>,
+    stream: String,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Kept {
+    /// Keeps `root`, of which a stream begins.
+    ///
+    /// # Errors
+    /// The header is over its limit.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        root: Arc<Root>,
+        permit: OwnedSemaphorePermit,
+    ) -> std::io::Result<Streaming> {
+        let stream = stream_of(&root.origin, &root.state)?;
+        let mut roots = self.0.lock();
+        let entry = Entry { root, streams: 0, broke: Instant::now() };
+        roots.by_stream.entry(stream.clone()).or_insert(entry).streams += 1;
+        drop(roots);
+        Ok(Streaming { kept: self.clone(), stream, permit: Some(permit) })
+    }
+
+    /// The state of a stream that is taken up again, if it is still kept.
+    pub(super) fn resume(
+        self: &Arc<Self>,
+        stream: &str,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<(Arc<Root>, Streaming)> {
+        let mut roots = self.0.lock();
+        let entry = roots.by_stream.get_mut(stream)?;
+        entry.streams += 1;
+        let root = entry.root.clone();
+        Some((root, Streaming { kept: self.clone(), stream: stream.to_owned(), permit: Some(permit) }))
+    }
+
+    /// Gives up what was kept for long enough, until nothing is left. One task does so, which the first stream starts.
+    pub(super) fn watch(self: &Arc<Self>, handle: &Handle) {
+        if !std::mem::replace(&mut self.0.lock().is_watched, true) {
+            tokio::spawn(give_up(Arc::downgrade(self), handle.clone()));
+        }
+    }
+
+    /// Forgets the states that are no longer kept with the member at `applied`. Returns whether any is left.
+    fn forget(&self, now: Instant, applied: u64) -> bool {
+        let mut roots = self.0.lock();
+        roots.by_stream.retain(|_, entry| {
+            let changes = applied.saturating_sub(entry.root.state.applied().0);
+            let is_recent = now.saturating_duration_since(entry.broke) < KEPT_FOR && changes <= CHANGES_MAX;
+            entry.streams > 0 || is_recent
+        });
+        roots.is_watched = !roots.by_stream.is_empty();
+        roots.is_watched
+    }
+}
+
+async fn give_up(kept: Weak<Kept>, handle: Handle) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(kept) = kept.upgrade() else { return };
+        if !kept.forget(Instant::now(), handle.state().applied().0) {
+            return;
+        }
+    }
+}
+
+impl Roots {
+    /// Gives up the oldest of too many states whose streams broke.
+    fn bound(&mut self) {
+        let broken = self.by_stream.iter().filter(|(_, entry)| entry.streams == 0);
+        let oldest = broken.clone().min_by_key(|(_, entry)| entry.broke).map(|(stream, _)| stream.clone());
+        if broken.count() > BROKEN_MAX
+            && let Some(stream) = oldest
+        {
+            self.by_stream.remove(&stream);
+        }
+    }
+}
+
+impl Streaming {
+    /// The name of the stream.
+    pub(super) fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// Ends the stream for good: nothing of it can be asked for again.
+    pub(super) fn end(self) {
+        self.kept.0.lock().by_stream.remove(&self.stream);
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        // Before the state is free to be asked for: its next stream needs the permit.
+        self.permit.take();
+        let mut roots = self.kept.0.lock();
+        if let Some(entry) = roots.by_stream.get_mut(&self.stream) {
+            entry.streams = entry.streams.saturating_sub(1);
+            entry.broke = Instant::now();
+        }
+        roots.bound();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn root(time_ms: u64) -> Arc<Root> {
+        let origin = Header { time_ms, ..Header::default() };
+        Arc::new(Root { origin, state: Arc::default(), revocations: 0 })
+    }
+
+    /// A registry, and permits without an end.
+    fn kept() -> (Arc<Kept>, impl Fn() -> OwnedSemaphorePermit) {
+        let permits = Arc::new(Semaphore::new(100));
+        (Arc::default(), move || permits.clone().try_acquire_owned().unwrap())
+    }
+
+    #[test]
+    fn a_stream_that_broke_is_taken_up_again_and_one_that_ended_is_not() {
+        let (kept, permit) = kept();
+        let streaming = kept.begin(root(1), permit()).unwrap();
+        let name = streaming.stream().to_owned();
+        let (_, second) = kept.resume(&name, permit()).expect("a stream under way may have broken unseen");
+        drop(streaming);
+        drop(second);
+        let (found, again) = kept.resume(&name, permit()).expect("it broke");
+        assert_eq!(found.origin.time_ms, 1);
+        again.end();
+        assert!(kept.resume(&name, permit()).is_none());
+        assert!(kept.resume("another", permit()).is_none());
+    }
+
+    #[test]
+    fn a_state_is_kept_for_a_while_and_for_some_changes_and_as_long_as_it_is_sent() {
+        let (kept, permit) = kept();
+        let streaming = kept.begin(root(1), permit()).unwrap();
+        let name = streaming.stream().to_owned();
+        let late = || Instant::now() + KEPT_FOR;
+        assert!(kept.forget(late(), CHANGES_MAX + 1), "it is being sent");
+        drop(streaming);
+        assert!(kept.forget(Instant::now(), CHANGES_MAX));
+        assert!(kept.resume(&name, permit()).is_some());
+        assert!(!kept.forget(Instant::now(), CHANGES_MAX + 1), "the member went on");
+        assert!(kept.resume(&name, permit()).is_none());
+        drop(kept.begin(root(1), permit()).unwrap());
+        assert!(!kept.forget(late(), 0), "it is too late");
+        assert!(kept.resume(&name, permit()).is_none());
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_broken_streams_is_given_up() {
+        let (kept, permit) = kept();
+        let mut names = Vec::new();
+        for time_ms in 1..=4 {
+            let streaming = kept.begin(root(time_ms), permit()).unwrap();
+            names.push(streaming.stream().to_owned());
+        }
+        let left: Vec<bool> = names.iter().map(|name| kept.resume(name, permit()).is_some()).collect();
+        assert_eq!(left, [false, false, true, true]);
+    }
+}
