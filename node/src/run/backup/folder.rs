@@ -69,7 +69,7 @@ impl Folder {
             if let Some(target) = target
                 && discard_draft(&self.file(target))
             {
-                tracing::info!(folder = %self, target, "the rest of a backup that was broken off was removed");
+                tracing::info!(folder = %self, name = target, "the rest of a backup that was broken off was removed");
             }
         }
         Ok(())
