@@ -17,6 +17,7 @@ pub mod kubeconfig;
 pub mod log_check;
 pub mod logging;
 pub mod metrics;
+pub mod object_store;
 mod operator;
 pub mod recovery;
 pub mod report;

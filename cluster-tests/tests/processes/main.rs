@@ -6,6 +6,7 @@
 
 mod access;
 mod audit;
+mod backups;
 mod bad_input;
 mod certificates;
 mod clients;

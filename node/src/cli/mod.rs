@@ -25,6 +25,7 @@ mod node;
 mod oidc;
 mod parse;
 mod reset;
+mod schedule;
 mod service_accounts;
 mod services;
 mod signing;
@@ -59,6 +60,7 @@ pub use node::{
 pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, log_format, parse, parse_and_find_files};
 pub use reset::ResetArgs;
+pub use schedule::{Cron, Schedule};
 pub use service_accounts::ServiceAccountArgs;
 pub use services::ServiceArgs;
 pub use signing::SigningArgs;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use orch_api::egress::{ANSWER_BYTES_MAX, EgressError, Outgoing, Reply};
@@ -17,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// An open connection that carries one request at a time.
-pub(super) struct Sender(SendRequest<Full<Bytes>>);
+pub(crate) struct Sender(SendRequest<Full<Bytes>>);
 
 impl Sender {
     /// The connection over `stream`. Its task ends with the sender.
@@ -31,6 +32,14 @@ impl Sender {
         // The connection's errors show at the request that it carries.
         tokio::spawn(connection);
         Ok(Sender(sender))
+    }
+
+    /// Sends `request` as it is. The caller bounds the time, and what is read of the answer.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        self.0.send_request(request).await
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -89,6 +89,11 @@ impl Target {
         Target { server_name, ..self }
     }
 
+    /// A connection to the server of `url`, for requests that are no documents. It waits for no place: its user bounds them.
+    pub(crate) async fn connect(&self, url: &Url) -> Result<Sender, EgressError> {
+        dial::dial(self, url).await
+    }
+
     async fn ask(&self, request: &Outgoing) -> Result<Reply, EgressError> {
         let host = || request.url.host.clone();
         let _known = self.known.try_acquire().map_err(|_| EgressError::Busy { host: host() })?;

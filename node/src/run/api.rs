@@ -89,9 +89,10 @@ impl Api {
             until.run_until_cancelled(prepared.authorizers().keep_prepared(&store)).await;
         });
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
-        if let Some(backup) = plan.backup.clone() {
-            let (handle, cluster) = (handle.clone(), cluster.clone());
-            tokio::spawn(backup::keep_backups(backup, handle, cluster, stopping.clone()));
+        let places = snapshot::Places::new();
+        if let Some(plan) = plan.backup.clone() {
+            let source = backup::Source::new(handle.clone(), cluster, places.clone());
+            tokio::spawn(backup::keep_backups(plan, source, stopping.clone()));
         }
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.watched_by(plan.clients.watches);
@@ -108,7 +109,7 @@ impl Api {
         let resources = resources.beside([snapshot::SNAPSHOT_PATH]);
         let own = cluster::router(handle.clone(), plan.expiries.clone());
         let own = own.merge(encryption::router(&plan.name, rewriter));
-        let own = own.merge(snapshot::router(handle.clone(), cluster));
+        let own = own.merge(snapshot::router(handle.clone(), cluster, places));
         let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
         let router = guard.before(own).merge(resources.router());
         Ok(Api { brand, router, stopping })

@@ -45,8 +45,8 @@ const HELD: &str = "point=held";
 /// Header of an answer: the name of its stream.
 pub(crate) const STREAM_HEADER: &str = "snapshot-stream";
 
-/// Streams at once: each keeps a processor busy with compression, and the objects of its revision in memory. More are told
-/// to come again.
+/// Streams at once, of scheduled backups and of clients: each keeps a processor busy with compression, and the objects of its
+/// revision in memory. Further clients are told to come again, and a backup waits.
 const STREAMS_MAX: usize = 2;
 
 /// Seconds after which a refused client should ask again: a stream of a small state takes one.
@@ -58,15 +58,37 @@ const PIECE_BYTES: usize = 128 << 10;
 /// Pieces made and not sent yet. A client that reads slowly holds half a megabyte.
 const PIECES_MAX: usize = 4;
 
-/// Nice value of the thread: requests get three times its share of a busy processor.
+/// Nice value of the threads: requests get three times its share of a busy processor.
 const NICENESS: i32 = 5;
+
+/// The places of this member's streams.
+#[derive(Clone)]
+pub(super) struct Places(Arc<Semaphore>);
+
+impl Places {
+    /// All places, free.
+    pub(super) fn new() -> Places {
+        Places(Arc::new(Semaphore::new(STREAMS_MAX)))
+    }
+
+    /// A place that is free now.
+    fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+
+    /// A place, once one is free. Waiters come in their order, and before clients that ask later.
+    pub(super) async fn take(&self) -> OwnedSemaphorePermit {
+        let place = self.0.clone().acquire_owned().await;
+        place.expect("nothing closes the places")
+    }
+}
 
 /// Arguments of the handler.
 #[derive(Clone)]
 struct Snapshots {
     handle: Handle,
     cluster: Arc<ClusterIdentity>,
-    streams: Arc<Semaphore>,
+    places: Places,
     kept: Arc<Kept>,
 }
 
@@ -94,9 +116,8 @@ impl Wanted<'_> {
 }
 
 /// The path, to be put behind the gate.
-pub(super) fn router(handle: Handle, cluster: &ClusterIdentity) -> Router {
-    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), streams, kept: Arc::default() };
+pub(super) fn router(handle: Handle, cluster: &ClusterIdentity, places: Places) -> Router {
+    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places, kept: Arc::default() };
     // It changes nothing, and is no GET all the same: roles that let monitoring read every path (`get` on `*`) would give it
     // every secret.
     Router::new().route(SNAPSHOT_PATH, post(send)).with_state(state)
@@ -118,14 +139,15 @@ async fn send(
     if let Err(error) = ready {
         return unavailable(&error.to_string());
     }
-    let Ok(permit) = snapshots.streams.clone().try_acquire_owned() else {
-        let reason =
-            format!("{STREAMS_MAX} snapshots are being sent by this member; ask again, or another one");
+    let Some(place) = snapshots.places.try_take() else {
+        let reason = format!(
+            "{STREAMS_MAX} snapshots are being sent or saved by this member; ask again, or another one"
+        );
         let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &reason);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
     };
-    answer(&snapshots, &wanted, &asker, permit)
+    answer(&snapshots, &wanted, &asker, place)
 }
 
 fn unavailable(reason: &str) -> Response {
@@ -196,9 +218,7 @@ pub(super) fn stream(
 ) -> io::Result<Receiver<io::Result<Bytes>>> {
     let (sender, receiver) = channel(PIECES_MAX);
     std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-        if let Err(error) = setpriority_process(None, NICENESS) {
-            tracing::debug!(%error, "a snapshot is made at the priority of requests");
-        }
+        yield_to_requests();
         let revision = root.state.applied().0;
         let revocations = root.revocations;
         let pieces =
@@ -225,6 +245,13 @@ pub(super) fn stream(
         }
     })?;
     Ok(receiver)
+}
+
+/// Gives the thread the priority of snapshots.
+pub(super) fn yield_to_requests() {
+    if let Err(error) = setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "a snapshot is made at the priority of requests");
+    }
 }
 
 /// The state of now, and the header of its snapshot.
@@ -305,7 +332,25 @@ impl Write for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_and_a_scheduled_backup_share_the_places() {
+        let places = Places::new();
+        let first = places.try_take().unwrap();
+        let backup = places.take().await;
+        assert!(places.try_take().is_none(), "a client is told to come again while a backup is saved");
+        let waits = timeout(Duration::from_secs(60), places.take());
+        assert!(waits.await.is_err(), "a backup waits");
+        let (next, ()) = tokio::join!(places.take(), async { drop(first) });
+        assert!(places.try_take().is_none());
+        drop((backup, next));
+        assert!(places.try_take().is_some());
+    }
 
     #[test]
     fn a_query_asks_for_a_state_of_now_or_for_the_rest_of_a_stream() {

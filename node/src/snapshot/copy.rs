@@ -1,8 +1,8 @@
 //! The way of a snapshot's bytes from a bounded channel to a file.
 //!
 //! Owns the verification of a stream while it is written, on a thread that may block. It reads no faster than the limit;
-//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole. What came of a
-//! stream that broke stays, where another process can resume it.
+//! meanwhile the channel is full and its sender waits. The file gets its name after the stream was found whole, of a backup
+//! after its restore test. What came of a stream that broke stays, where another process can resume it.
 
 use std::io::{self, Read, Write};
 
@@ -13,30 +13,40 @@ use tokio::sync::mpsc::Receiver;
 use super::pacing::Paced;
 use super::progress::Progress;
 use super::sink::Sink;
+use super::written::Written;
 
-/// Verifies what comes, and writes it to `sink`. Returns the header and the bytes of the stream.
-pub(crate) fn copy(
-    receiver: Receiver<io::Result<Bytes>>,
-    sink: Sink,
-    limit: Option<u64>,
-) -> anyhow::Result<(Header, u64)> {
-    copy_rest(io::empty(), receiver, sink, limit)
-}
-
-/// The same for a stream whose `beginning` is in `sink` already: it is verified again, since the digest is that of all bytes.
+/// Verifies what comes, and writes it to `sink`, which has its name afterwards. The `beginning` of the stream is in `sink`
+/// already: it is verified again, since the digest is that of all bytes. Returns the header and the bytes of the stream.
 pub(super) fn copy_rest(
     beginning: impl Read,
     receiver: Receiver<io::Result<Bytes>>,
     sink: Sink,
     limit: Option<u64>,
 ) -> anyhow::Result<(Header, u64)> {
+    let Copied { header, bytes, written } = copy_unnamed(beginning, receiver, sink, limit)?;
+    written.commit()?;
+    Ok((header, bytes))
+}
+
+/// A stream that was verified and written.
+pub(crate) struct Copied {
+    pub(crate) header: Header,
+    /// Bytes of the stream, before any encryption.
+    pub(super) bytes: u64,
+    pub(crate) written: Written,
+}
+
+/// The same, which leaves the giving of the name to the caller.
+pub(crate) fn copy_unnamed(
+    beginning: impl Read,
+    receiver: Receiver<io::Result<Bytes>>,
+    sink: Sink,
+    limit: Option<u64>,
+) -> anyhow::Result<Copied> {
     let stream = Paced::new(Pieces { receiver, piece: Bytes::new() }, limit);
     let mut tee = Tee { source: stream, sink, failure: None };
     match verify(beginning.chain(&mut tee)) {
-        Ok(verified) => {
-            tee.sink.finish()?;
-            Ok(verified)
-        }
+        Ok((header, bytes)) => Ok(Copied { header, bytes, written: tee.sink.end()? }),
         Err(error) => match (tee.failure, error) {
             (Some(failure), _) => Err(tee.sink.failed(failure)),
             (None, ArchiveError::Io(error)) => {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use orch_raft::archive::MAGIC;
 use orch_raft::disk::rocks::{FileLock, lock_at};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -163,6 +163,21 @@ impl Draft {
         std::fs::rename(&self.path, &self.target)
     }
 
+    /// Makes the bytes so far durable, and reads them from the beginning. The caller reads before it writes again: both
+    /// have one place in the file.
+    pub(super) fn read_back(&self) -> Result<File, DraftError> {
+        let read = self.file.sync_all().and_then(|()| {
+            // What the kernel keeps in memory is let go, so that the disk is asked. A file system may decline.
+            if let Err(error) = fadvise(&self.file, 0, None, Advice::DontNeed) {
+                tracing::debug!(%error, "a file is read from the kernel's memory");
+            }
+            let mut file = self.file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        });
+        read.map_err(|source| self.failed(source))
+    }
+
     /// The error of a write that failed with `source`.
     pub(super) fn failed(&self, source: io::Error) -> DraftError {
         DraftError::Write { path: self.target.clone(), source }
@@ -210,6 +225,17 @@ impl Drop for Draft {
             tracing::warn!(%error, path = %self.path.display(), "a temporary file stays");
         }
     }
+}
+
+/// The name of the file that a temporary one called `name` was to become.
+pub(crate) fn drafted(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(".partial")
+}
+
+/// Removes what a process that is gone left of `target`. Whether it did: one that still writes keeps it.
+pub(crate) fn discard_draft(target: &Path) -> bool {
+    // Dropping it removes it.
+    Draft::create(target, Existing::Replace).map(drop).is_ok()
 }
 
 /// Opens the temporary file at `path` that an earlier process of this user left. Another user could read, through a name or a
@@ -265,6 +291,9 @@ mod tests {
         let target = folder.path().join("monday");
         let mut draft = Draft::create(&target, Existing::Refuse).unwrap();
         draft.write_all(b"whole").unwrap();
+        let mut read = String::new();
+        draft.read_back().unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "whole");
         assert_eq!(names(folder.path()), [".monday.partial"]);
         assert!(matches!(Draft::create(&target, Existing::Refuse), Err(DraftError::Busy(_))));
         draft.commit().unwrap();

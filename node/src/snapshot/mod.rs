@@ -18,13 +18,15 @@ mod save;
 mod sealed;
 mod sink;
 mod source;
+mod written;
 
 use std::io::Write;
 
-pub(crate) use self::copy::copy;
-pub(crate) use self::draft::Existing;
+pub(crate) use self::copy::{Copied, copy_unnamed};
+pub(crate) use self::draft::{Existing, discard_draft, drafted};
 pub(crate) use self::sealed::Recipient;
 pub(crate) use self::sink::{Output, Sink, stamp};
+pub(crate) use self::written::{Tested, prove};
 use crate::cli::SnapshotCommand;
 
 /// Carries out `command`. Objects and results go to `out`, progress and warnings to `notes`.
@@ -65,5 +67,7 @@ fn readable(bytes: u64) -> String {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Where a snapshot goes: a file or standard output, encrypted or not.
 //!
-//! Owns the end of the writing: the last chunk of the encryption, then the name of the file.
+//! Owns the end of the writing, with the last chunk of the encryption. The name of the file is given by [`Written`].
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use time::macros::format_description;
 
 use super::draft::{Beginning, Draft, DraftError, Existing, PART};
 use super::sealed::{Recipient, Sealer};
+use super::written::Written;
 
 /// The beginning and the end of the name of a snapshot that is named after the time.
 const UNNAMED: &str = "orch-";
@@ -151,17 +152,14 @@ impl Sink {
         }
     }
 
-    /// Ends the writing: a file has its name, and is durable, when this returns.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    /// Writes what is left. A file has no name yet.
+    pub(super) fn end(self) -> anyhow::Result<Written> {
         let name = self.output().name();
-        let output = match self {
-            Sink::Plain(output) => output,
-            Sink::Sealed(sealer) => sealer.finish().with_context(|| format!("cannot write {name}"))?,
+        let written = match self {
+            Sink::Plain(mut output) => output.flush().map(|()| Written::new(output, None)),
+            Sink::Sealed(sealer) => sealer.finish().map(|(output, key)| Written::new(output, Some(key))),
         };
-        match output {
-            Output::File(draft) => Ok(draft.commit()?),
-            Output::Stdout => Ok(io::stdout().flush().with_context(|| format!("cannot write {name}"))?),
-        }
+        written.with_context(|| format!("cannot write {name}"))
     }
 
     /// Leaves what was written for the next process, where that can continue it. Returns the file. Only this process can

@@ -51,6 +51,15 @@ impl Fingerprint {
         self.objects
     }
 
+    /// The fingerprint of the objects of both, none of which is in the other.
+    #[must_use]
+    pub fn join(self, other: Fingerprint) -> Fingerprint {
+        Fingerprint {
+            sum: self.sum.wrapping_add(other.sum),
+            objects: self.objects.wrapping_add(other.objects),
+        }
+    }
+
     /// A hash of this fingerprint and of `rest`, the other data that members must agree on.
     pub fn with(&self, rest: &[u8]) -> u128 {
         let mut bytes = Vec::with_capacity(24 + rest.len());

@@ -92,6 +92,22 @@ pub(super) fn open(source: &mut impl BufRead, identities: &[Identity]) -> Result
     }
 }
 
+/// Reads a header that must be the one that was made for `key`.
+pub(super) fn check(source: &mut impl BufRead, key: &FileKey) -> Result<(), SealedError> {
+    let mut source = source.take(HEADER_BYTES_MAX);
+    let mut header = Vec::new();
+    loop {
+        let next = line(&mut source, &mut header)?;
+        if let Some(mac) = next.strip_prefix(b"--- ") {
+            let covered = header.len() - next.len() + "---".len();
+            let mac = str::from_utf8(mac).map_err(|_| SealedError::Header("it is not text"))?;
+            let mac = decode(mac.trim_end_matches('\n'))?;
+            let verified = hmac::verify(&mac_key(key), &header[..covered], &mac);
+            return verified.map_err(|_| SealedError::Header("its authentication fails"));
+        }
+    }
+}
+
 /// The key of a stanza, if one of `identities` opens it.
 fn unwrap(share: &str, body: &str, identities: &[Identity]) -> Result<Option<FileKey>, SealedError> {
     let share: [u8; 32] =

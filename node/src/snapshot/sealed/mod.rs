@@ -32,7 +32,7 @@ pub(super) const FIRST_LINE: &[u8] = b"age-encryption.org/v1\n";
 const FILE_KEY_BYTES: usize = 16;
 
 /// The key of one file, from which those of its header and its payload are derived.
-type FileKey = Zeroizing<[u8; FILE_KEY_BYTES]>;
+pub(super) type FileKey = Zeroizing<[u8; FILE_KEY_BYTES]>;
 
 /// An encrypted file cannot be made or opened. It never holds a key.
 #[derive(Debug, thiserror::Error)]

@@ -51,6 +51,8 @@ impl Chunks {
 /// Encrypts what is written to it. Without [`Sealer::finish`] the file cannot be opened to its end.
 pub(crate) struct Sealer<W> {
     out: W,
+    /// Kept so that the file can be read again without a private key.
+    key: FileKey,
     chunks: Chunks,
     /// The chunk that is being filled.
     chunk: Vec<u8>,
@@ -64,14 +66,15 @@ impl<W: Write> Sealer<W> {
         out.write_all(&header::seal(&key, recipients)?)?;
         out.write_all(&*salt)?;
         let chunk = Vec::with_capacity(CHUNK_BYTES + TAG_BYTES);
-        Ok(Sealer { out, chunks: Chunks::new(&key, &*salt), chunk })
+        let chunks = Chunks::new(&key, &*salt);
+        Ok(Sealer { out, key, chunks, chunk })
     }
 
-    /// Writes the last chunk, and returns the output.
-    pub(in crate::snapshot) fn finish(mut self) -> io::Result<W> {
+    /// Writes the last chunk, and returns the output with the key of the file.
+    pub(in crate::snapshot) fn finish(mut self) -> io::Result<(W, FileKey)> {
         self.end_chunk(Place::Last)?;
         self.out.flush()?;
-        Ok(self.out)
+        Ok((self.out, self.key))
     }
 
     /// Where the encrypted bytes go.
@@ -120,9 +123,20 @@ impl<R: BufRead> Opener<R> {
     /// Reads the header, which one of `identities` opens.
     pub(in crate::snapshot) fn open(mut source: R, identities: &[Identity]) -> Result<Self, SealedError> {
         let key = header::open(&mut source, identities)?;
+        Opener::behind_header(source, &key)
+    }
+
+    /// Reads a file whose key is known. Everything is authenticated but the wrapping of the key for its recipients, which
+    /// only their private keys show.
+    pub(in crate::snapshot) fn with_key(mut source: R, key: &FileKey) -> Result<Self, SealedError> {
+        header::check(&mut source, key)?;
+        Opener::behind_header(source, key)
+    }
+
+    fn behind_header(mut source: R, key: &FileKey) -> Result<Self, SealedError> {
         let mut salt = [0; SALT_BYTES];
         source.read_exact(&mut salt)?;
-        let chunks = Chunks::new(&key, &salt);
+        let chunks = Chunks::new(key, &salt);
         Ok(Opener { source, chunks, chunk: Vec::new(), given: 0, has_ended: false })
     }
 

@@ -7,7 +7,7 @@ use super::*;
 fn seal(text: &[u8], recipients: &[Recipient]) -> Vec<u8> {
     let mut sealer = Sealer::begin(Vec::new(), recipients).unwrap();
     sealer.write_all(text).unwrap();
-    sealer.finish().unwrap()
+    sealer.finish().unwrap().0
 }
 
 fn open(file: &[u8], identities: &[Identity]) -> Result<Vec<u8>, SealedError> {
@@ -89,4 +89,29 @@ fn keys_are_read_as_they_are_written_and_nothing_else_is() {
 fn a_public_key_that_every_key_agrees_with_is_refused() {
     let weak = Recipient(x25519_dalek::PublicKey::from([0; 32]));
     assert!(matches!(Sealer::begin(Vec::new(), &[weak]), Err(SealedError::WeakRecipient)));
+}
+
+#[test]
+fn the_key_of_a_file_reads_it_again_and_finds_every_changed_bit_and_every_cut() {
+    let recipients = [Identity::generate().unwrap().recipient(), Identity::generate().unwrap().recipient()];
+    let text = b"what is in a snapshot";
+    let mut sealer = Sealer::begin(Vec::new(), &recipients).unwrap();
+    sealer.write_all(text).unwrap();
+    let (file, key) = sealer.finish().unwrap();
+    let read = |file: &[u8], key: &FileKey| -> Result<Vec<u8>, SealedError> {
+        let mut text = Vec::new();
+        Opener::with_key(file, key)?.read_to_end(&mut text)?;
+        Ok(text)
+    };
+    assert_eq!(read(&file, &key).unwrap(), text);
+    for bit in 0..8 * file.len() {
+        let mut changed = file.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&changed, &key).is_err(), "bit {bit} of {}", file.len());
+    }
+    for length in 0..file.len() {
+        assert!(read(&file[..length], &key).is_err(), "{length} of {} bytes", file.len());
+    }
+    let other = Sealer::begin(Vec::new(), &recipients).unwrap().finish().unwrap().1;
+    assert!(matches!(read(&file, &other), Err(SealedError::Header(_))), "the key of another file");
 }

@@ -4,9 +4,11 @@
 //! itself, and the member's identity with a founding of its own. For the member that starts on it, it is the disk of a
 //! voter that was sent a snapshot. The cluster has agreed on the feature level at which the beginning is known, whatever the
 //! earlier one had agreed on: a program that does not know it refuses the disk, and is refused as a member.
+//!
+//! The objects go into any [`Install`], so that a restore test makes them in memory ([`super::rehearsal`]).
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -57,7 +59,7 @@ pub async fn fill(
 }
 
 /// The identity of the new cluster, whose name is never the earlier one's.
-fn another_name(earlier: &ClusterIdentity, new: &NewCluster) -> Result<ClusterSeed, ReseedError> {
+pub(super) fn another_name(earlier: &ClusterIdentity, new: &NewCluster) -> Result<ClusterSeed, ReseedError> {
     match earlier.cluster == new.seed.cluster {
         true => Err(ReseedError::SameCluster(earlier.cluster.clone())),
         false => Ok(ClusterSeed { brand: earlier.brand.clone(), ..new.seed.clone() }),
@@ -73,24 +75,8 @@ pub(crate) async fn fill_as(
     records: impl Iterator<Item = Result<Record, ReseedError>>,
     seed: impl FnOnce(&ClusterIdentity, &NewCluster) -> Result<ClusterSeed, ReseedError>,
 ) -> Result<Filled, ReseedError> {
-    if new.beginning <= origin.revision {
-        return Err(ReseedError::BeginsTooEarly { beginning: new.beginning, revision: origin.revision });
-    }
-    let mut filling = Filling::begin(disk, new)?;
-    for record in records {
-        filling.add(&record?)?;
-    }
-    let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
-    let seed = seed(&earlier, new)?;
-    let (cluster, brand) = (seed.cluster.clone(), seed.brand.clone());
-    let founder = wire::Founder { member: Some(peer_to_wire(&new.member)), directory: new.directory.clone() };
-    let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
-    filling.put(&identity_put(&seed, &founding))?;
-    filling.put(&origin_put(new.beginning, &earlier))?;
-    let level = agreed_feature_level(&filling.own).max(LEVEL_BEGINNING);
-    filling.put(&level_put(level))?;
-    let fingerprint = filling.fingerprint;
-    let mark = filling.commit(term).await?;
+    let installed = install(disk.begin_install()?, origin, new, term, records, seed).await?;
+    let Installed { cluster, brand, founding, fingerprint, mark } = installed;
     save_vote_and_log(disk, new, term).await?;
     let identity = wire::Identity {
         node: new.member.id.0,
@@ -110,6 +96,46 @@ pub(crate) async fn fill_as(
     Ok(Filled { made, mark, fingerprint, identity })
 }
 
+/// A state that was installed.
+pub(super) struct Installed {
+    cluster: Arc<str>,
+    brand: Arc<str>,
+    founding: wire::Founding,
+    /// Of all objects of the new cluster.
+    pub(super) fingerprint: Fingerprint,
+    mark: Mark,
+}
+
+/// Puts the objects of a new cluster into `install`: the `records` and its own. See [`fill_as`].
+pub(super) async fn install(
+    install: Box<dyn Install>,
+    origin: &Origin,
+    new: &NewCluster,
+    term: u64,
+    records: impl Iterator<Item = Result<Record, ReseedError>>,
+    seed: impl FnOnce(&ClusterIdentity, &NewCluster) -> Result<ClusterSeed, ReseedError>,
+) -> Result<Installed, ReseedError> {
+    if new.beginning <= origin.revision {
+        return Err(ReseedError::BeginsTooEarly { beginning: new.beginning, revision: origin.revision });
+    }
+    let mut filling = Filling::begin(install, new);
+    for record in records {
+        filling.add(&record?)?;
+    }
+    let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
+    let seed = seed(&earlier, new)?;
+    let (cluster, brand) = (seed.cluster.clone(), seed.brand.clone());
+    let founder = wire::Founder { member: Some(peer_to_wire(&new.member)), directory: new.directory.clone() };
+    let founding = wire::Founding { cluster: cluster.to_string(), founders: vec![founder] };
+    filling.put(&identity_put(&seed, &founding))?;
+    filling.put(&origin_put(new.beginning, &earlier))?;
+    let level = agreed_feature_level(&filling.own).max(LEVEL_BEGINNING);
+    filling.put(&level_put(level))?;
+    let fingerprint = filling.fingerprint;
+    let mark = filling.commit(term).await?;
+    Ok(Installed { cluster, brand, founding, fingerprint, mark })
+}
+
 /// The vote keeps the member's next term above that of its log.
 async fn save_vote_and_log(disk: &impl Disk, new: &NewCluster, term: u64) -> Result<(), ReseedError> {
     let vote = Vote::new(term, new.member.id.0);
@@ -119,7 +145,7 @@ async fn save_vote_and_log(disk: &impl Disk, new: &NewCluster, term: u64) -> Res
     Ok(())
 }
 
-/// A disk that is being filled.
+/// A state that is being installed.
 struct Filling<'a> {
     install: Box<dyn Install>,
     new: &'a NewCluster,
@@ -132,9 +158,9 @@ struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    fn begin(disk: &impl Disk, new: &'a NewCluster) -> Result<Self, ReseedError> {
+    fn begin(install: Box<dyn Install>, new: &'a NewCluster) -> Self {
         let (batch, own, fingerprint) = (Vec::new(), State::default(), Fingerprint::default());
-        Ok(Filling { install: disk.begin_install()?, new, batch, bytes: 0, fingerprint, own })
+        Filling { install, new, batch, bytes: 0, fingerprint, own }
     }
 
     /// Adds an object of the earlier cluster, as if it was written again at the beginning.

@@ -3,6 +3,7 @@
 //!     recover: a survivor's disk ---> state at the end of its log --+
 //!                                                                   +---> store beside it ---> takes its place
 //!     restore: a snapshot's records --------------------------------+
+//!     rehearse: a snapshot's records ---> objects in memory, read back, dropped
 //!
 //! Owns what the new cluster keeps and what it begins with. It keeps every object but those of the store's own that tell of
 //! one cluster: its identity, its origin, and the starts of its members. It begins with another identity, one member, the feature
@@ -18,6 +19,7 @@
 
 mod check;
 mod fill;
+mod rehearsal;
 mod survivor;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ pub use self::check::check;
 #[cfg(test)]
 pub(crate) use self::fill::fill_as;
 pub use self::fill::{Filled, fill};
+pub use self::rehearsal::{RehearsalError, rehearse};
 #[cfg(test)]
 pub(crate) use self::survivor::records;
 pub use self::survivor::{Found, Survivor};
