@@ -313,7 +313,7 @@ async fn a_member_saves_backups_by_itself_and_goes_on_after_a_restart() {
     let mut cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await.unwrap();
     wait_until(|| matches!(&names(&backups)[..], [name] if name.ends_with(".snapshot"))).await;
     let first = names(&backups);
-    assert!(first[0].starts_with("a-2"), "{first:?}");
+    assert!(first[0].starts_with("a-"), "{first:?}");
     let path = backups.join(&first[0]);
     let identity = folder.path().join("key");
     let shown = snapshot(&["inspect", path.to_str().unwrap(), "--identity", identity.to_str().unwrap()]);

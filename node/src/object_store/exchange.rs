@@ -71,6 +71,10 @@ pub(crate) enum Fault {
     Unreadable(&'static str),
     #[error("what the server has of it is not what was sent; it was removed")]
     Differs,
+    #[error("the file is another than the one that passed its test")]
+    Changed,
+    #[error("it was given up: it took too long, or the node stops")]
+    GivenUp,
     #[error("a file of {0} bytes has more parts than an object may have")]
     TooLarge(u64),
 }
@@ -84,7 +88,9 @@ impl Fault {
                 status.is_server_error()
                     || matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
             }
-            Fault::Unreadable(_) | Fault::Differs | Fault::TooLarge(_) => false,
+            Fault::Unreadable(_) | Fault::Differs | Fault::Changed | Fault::GivenUp | Fault::TooLarge(_) => {
+                false
+            }
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
 
 use super::testing::{SECRET, Server, Trouble};
 use super::*;
@@ -13,6 +15,17 @@ const PART: usize = 1000;
 
 /// Attempts of a request.
 const ATTEMPTS: usize = 5;
+
+/// The digest of `content`.
+fn digest(content: &[u8]) -> Digest {
+    Digest { sha256: Sha256::digest(content).into(), bytes: content.len() as u64 }
+}
+
+/// Uploads the file at `path` as it is.
+async fn upload(bucket: &ObjectStore, name: &str, path: &Path) -> Result<(), ObjectStoreError> {
+    let expected = digest(&std::fs::read(path).unwrap_or_default());
+    bucket.upload(name, path, &expected, &CancellationToken::new()).await
+}
 
 /// A file of `bytes` whose parts differ.
 fn file(folder: &Path, bytes: usize) -> (PathBuf, Vec<u8>) {
@@ -28,9 +41,7 @@ async fn a_file_becomes_an_object_in_parts_and_is_read_again() {
     let bucket = server.bucket(folder.path(), SECRET, PART);
     for (bytes, parts) in [(0, 1), (1, 1), (PART, 1), (PART + 1, 2), (3 * PART + 5, 4)] {
         let (path, content) = file(folder.path(), bytes);
-        let digest = bucket.upload("a-1", &path).await.unwrap();
-        assert_eq!(digest, Digest::of_file(&path).await.unwrap());
-        assert_eq!(digest.bytes, content.len() as u64);
+        upload(&bucket, "a-1", &path).await.unwrap();
         let parts = (1..=parts).map(|number| format!("part {number}"));
         let calls = ["create".to_owned()].into_iter().chain(parts);
         let calls: Vec<String> = calls.chain(["complete", "read"].map(str::to_owned)).collect();
@@ -67,7 +78,7 @@ async fn a_wrong_secret_is_refused_once_and_shown_to_nobody() {
     let (server, folder) = (Server::start().await, tempfile::tempdir().unwrap());
     let bucket = server.bucket(folder.path(), "another-s3cret", PART);
     let (path, _) = file(folder.path(), 10);
-    let told = bucket.upload("a-1", &path).await.unwrap_err();
+    let told = upload(&bucket, "a-1", &path).await.unwrap_err();
     let told = format!("{told} {told:?}");
     assert!(told.contains("SignatureDoesNotMatch") && told.contains("access key"), "{told}");
     for hidden in ["s3cret", "Signature=", "X-Amz", "not to be repeated", "AKEXAMPLE"] {
@@ -86,7 +97,7 @@ async fn failures_that_pass_are_waited_for() {
     server.order("part 3", Trouble::DoneAndLost, 1);
     server.order("complete", Trouble::ErrorInSuccess, 2);
     server.order("read", Trouble::Cut, 2);
-    bucket.upload("a-1", &path).await.unwrap();
+    upload(&bucket, "a-1", &path).await.unwrap();
     let contents = server.contents.lock();
     assert!(contents.objects["orch/prod/a-1"] == content);
     assert!(contents.uploads.is_empty() && contents.troubles.is_empty());
@@ -104,7 +115,7 @@ async fn a_failure_in_the_middle_leaves_neither_an_object_nor_parts() {
         ("complete", Trouble::Refused(400, "InvalidPart"), 1, "InvalidPart"),
     ] {
         server.order(call, trouble, times);
-        let told = bucket.upload("a-1", &path).await.unwrap_err().to_string();
+        let told = upload(&bucket, "a-1", &path).await.unwrap_err().to_string();
         assert!(told.contains(expected) && told.contains("orch/prod/a-1"), "{call}: {told}");
         let contents = server.contents.lock();
         assert!(contents.objects.is_empty() && contents.uploads.is_empty(), "{call}");
@@ -120,7 +131,7 @@ async fn an_object_whose_making_was_answered_with_an_error_counts_if_it_is_there
     let (path, content) = file(folder.path(), 2 * PART);
     // The second attempt finds no upload any more.
     server.order("complete", Trouble::DoneAndLost, 1);
-    bucket.upload("a-1", &path).await.unwrap();
+    upload(&bucket, "a-1", &path).await.unwrap();
     assert!(server.contents.lock().objects["orch/prod/a-1"] == content);
 }
 
@@ -130,14 +141,14 @@ async fn an_object_that_is_another_than_the_file_is_removed() {
     let bucket = server.bucket(folder.path(), SECRET, PART);
     let (path, content) = file(folder.path(), 2 * PART);
     server.order("read", Trouble::Changed, 1);
-    let told = bucket.upload("a-1", &path).await.unwrap_err().to_string();
+    let told = upload(&bucket, "a-1", &path).await.unwrap_err().to_string();
     assert!(told.contains("not what was sent"), "{told}");
     assert!(server.contents.lock().objects.is_empty());
 
     // It cannot be read: it stays, and a later look tells.
     server.order("read", Trouble::Refused(403, "AccessDenied"), 1);
-    let digest = Digest::of_file(&path).await.unwrap();
-    assert!(bucket.upload("a-1", &path).await.is_err());
+    let digest = digest(&content);
+    assert!(upload(&bucket, "a-1", &path).await.is_err());
     assert!(bucket.holds("a-1", &digest).await.unwrap());
     let longer = [&content[..], b"x"].concat();
     server.contents.lock().objects.insert("orch/prod/a-1".to_owned(), longer.into());
@@ -150,9 +161,9 @@ async fn a_file_of_too_many_parts_and_one_that_is_gone_ask_for_nothing() {
     let (server, folder) = (Server::start().await, tempfile::tempdir().unwrap());
     let bucket = server.bucket(folder.path(), SECRET, 1);
     let (path, _) = file(folder.path(), usize::from(PARTS_MAX) + 1);
-    let told = bucket.upload("a-1", &path).await.unwrap_err().to_string();
+    let told = upload(&bucket, "a-1", &path).await.unwrap_err().to_string();
     assert!(told.contains("more parts"), "{told}");
-    let gone = bucket.upload("a-1", &folder.path().join("none")).await.unwrap_err();
+    let gone = upload(&bucket, "a-1", &folder.path().join("none")).await.unwrap_err();
     assert!(matches!(gone, ObjectStoreError::File(_)), "{gone}");
     assert!(server.take_calls().is_empty());
 }
@@ -184,4 +195,25 @@ async fn a_server_is_verified_by_the_authorities_given_and_no_other() {
     let bucket = server.bucket_trusting(&ours, file.clone(), PART);
     std::fs::write(&file, "aws_access_key_id = AKEXAMPLE\naws_secret_access_key = another\n").unwrap();
     assert!(bucket.list("a-").await.unwrap_err().to_string().contains("SignatureDoesNotMatch"));
+}
+
+#[tokio::test]
+async fn a_file_that_changed_since_its_test_and_an_upload_that_is_given_up_leave_nothing() {
+    let (server, folder) = (Server::start().await, tempfile::tempdir().unwrap());
+    let bucket = server.bucket(folder.path(), SECRET, PART);
+    let (path, mut content) = file(folder.path(), 3 * PART);
+    let expected = digest(&content);
+    content[7] ^= 1;
+    std::fs::write(&path, &content).unwrap();
+    let told = bucket.upload("a-1", &path, &expected, &CancellationToken::new()).await.unwrap_err();
+    assert!(told.to_string().contains("passed its test"), "{told}");
+    assert!(!server.take_calls().contains(&"complete".to_owned()));
+
+    let given_up = CancellationToken::new();
+    given_up.cancel();
+    let told = bucket.upload("a-1", &path, &digest(&content), &given_up).await.unwrap_err();
+    assert!(told.to_string().contains("given up"), "{told}");
+    assert_eq!(server.take_calls().last().unwrap(), "abort");
+    let contents = server.contents.lock();
+    assert!(contents.objects.is_empty() && contents.uploads.is_empty());
 }

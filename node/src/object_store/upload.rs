@@ -7,15 +7,21 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rusty_s3::Credentials;
 use rusty_s3::actions::CreateMultipartUpload;
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Fault, ObjectStoreError, Receive};
 use super::{ObjectStore, PARTS_MAX};
+
+/// Longest removal of parts: a node that stops has no more time.
+const ABORT_MAX: Duration = Duration::from_secs(60);
 
 /// SHA-256 and length of a file or an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,26 +30,20 @@ pub(crate) struct Digest {
     pub(crate) bytes: u64,
 }
 
-impl Digest {
-    /// The digest of the file at `path`.
-    pub(crate) async fn of_file(path: &Path) -> std::io::Result<Digest> {
-        let path = path.to_owned();
-        let digest = spawn_blocking(move || {
-            let (mut file, mut hash) = (File::open(path)?, Sha256::new());
-            let bytes = std::io::copy(&mut file, &mut hash)?;
-            Ok(Digest { sha256: hash.finalize().into(), bytes })
-        });
-        digest.await.map_err(std::io::Error::other)?
-    }
-}
-
 impl ObjectStore {
-    /// Makes the file at `path` the object called `name`, and compares it with what the server then gives back.
+    /// Makes the file at `path` the object called `name`, and compares it with what the server then gives back. The file must be
+    /// that of `expected`: one that changed becomes no object. Once `given_up`, its parts are taken away.
     ///
     /// # Errors
     /// It is not known to be there whole. Where the server could not be asked for it, it may be there: [`ObjectStore::holds`]
     /// tells later.
-    pub(crate) async fn upload(&self, name: &str, path: &Path) -> Result<Digest, ObjectStoreError> {
+    pub(crate) async fn upload(
+        &self,
+        name: &str,
+        path: &Path,
+        expected: &Digest,
+        given_up: &CancellationToken,
+    ) -> Result<(), ObjectStoreError> {
         let (key, access) = (self.place.key(name), self.access.read()?);
         let failed = |act, fault| ObjectStoreError::new(act, &key, fault);
         let mut parts = Parts::open(path, self.part_bytes).await?;
@@ -56,17 +56,24 @@ impl ObjectStore {
         let id = CreateMultipartUpload::parse_response(&created.body)
             .map_err(|_| failed("begin to upload", Fault::Unreadable("it names no upload")))?;
         let id = id.upload_id();
-        let completed = match self.send_parts(&mut parts, &access, &key, id).await {
+        let sending = async {
+            let etags = self.send_parts(&mut parts, &access, &key, id).await?;
+            match parts.digest() == *expected {
+                true => Ok(etags),
+                false => Err(failed("upload", Fault::Changed)),
+            }
+        };
+        let sent = given_up.run_until_cancelled(sending).await;
+        let completed = match sent.unwrap_or_else(|| Err(failed("upload", Fault::GivenUp))) {
             Ok(etags) => self.complete(&etags, &access, &key, id).await,
             Err(error) => {
                 self.abort(&access, &key, id).await;
                 return Err(error);
             }
         };
-        let digest = parts.digest();
-        match (completed, self.holds(name, &digest).await) {
+        match (completed, self.holds(name, expected).await) {
             // An answer that was lost may have been one of success.
-            (_, Ok(true)) => Ok(digest),
+            (_, Ok(true)) => Ok(()),
             (Ok(()), Ok(false)) => {
                 self.remove(name).await?;
                 Err(failed("upload", Fault::Differs))
@@ -134,7 +141,8 @@ impl ObjectStore {
     /// Takes the parts of an upload away that failed. A failure of that is told: they cost space.
     async fn abort(&self, access: &Credentials, key: &str, id: &str) {
         let action = self.bucket.abort_multipart_upload(Some(access), key, id);
-        if let Err(fault) = self.exchange.call(&action, Bytes::new()).await {
+        let aborted = timeout(ABORT_MAX, self.exchange.call(&action, Bytes::new())).await;
+        if let Err(fault) = aborted.unwrap_or(Err(Fault::Timeout)) {
             let place = &self.place;
             tracing::warn!(%fault, %place, key, "the parts of a failed upload stay in the bucket");
         }

@@ -244,7 +244,7 @@ pub(super) fn stream(
             }
         }
     })?;
-    Ok(Streaming { pieces: receiver, saved })
+    Ok(receiver)
 }
 
 /// Gives the thread the priority of snapshots.

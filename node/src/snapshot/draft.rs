@@ -215,6 +215,17 @@ impl Drop for Draft {
     }
 }
 
+/// The name of the file that a temporary one called `name` was to become.
+pub(crate) fn drafted(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(".partial")
+}
+
+/// Removes what a process that is gone left of `target`. Whether it did: one that still writes keeps it.
+pub(crate) fn discard_draft(target: &Path) -> bool {
+    // Dropping it removes it.
+    Draft::create(target, Existing::Replace).map(drop).is_ok()
+}
+
 /// Opens the temporary file at `path` that an earlier process of this user left. Another user could read, through a name or a
 /// descriptor of their own, what is written to a file of theirs.
 fn left_behind(path: &Path, target: &Path) -> Result<File, DraftError> {

@@ -23,9 +23,10 @@ mod written;
 use std::io::Write;
 
 pub(crate) use self::copy::{Copied, copy_unnamed};
-pub(crate) use self::draft::Existing;
+pub(crate) use self::draft::{Existing, discard_draft, drafted};
 pub(crate) use self::sealed::Recipient;
 pub(crate) use self::sink::{Output, Sink, stamp};
+pub(crate) use self::written::{Tested, prove};
 use crate::cli::SnapshotCommand;
 
 /// Carries out `command`. Objects and results go to `out`, progress and warnings to `notes`.

@@ -18,12 +18,12 @@ use crate::files;
 const IDENTITY_BYTES_MAX: u64 = 64 << 10;
 
 /// The bytes of a snapshot in clear.
-pub(super) enum Source {
-    Plain(File),
-    Sealed(Box<Opener<BufReader<File>>>),
+pub(super) enum Source<R = File> {
+    Plain(R),
+    Sealed(Box<Opener<BufReader<R>>>),
 }
 
-impl Read for Source {
+impl<R: Read> Read for Source<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Source::Plain(file) => file.read(buffer),
@@ -75,7 +75,7 @@ impl SnapshotFile {
 }
 
 /// Whether a file begins like an encrypted one. It stands at its beginning again afterwards.
-fn is_sealed(file: &mut File) -> std::io::Result<bool> {
+pub(super) fn is_sealed(file: &mut File) -> std::io::Result<bool> {
     let mut begin = Vec::new();
     let length = u64::try_from(sealed::FIRST_LINE.len()).unwrap_or(u64::MAX);
     file.by_ref().take(length).read_to_end(&mut begin)?;

@@ -3,16 +3,73 @@
 //! Owns the restore test of it, over the bytes that are on the disk, and the giving of its name. Dropped without a name it
 //! is removed. The key of an encrypted file is kept so long, so that the test needs no private key.
 
-use std::io::{self, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use orch_raft::Fingerprint;
 use orch_raft::archive::{Header, Reader};
 use orch_raft::member::reseed;
+use sha2::{Digest as _, Sha256};
 
 use super::sealed::{FileKey, Opener};
 use super::sink::Output;
-use super::source::Source;
+use super::source::{Source, is_sealed};
+use crate::object_store::Digest;
+
+/// The outcome of a restore test.
+pub(crate) struct Tested {
+    /// Objects that the restore gave back.
+    pub(crate) objects: u64,
+    /// The digest of the bytes that were read for it.
+    pub(crate) digest: Digest,
+}
+
+/// A file whose bytes are hashed while they are read.
+struct Hashed<'a> {
+    file: File,
+    seen: &'a mut Seen,
+}
+
+/// The bytes that were read.
+#[derive(Default)]
+struct Seen {
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl Read for Hashed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.seen.hash.update(&buffer[..read]);
+        self.seen.bytes += u64::try_from(read).map_err(io::Error::other)?;
+        Ok(read)
+    }
+}
+
+impl Seen {
+    fn digest(self) -> Digest {
+        Digest { sha256: self.hash.finalize().into(), bytes: self.bytes }
+    }
+}
+
+/// Verifies the snapshot at `path` as far as that is possible without a private key, and returns the digest of the bytes that
+/// were read for it: all of a plain file, nothing of an encrypted one.
+pub(crate) fn prove(path: &Path) -> anyhow::Result<Digest> {
+    let name = path.display();
+    let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let is_sealed = is_sealed(&mut file).with_context(|| format!("cannot read {name}"))?;
+    let mut seen = Seen::default();
+    let mut source = Hashed { file, seen: &mut seen };
+    if is_sealed {
+        io::copy(&mut source, &mut io::sink()).with_context(|| format!("cannot read {name}"))?;
+    } else {
+        let verified = Reader::open(source).and_then(Reader::verify);
+        verified.with_context(|| format!("{name} is not what was saved"))?;
+    }
+    Ok(seen.digest())
+}
 
 /// A snapshot that is written to its end.
 pub(crate) struct Written {
@@ -28,14 +85,15 @@ impl Written {
 
     /// Reads the file again from the disk and restores it into memory, a part at a time: it must hold the objects of
     /// `saved`, and be of `header`. Of an encrypted file all is authenticated and decrypted but the wrapping of its key,
-    /// which only the private key opens. Returns the number of objects.
+    /// which only the private key opens.
     ///
     /// # Errors
     /// The file cannot be read, is not whole, cannot be restored, or gives back another state.
-    pub(crate) fn rehearse(&self, header: &Header, saved: Fingerprint) -> anyhow::Result<u64> {
+    pub(crate) fn rehearse(&self, header: &Header, saved: Fingerprint) -> anyhow::Result<Tested> {
         let name = self.output.name();
         let Output::File(draft) = &self.output else { bail!("{name} cannot be read again") };
-        let file = draft.read_back()?;
+        let mut seen = Seen::default();
+        let file = Hashed { file: draft.read_back()?, seen: &mut seen };
         let source = match &self.key {
             None => Source::Plain(file),
             Some(key) => {
@@ -47,7 +105,10 @@ impl Written {
         if reader.header() != header {
             bail!("{name}, read again, begins with another header than was written");
         }
-        reseed::rehearse(header, saved, &mut reader).with_context(|| format!("the restore test of {name}"))
+        let objects = reseed::rehearse(header, saved, &mut reader);
+        let objects = objects.with_context(|| format!("the restore test of {name}"))?;
+        drop(reader);
+        Ok(Tested { objects, digest: seen.digest() })
     }
 
     /// Gives a file its name: it has it, and is durable, when this returns.
@@ -67,7 +128,7 @@ impl Written {
 mod tests {
     use std::fs::OpenOptions;
     use std::os::unix::fs::FileExt;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     use orch_raft::State;
     use orch_raft::archive::write_state;
@@ -106,8 +167,20 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let Copied { header, written, .. } = written(folder.path(), &state, &recipients);
             assert_eq!(names(folder.path()), [Path::new(".monday.partial")]);
-            assert_eq!(written.rehearse(&header, state.fingerprint()).unwrap(), 21);
+            let Tested { objects, digest } = written.rehearse(&header, state.fingerprint()).unwrap();
+            assert_eq!(objects, 21);
             written.commit().unwrap();
+            let target = folder.path().join("monday");
+            assert_eq!(prove(&target).unwrap(), digest);
+            let mut content = std::fs::read(&target).unwrap();
+            assert_eq!(digest.sha256, <[u8; 32]>::from(Sha256::digest(&content)));
+            let middle = content.len() / 2;
+            content[middle] ^= 1;
+            std::fs::write(&target, content).unwrap();
+            match recipients.is_empty() {
+                true => assert!(prove(&target).is_err()),
+                false => assert_ne!(prove(&target).unwrap(), digest),
+            }
             assert_eq!(names(folder.path()), [Path::new("monday")]);
         }
     }
@@ -134,7 +207,7 @@ mod tests {
             OpenOptions::new().write(true).open(&partial).unwrap().set_len(length - 1).unwrap();
             assert!(written.rehearse(&header, state.fingerprint()).is_err());
             drop(written);
-            assert_eq!(names(folder.path()), [Path::new(""); 0]);
+            assert!(names(folder.path()).is_empty());
         }
     }
 
@@ -143,10 +216,10 @@ mod tests {
         let (state, other) = (some_state(20), some_state(21));
         let folder = tempfile::tempdir().unwrap();
         let Copied { header, written, .. } = written(folder.path(), &state, &[]);
-        let told = format!("{:#}", written.rehearse(&header, other.fingerprint()).unwrap_err());
+        let told = format!("{:#}", written.rehearse(&header, other.fingerprint()).err().unwrap());
         assert!(told.contains("restore test") && told.contains("21 objects"), "{told}");
         let another = Header { member: "z".into(), ..header };
-        let told = written.rehearse(&another, state.fingerprint()).unwrap_err().to_string();
+        let told = written.rehearse(&another, state.fingerprint()).err().unwrap().to_string();
         assert!(told.contains("another header"), "{told}");
     }
 }

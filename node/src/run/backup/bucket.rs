@@ -1,13 +1,14 @@
 //! Copies of this member's backups in a bucket.
 //!
 //! Owns the order: the newest backup of the folder is uploaded, read again and compared; only then older copies of this member
-//! are removed. What is in the folder has passed its restore test, so that the copy is compared with it byte by byte. A failure
-//! is tried again, with the backup that is the newest then, and holds up no backup of the folder.
+//! are removed. A file is sent only if its bytes are those that passed their restore test, so that the copy is compared with it
+//! byte by byte. After a restart the digest of those bytes is unknown: a plain file is verified before it is sent, and no
+//! object is replaced. A failure is tried again, with the backup that is the newest then, and holds up no backup of the folder.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -15,16 +16,17 @@ use tokio_util::sync::CancellationToken;
 use super::RETRY_MAX;
 use super::figures::TargetFigures;
 use super::folder::Backup;
-use super::plan::BackupPlan;
-use crate::object_store::{Digest, ObjectStore};
+use super::plan::Job;
+use crate::object_store::{ObjectStore, ObjectStoreError};
 use crate::report::Causes;
+use crate::snapshot::prove;
 
 /// Longest copy, with its comparison: 64 GiB each way at 10 MiB a second. A slower one would hold up those after it.
 const COPY_MAX: Duration = Duration::from_secs(4 * 3600);
 
 /// Copies each backup that becomes the `newest`, until `stopped`.
 pub(super) async fn keep_copying(
-    plan: &BackupPlan,
+    plan: &Job,
     bucket: &ObjectStore,
     mut newest: watch::Receiver<Option<Backup>>,
     stopped: &CancellationToken,
@@ -36,10 +38,18 @@ pub(super) async fn keep_copying(
         let mut has_failed = false;
         if let Some(backup) = backup {
             let began = Instant::now();
-            let copying = timeout(COPY_MAX, copy(plan, bucket, &backup, &mut copied));
-            let Some(ended) = stopped.run_until_cancelled(copying).await else { return };
-            let late = || anyhow!("it was not done in {} s", COPY_MAX.as_secs());
-            match ended.unwrap_or_else(|_| Err(late())) {
+            // Of an upload that is given up the parts are taken away before this goes on.
+            let given_up = stopped.child_token();
+            let copying = copy(plan, bucket, &backup, &mut copied, &given_up);
+            tokio::pin!(copying);
+            let ended = match timeout(COPY_MAX, &mut copying).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    given_up.cancel();
+                    copying.await
+                }
+            };
+            match ended {
                 Ok(()) => {
                     let time = began.elapsed();
                     figures.took(time);
@@ -71,25 +81,49 @@ pub(super) async fn keep_copying(
 
 /// Copies `backup`, unless it is there, and then removes those that are not kept. `copied` is the last that was compared.
 async fn copy(
-    plan: &BackupPlan,
+    plan: &Job,
     bucket: &ObjectStore,
     backup: &Backup,
     copied: &mut Option<PathBuf>,
+    given_up: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let stored = bucket.list(plan.names.begin()).await?;
+    let stored = or_given_up(given_up, bucket.list(plan.names.begin())).await?;
     if copied.as_ref() != Some(&backup.path) {
         // A node that was restarted finds what it copied before; so does one whose comparison failed.
-        let is_listed = stored.iter().any(|one| one.name == backup.name && one.bytes == backup.bytes);
-        if !is_listed || !bucket.holds(&backup.name, &Digest::of_file(&backup.path).await?).await? {
-            bucket.upload(&backup.name, &backup.path).await?;
+        let is_listed = stored.iter().any(|one| one.name == backup.name);
+        let expected = match &backup.tested {
+            Some(tested) => tested.clone(),
+            None => {
+                let path = backup.path.clone();
+                tokio::task::spawn_blocking(move || prove(&path)).await??
+            }
+        };
+        if !is_listed || !or_given_up(given_up, bucket.holds(&backup.name, &expected)).await? {
+            if is_listed && backup.tested.is_none() {
+                // Either may be the good one.
+                bail!(
+                    "{} in the bucket is another than the file in the folder: look at both, and remove the bad one",
+                    backup.name
+                );
+            }
+            bucket.upload(&backup.name, &backup.path, &expected, given_up).await?;
         }
         *copied = Some(backup.path.clone());
     }
     let names = stored.iter().map(|one| &*one.name);
     for old in plan.names.surplus(names, &backup.name, plan.keep) {
-        bucket.remove(old).await?;
+        or_given_up(given_up, bucket.remove(old)).await?;
     }
     Ok(())
+}
+
+/// The outcome of `work`, unless it is `given_up` before.
+async fn or_given_up<T>(
+    given_up: &CancellationToken,
+    work: impl Future<Output = Result<T, ObjectStoreError>>,
+) -> anyhow::Result<T> {
+    let ended = given_up.run_until_cancelled(work).await;
+    Ok(ended.ok_or_else(|| anyhow!("it was given up: it took too long, or the node stops"))??)
 }
 
 #[cfg(test)]
@@ -97,15 +131,19 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use sha2::{Digest as _, Sha256};
+
     use super::super::folder::Folder;
     use super::super::names::Names;
     use super::*;
+    use crate::object_store::Digest;
     use crate::object_store::testing::{SECRET, Server, Trouble};
+    use crate::snapshot::testing::some_state;
 
     /// A server, a folder, and the plan of a member called `a` that keeps two backups in both.
     struct Setting {
         server: Server,
-        plan: BackupPlan,
+        plan: Job,
         bucket: Arc<ObjectStore>,
         root: tempfile::TempDir,
     }
@@ -114,9 +152,9 @@ mod tests {
         async fn new() -> Setting {
             let (server, root) = (Server::start().await, tempfile::tempdir().unwrap());
             let bucket = Arc::new(server.bucket(root.path(), SECRET, 1000));
-            let names = Names::of("a");
+            let names = Names::of("a", "one");
             let folder = Folder::new(root.path(), names.clone());
-            let plan = BackupPlan {
+            let plan = Job {
                 schedule: "1h".parse().unwrap(),
                 folder,
                 names,
@@ -129,13 +167,15 @@ mod tests {
 
         /// The backup of a day, which is a file.
         fn backup(&self, day: u8) -> Backup {
-            let name = format!("a-202511{day:02}T101500Z.snapshot");
-            std::fs::write(self.root.path().join(&name), vec![day; 2500]).unwrap();
-            self.plan.folder.made(&name).unwrap()
+            let name = format!("{}202511{day:02}T101500Z.snapshot", self.plan.names.begin());
+            let content = vec![day; 2500];
+            std::fs::write(self.root.path().join(&name), &content).unwrap();
+            let tested = Digest { sha256: Sha256::digest(&content).into(), bytes: 2500 };
+            self.plan.folder.made(&name, Some(tested)).unwrap()
         }
 
         async fn copy(&self, backup: &Backup, copied: &mut Option<PathBuf>) -> anyhow::Result<()> {
-            copy(&self.plan, &self.bucket, backup, copied).await
+            copy(&self.plan, &self.bucket, backup, copied, &CancellationToken::new()).await
         }
 
         /// The days whose backups are whole in the bucket.
@@ -143,7 +183,7 @@ mod tests {
             let contents = self.server.contents.lock();
             let objects = contents.objects.iter().filter(|(_, object)| object.len() == 2500);
             objects
-                .filter(|(key, _)| key.starts_with("orch/prod/a-2025"))
+                .filter(|(key, _)| key.contains("T101500Z") && key.starts_with("orch/prod/a-"))
                 .map(|(_, object)| object[0])
                 .collect()
         }
@@ -190,10 +230,41 @@ mod tests {
         setting.copy(&backup, &mut None).await.unwrap();
         assert_eq!(setting.server.take_calls(), ["list", "read"]);
 
-        let key = "orch/prod/a-20251101T101500Z.snapshot".to_owned();
+        let key = format!("orch/prod/{}", backup.name);
         setting.server.contents.lock().objects.insert(key, vec![9; 2500].into());
         setting.copy(&backup, &mut None).await.unwrap();
         assert_eq!(setting.days(), [1]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_rotted_replaces_no_copy_and_is_no_new_one() {
+        let setting = Setting::new().await;
+        let backup = setting.backup(1);
+        setting.copy(&backup, &mut None).await.unwrap();
+        std::fs::write(&backup.path, vec![8; 2500]).unwrap();
+        // Known to have been tested: the copy is still the good one.
+        setting.copy(&backup, &mut None).await.unwrap();
+        setting.server.take_calls();
+        // After a restart.
+        let stream =
+            orch_raft::archive::write_state(Vec::new(), &Default::default(), &some_state(3)).unwrap();
+        std::fs::write(&backup.path, &stream).unwrap();
+        let unknown = setting.plan.folder.made(&backup.name, None).unwrap();
+        let told = setting.copy(&unknown, &mut None).await.unwrap_err().to_string();
+        assert!(told.contains("look at both"), "{told}");
+        assert_eq!(setting.days(), [1]);
+
+        let mut rotten = stream.clone();
+        rotten[stream.len() / 2] ^= 1;
+        let (other, place) = (setting.backup(2), |path: &Path, content: &[u8]| std::fs::write(path, content));
+        let unknown = setting.plan.folder.made(&other.name, None).unwrap();
+        place(&unknown.path, &rotten).unwrap();
+        assert!(setting.copy(&unknown, &mut None).await.is_err());
+        assert!(!setting.server.take_calls().contains(&"create".to_owned()), "nothing of it was sent");
+        place(&unknown.path, &stream).unwrap();
+        setting.copy(&unknown, &mut None).await.unwrap();
+        let key = format!("orch/prod/{}", unknown.name);
+        assert!(setting.server.contents.lock().objects[&key] == stream);
     }
 
     #[tokio::test]

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 use anyhow::Context as _;
 
 use super::names::Names;
+use crate::object_store::Digest;
+use crate::snapshot::{discard_draft, drafted};
 
 /// A folder, and the member whose files in it count.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(super) struct Backup {
     /// When it was written.
     pub(super) time: SystemTime,
     pub(super) bytes: u64,
+    /// The digest of the bytes that passed the restore test; `None` for a file of before this start.
+    pub(super) tested: Option<Digest>,
 }
 
 impl fmt::Display for Folder {
@@ -50,11 +54,25 @@ impl Folder {
         Ok(backups.max_by(|one, other| one.name.cmp(&other.name)))
     }
 
-    /// The backup called `name`, which was made just now.
-    pub(super) fn made(&self, name: &str) -> anyhow::Result<Backup> {
+    /// The backup called `name`, which was made just now of the bytes that were `tested`.
+    pub(super) fn made(&self, name: &str, tested: Option<Digest>) -> anyhow::Result<Backup> {
         let path = self.file(name);
         let facts = std::fs::metadata(&path).context("the backup is gone")?;
-        Ok(Backup { path, name: name.to_owned(), time: facts.modified()?, bytes: facts.len() })
+        Ok(Backup { path, name: name.to_owned(), time: facts.modified()?, bytes: facts.len(), tested })
+    }
+
+    /// Removes what backups left that were broken off by the end of their process. No later one has their names.
+    pub(super) fn discard_drafts(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let target = name.to_str().and_then(drafted).filter(|target| self.names.include(target));
+            if let Some(target) = target
+                && discard_draft(&self.file(target))
+            {
+                tracing::info!(folder = %self, name = target, "the rest of a backup that was broken off was removed");
+            }
+        }
+        Ok(())
     }
 
     /// Removes the backups before `newest` that are not among the last `keep` with it.
@@ -79,7 +97,8 @@ impl Folder {
             }
             let facts = entry.metadata()?;
             if facts.is_file() {
-                found.push(Backup { path: entry.path(), name, time: facts.modified()?, bytes: facts.len() });
+                let (path, time, bytes) = (entry.path(), facts.modified()?, facts.len());
+                found.push(Backup { path, name, time, bytes, tested: None });
             }
         }
         Ok(found)
@@ -100,8 +119,8 @@ mod tests {
     #[test]
     fn a_backup_that_was_just_made_stays_where_the_clock_ran_ahead() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::new(root.path(), Names::of("a"));
-        let name = |time: &str| format!("a-{time}.snapshot");
+        let folder = Folder::new(root.path(), Names::of("a", "one"));
+        let name = |time: &str| format!("{}{time}.snapshot", folder.names.begin());
         let ahead = ["20991129T101500Z", "20991130T101500Z"].map(name);
         let past = ["20251127T101500Z", "20251128T101500Z"].map(name);
         let made = name("20251129T101500Z");
@@ -109,22 +128,42 @@ mod tests {
             std::fs::write(folder.file(name), "x").unwrap();
         }
         std::fs::create_dir(folder.file(&name("20251130T101500Z"))).unwrap();
-        let backup = folder.made(&made).unwrap();
+        let backup = folder.made(&made, None).unwrap();
         assert_eq!(folder.newest().unwrap(), Some(backup.clone()));
         folder.retain(&backup, 2).unwrap();
         let [_, kept] = past;
         assert_eq!(names(&folder), [kept, made.clone(), ahead[0].clone(), ahead[1].clone()]);
         std::fs::remove_file(folder.file(&made)).unwrap();
-        assert!(folder.made(&made).unwrap_err().to_string().contains("gone"));
+        assert!(folder.made(&made, None).unwrap_err().to_string().contains("gone"));
     }
 
     #[test]
     fn a_folder_without_backups_has_no_newest_one() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::new(root.path(), Names::of("a"));
+        let folder = Folder::new(root.path(), Names::of("a", "one"));
         std::fs::write(root.path().join("b-20251129T101500Z.snapshot"), "x").unwrap();
         assert_eq!(folder.newest().unwrap(), None);
-        let gone = Folder::new(&root.path().join("none"), Names::of("a"));
+        let gone = Folder::new(&root.path().join("none"), Names::of("a", "one"));
         assert!(gone.newest().is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::new(root.path(), Names::of("a", "one"));
+        let name = format!("{}20251129T101500Z.snapshot", folder.names.begin());
+        let kept = [name.clone(), ".a-20251129T101500Z.snapshot.partial".to_owned(), ".x.partial".to_owned()];
+        for name in kept.iter().chain([&format!(".{name}.partial")]) {
+            std::fs::write(folder.file(name), "x").unwrap();
+        }
+        folder.discard_drafts().unwrap();
+        let mut left: Vec<String> = std::fs::read_dir(root.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = kept.to_vec();
+        expected.sort();
+        assert_eq!(left, expected);
     }
 }

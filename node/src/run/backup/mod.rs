@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use self::figures::TargetFigures;
 use self::folder::Backup;
 pub use self::plan::BackupPlan;
+use self::plan::Job;
 pub(super) use self::plan::plan;
 pub(super) use self::save::Source;
 use crate::cli::Schedule;
@@ -49,9 +50,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Makes backups of `source` until `stopped`.
 pub(super) async fn keep_backups(plan: BackupPlan, source: Source, stopped: CancellationToken) {
     figures::describe();
-    let plan = Arc::new(plan);
+    let plan = Arc::new(plan.of_cluster(source.cluster()));
     let looking = plan.clone();
-    let newest = tokio::task::spawn_blocking(move || looking.folder.newest());
+    let newest = tokio::task::spawn_blocking(move || {
+        looking.folder.discard_drafts()?;
+        looking.folder.newest()
+    });
     let newest = newest.await.map_err(std::io::Error::other).and_then(|newest| newest);
     let newest = newest.unwrap_or_else(|error| {
         tracing::warn!(%error, folder = %plan.folder, "earlier backups cannot be listed");
@@ -77,7 +81,7 @@ pub(super) async fn keep_backups(plan: BackupPlan, source: Source, stopped: Canc
 
 /// Saves backups, and passes each on to `newest`.
 async fn keep_saving(
-    plan: &Arc<BackupPlan>,
+    plan: &Arc<Job>,
     source: &Source,
     figures: &TargetFigures,
     newest: watch::Sender<Option<Backup>>,

@@ -1,8 +1,13 @@
-//! Names of a member's backups: `MEMBER-20261129T101500Z.snapshot`.
+//! Names of a member's backups: `MEMBER-1f2e3d4c-20261129T101500Z.snapshot`, with a digest of the cluster's name.
 //!
-//! Owns their form, and the choice of those that are not kept. The order of names is that of the times in them.
+//! Owns their form: those of another cluster, which a restore or a new start under the same name makes, are others. Owns, too, and the choice of those that are not kept. The order of names is that of the times in them.
+
+use sha2::{Digest, Sha256};
 
 use crate::snapshot::stamp;
+
+/// Bytes of the digest of the cluster's name.
+const CLUSTER_BYTES: usize = 4;
 
 /// The end of a backup's name.
 const SUFFIX: &str = ".snapshot";
@@ -10,14 +15,16 @@ const SUFFIX: &str = ".snapshot";
 /// The names of one member's backups.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// The member's name and a hyphen.
+    /// The member, the cluster, and a hyphen.
     begin: String,
 }
 
 impl Names {
-    /// The names of the backups of `member`.
-    pub(super) fn of(member: &str) -> Names {
-        Names { begin: format!("{member}-") }
+    /// The names of the backups of `member` in `cluster`.
+    pub(super) fn of(member: &str, cluster: &str) -> Names {
+        let digest = Sha256::digest(cluster);
+        let digest: String = digest[..CLUSTER_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+        Names { begin: format!("{member}-{digest}-") }
     }
 
     /// The name of a backup that is made now.
@@ -61,27 +68,29 @@ mod tests {
 
     #[test]
     fn only_a_members_own_backups_are_counted() {
-        let names = Names::of("a");
-        assert!(names.include("a-20261129T101500Z.snapshot"));
+        let names = Names::of("a", "one");
+        let begin = names.begin();
+        assert_eq!(begin, "a-7692c3ad-");
+        assert!(names.include(&format!("{begin}20261129T101500Z.snapshot")));
         assert!(names.include(&names.now().unwrap()));
         for other in [
-            "a-b-20261129T101500Z.snapshot",
-            "b-20261129T101500Z.snapshot",
-            ".a-20261129T101501Z.snapshot.partial",
-            "a-20261129T101500Z.snapshot.old",
-            "a-20261129T101500X.snapshot",
-            "a-monday.snapshot",
-            "",
+            format!("b{}20261129T101500Z.snapshot", &begin[1..]),
+            format!("{}20261129T101500Z.snapshot", Names::of("a", "two").begin()),
+            "a-20261129T101500Z.snapshot".to_owned(),
+            format!(".{begin}20261129T101501Z.snapshot.partial"),
+            format!("{begin}20261129T101500Z.snapshot.old"),
+            format!("{begin}20261129T101500X.snapshot"),
+            format!("{begin}monday.snapshot"),
+            String::new(),
         ] {
-            assert!(!names.include(other), "{other}");
+            assert!(!names.include(&other), "{other}");
         }
-        assert!(Names::of("a-b").include("a-b-20261129T101500Z.snapshot"));
     }
 
     #[test]
     fn the_newest_and_those_before_it_are_kept() {
-        let names = Names::of("a");
-        let at = |day: u8| format!("a-202611{day:02}T101500Z.snapshot");
+        let names = Names::of("a", "one");
+        let at = |day: u8| format!("{}202611{day:02}T101500Z.snapshot", names.begin());
         let all: Vec<String> = [3, 9, 1, 2, 4].map(at).to_vec();
         let surplus = |newest: u8, keep: usize| {
             let all = all.iter().map(String::as_str).chain(["a-b", "b-20261101T101500Z.snapshot"]);

@@ -1,6 +1,6 @@
 //! The flags of scheduled backups, resolved.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusty_s3::UrlStyle;
@@ -18,6 +18,17 @@ use crate::snapshot::Recipient;
 /// When and where backups are made.
 #[derive(Clone, Debug)]
 pub struct BackupPlan {
+    schedule: Schedule,
+    folder: PathBuf,
+    member: String,
+    keep: usize,
+    recipients: Vec<Recipient>,
+    bucket: Option<Arc<ObjectStore>>,
+}
+
+/// A plan in a cluster, whose name is in those of the backups.
+#[derive(Debug)]
+pub(super) struct Job {
     pub(super) schedule: Schedule,
     pub(super) folder: Folder,
     pub(super) names: Names,
@@ -25,6 +36,15 @@ pub struct BackupPlan {
     pub(super) recipients: Vec<Recipient>,
     /// Where they are copied to.
     pub(super) bucket: Option<Arc<ObjectStore>>,
+}
+
+impl BackupPlan {
+    /// The plan for a member of `cluster`.
+    pub(super) fn of_cluster(self, cluster: &str) -> Job {
+        let BackupPlan { schedule, folder, member, keep, recipients, bucket } = self;
+        let names = Names::of(&member, cluster);
+        Job { schedule, folder: Folder::new(&folder, names.clone()), names, keep, recipients, bucket }
+    }
 }
 
 /// The plan of `arguments`, if they ask for backups.
@@ -50,11 +70,10 @@ pub(in crate::run) fn plan(arguments: &BackupArgs, member: &str) -> Result<Optio
     };
     let recipients = arguments.backup_encrypt_to.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
     let bucket = arguments.backup_s3.as_ref().map(|place| bucket(place, arguments)).transpose()?;
-    let names = Names::of(member);
     Ok(Some(BackupPlan {
         schedule: schedule.clone(),
-        folder: Folder::new(folder, names.clone()),
-        names,
+        folder: folder.clone(),
+        member: member.to_owned(),
         keep: usize::from(arguments.backup_keep),
         recipients,
         bucket: bucket.map(Arc::new),
@@ -115,7 +134,7 @@ mod tests {
         let schedule = "--backup-schedule=30 2 * * *".to_owned();
         let dir = |path: &Path| format!("--backup-dir={}", path.display());
         refused(&[schedule.clone(), dir(&folder.path().join("none"))], "make it first");
-        refused(&[schedule.clone()], "--backup-dir");
+        refused(std::slice::from_ref(&schedule), "--backup-dir");
         let key = "--backup-encrypt-to=age1nonsense".to_owned();
         refused(&[schedule.clone(), dir(folder.path()), key], "not a public key");
         refused(&["--backup-schedule=61 * * * *".to_owned(), dir(folder.path())], "at character 1");
@@ -150,7 +169,7 @@ mod tests {
         refused(&with(&[&access, "--backup-s3-endpoint=s3.example.com"]), "is no URL such as");
         refused(&with(&[&access, "--backup-s3-region=a/b"]), "the region");
         refused(&with(&["--backup-s3-credentials-file=/nowhere"]), "cannot read");
-        refused(&[access.clone()], "goes with --backup-s3");
+        refused(std::slice::from_ref(&access), "goes with --backup-s3");
         std::fs::write(folder.path().join("access"), "s3cret\n").unwrap();
         refused(&with(&[&access]), "line 1");
     }

@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::folder::Backup;
-use super::plan::BackupPlan;
+use super::plan::Job;
 use crate::report::Causes;
 use crate::run::snapshot::{Places, Point, root, stream, yield_to_requests};
 use crate::run::store::Handle;
-use crate::snapshot::{Copied, Existing, Output, Sink, copy_unnamed};
+use crate::snapshot::{Copied, Existing, Output, Sink, Tested, copy_unnamed};
 
 /// Longest wait for a place: streams of clients end within ten minutes.
 const PLACE_MAX: Duration = Duration::from_secs(900);
@@ -36,6 +36,11 @@ impl Source {
     pub(in crate::run) fn new(handle: Handle, cluster: &ClusterIdentity, places: Places) -> Source {
         Source { handle, cluster: Arc::new(cluster.clone()), places }
     }
+
+    /// The cluster's name.
+    pub(super) fn cluster(&self) -> &str {
+        &self.cluster.cluster
+    }
 }
 
 /// A backup that was saved.
@@ -46,7 +51,7 @@ pub(super) struct Saved {
 }
 
 /// Saves a backup, and then removes those that are not kept.
-pub(super) async fn save(plan: &Arc<BackupPlan>, source: &Source) -> anyhow::Result<Saved> {
+pub(super) async fn save(plan: &Arc<Job>, source: &Source) -> anyhow::Result<Saved> {
     let place = timeout(PLACE_MAX, source.places.take()).await;
     let place = place.context("other snapshots take this member's places all the time")?;
     source.handle.barrier().await.context("no state that is known to be the newest")?;
@@ -65,18 +70,14 @@ pub(super) async fn save(plan: &Arc<BackupPlan>, source: &Source) -> anyhow::Res
     ended.await.context("the thread of a backup ended early")?
 }
 
-fn write(
-    plan: &BackupPlan,
-    pieces: Receiver<io::Result<Bytes>>,
-    saved: Fingerprint,
-) -> anyhow::Result<Saved> {
+fn write(plan: &Job, pieces: Receiver<io::Result<Bytes>>, saved: Fingerprint) -> anyhow::Result<Saved> {
     let name = plan.names.now()?;
     let output = Output::file(&plan.folder.file(&name), Existing::Refuse)?;
     let Copied { header, written, .. } =
         copy_unnamed(io::empty(), pieces, Sink::new(output, &plan.recipients)?, None)?;
-    let objects = written.rehearse(&header, saved)?;
+    let Tested { objects, digest } = written.rehearse(&header, saved)?;
     written.commit()?;
-    let backup = plan.folder.made(&name)?;
+    let backup = plan.folder.made(&name, Some(digest))?;
     // The backup is there: a further one would only add to those that are not removed.
     if let Err(error) = plan.folder.retain(&backup, plan.keep) {
         let error = Causes(error.as_ref());
@@ -97,9 +98,9 @@ mod tests {
     use super::*;
     use crate::snapshot::testing::some_state;
 
-    fn plan_for(path: &Path, keep: usize) -> BackupPlan {
-        let names = Names::of("a");
-        BackupPlan {
+    fn plan_for(path: &Path, keep: usize) -> Job {
+        let names = Names::of("a", "one");
+        Job {
             schedule: "1h".parse().unwrap(),
             folder: Folder::new(path, names.clone()),
             names,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     /// The outcome of [`write`] for a snapshot of 20 pods, by a member that had `saved` of them.
-    fn write_state_of(plan: &BackupPlan, saved: u64) -> anyhow::Result<Saved> {
+    fn write_state_of(plan: &Job, saved: u64) -> anyhow::Result<Saved> {
         let stream = write_state(Vec::new(), &Header::default(), &some_state(20)).unwrap();
         let (sender, receiver) = channel(1);
         sender.try_send(Ok(stream.into())).unwrap();
@@ -129,16 +130,16 @@ mod tests {
     #[test]
     fn a_backup_counts_and_older_ones_go_only_after_its_restore_test() {
         let folder = tempfile::tempdir().unwrap();
-        let old = "a-20201129T101500Z.snapshot";
-        std::fs::write(folder.path().join(old), "x").unwrap();
         let plan = plan_for(folder.path(), 1);
+        let old = format!("{}20201129T101500Z.snapshot", plan.names.begin());
+        std::fs::write(folder.path().join(&old), "x").unwrap();
         let told = write_state_of(&plan, 19).err().map(|error| format!("{error:#}")).unwrap();
         assert!(told.contains("restore test"), "{told}");
-        assert_eq!(names(folder.path()), [old], "nothing is kept of it, and nothing removed for it");
+        assert_eq!(names(folder.path()), [&*old], "nothing is kept of it, and nothing removed for it");
 
         let Saved { backup, objects } = write_state_of(&plan, 20).unwrap();
         assert_eq!(objects, 21);
-        assert_eq!(names(folder.path()), [backup.name.clone()]);
+        assert_eq!(names(folder.path()), [&*backup.name]);
         assert_eq!(std::fs::metadata(&backup.path).unwrap().len(), backup.bytes);
     }
 }
