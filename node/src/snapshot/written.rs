@@ -207,7 +207,7 @@ mod tests {
             OpenOptions::new().write(true).open(&partial).unwrap().set_len(length - 1).unwrap();
             assert!(written.rehearse(&header, state.fingerprint()).is_err());
             drop(written);
-            assert_eq!(names(folder.path()), [Path::new(""); 0]);
+            assert!(names(folder.path()).is_empty());
         }
     }
 

@@ -134,7 +134,7 @@ mod tests {
         let schedule = "--backup-schedule=30 2 * * *".to_owned();
         let dir = |path: &Path| format!("--backup-dir={}", path.display());
         refused(&[schedule.clone(), dir(&folder.path().join("none"))], "make it first");
-        refused(&[schedule.clone()], "--backup-dir");
+        refused(std::slice::from_ref(&schedule), "--backup-dir");
         let key = "--backup-encrypt-to=age1nonsense".to_owned();
         refused(&[schedule.clone(), dir(folder.path()), key], "not a public key");
         refused(&["--backup-schedule=61 * * * *".to_owned(), dir(folder.path())], "at character 1");
@@ -169,7 +169,7 @@ mod tests {
         refused(&with(&[&access, "--backup-s3-endpoint=s3.example.com"]), "is no URL such as");
         refused(&with(&[&access, "--backup-s3-region=a/b"]), "the region");
         refused(&with(&["--backup-s3-credentials-file=/nowhere"]), "cannot read");
-        refused(&[access.clone()], "goes with --backup-s3");
+        refused(std::slice::from_ref(&access), "goes with --backup-s3");
         std::fs::write(folder.path().join("access"), "s3cret\n").unwrap();
         refused(&with(&[&access]), "line 1");
     }

@@ -139,7 +139,7 @@ mod tests {
 
         let Saved { backup, objects } = write_state_of(&plan, 20).unwrap();
         assert_eq!(objects, 21);
-        assert_eq!(names(folder.path()), [backup.name.clone()]);
+        assert_eq!(names(folder.path()), [&*backup.name]);
         assert_eq!(std::fs::metadata(&backup.path).unwrap().len(), backup.bytes);
     }
 }
