@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{Cluster, Options, program};
-use orch_raft::archive::Reader;
+use orch_raft::archive::{MAGIC, Reader};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 use crate::snapshots::{
-    LARGE_OBJECTS, config_maps, make_large_objects, names, snapshot, succeed, text, wait_until,
+    LARGE_OBJECTS, config_maps, fail, make_large_objects, names, snapshot, succeed, text, wait_until,
 };
 
 /// Bytes after which a connection breaks: far more than sockets hold, and a part of the whole.
@@ -141,8 +141,13 @@ async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folde
     kill_save(cluster, &path, &["--encrypt-to", key]).await;
     let said = told(save(cluster, &server(cluster), &path, &["--encrypt-to", key])).await;
     assert!(said.contains("is discarded") && said.contains("encryption"), "{said}");
-    let path = folder.join("other");
-    fs::write(folder.join("other.part"), "something else").unwrap();
+    let (path, part) = (folder.join("other"), folder.join("other.part"));
+    fs::write(&part, "something else").unwrap();
+    let command = save(cluster, &server(cluster), &path, &[]);
+    let said = tokio::task::spawn_blocking(move || fail(command)).await.unwrap();
+    assert!(said.contains("other.part is there and is no part of a snapshot"), "{said}");
+    assert_eq!(fs::read(&part).unwrap(), b"something else");
+    fs::write(&part, [&MAGIC[..], b"something else"].concat()).unwrap();
     let said = told(save(cluster, &server(cluster), &path, &[])).await;
     assert!(said.contains("no beginning of a snapshot"), "{said}");
     assert!(config_maps(&fs::read(&path).unwrap()).0.contains_key("later"));
