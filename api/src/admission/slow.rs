@@ -18,7 +18,7 @@ use crate::error::ApiError;
 /// Longest wait for writes to arrive: less than a request's deadline, so that a test fails before its requests do.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What a test holds of the plugin. Clones share it.
+/// A test's handle on the plugin. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Slow(Arc<State>);
 

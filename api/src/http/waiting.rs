@@ -21,11 +21,11 @@ pub(super) struct WaitingRoom(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// What one party may hold.
+    /// The most of one party.
     share: Load,
     max: Load,
     held: Load,
-    /// What each party holds; none of them is empty.
+    /// The load of each party; none of them is empty.
     parties: HashMap<Party, Load>,
 }
 

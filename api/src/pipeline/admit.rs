@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
         let (mut view, mut additions) = (self.newest_view().await?, Additions::default());
         self.mutate(attributes, options, &mut view, &mut additions).await?;
         self.validate(attributes, Some(&*options), &mut view, &mut additions).await?;
-        // Nothing is stored: what is reserved with it goes, a refusal counts.
+        // The document is not stored: reservations for it go, a refusal counts.
         self.admission.reserve(attributes, Some(&*options), &view, &mut additions)
     }
 
@@ -101,7 +101,7 @@ impl<S: Store> Pipeline<S> {
     /// Allots what the object needs: `view` becomes one in which that was free.
     ///
     /// # Errors
-    /// Nothing was free in the newest view.
+    /// The newest view had no free one.
     pub(super) async fn allot_in_time(
         &self,
         attributes: &Attributes<'_>,

@@ -93,7 +93,7 @@ struct BindAttempt<'a, S> {
     binding: &'a Value,
     /// The binding as plugins see it.
     attributes: Attributes<'a>,
-    /// What the plugins added once for the binding.
+    /// The plugins' additions, made once for the binding.
     additions: &'a Additions,
 }
 

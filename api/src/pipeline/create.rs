@@ -221,7 +221,7 @@ impl<S: Store> Pipeline<S> {
             }
             let put = self.put(request.resource, draft.key.clone(), &mut value)?;
             if additions.extent() == once {
-                // Nothing is reserved again: free the object's tree, many times its bytes, before waiting for the quorum.
+                // No plugin reserves again: the object's tree, many times its bytes, is freed before the quorum is waited for.
                 value = Value::Null;
             }
             if let Some(after) = &holdings {

@@ -227,7 +227,7 @@ struct EvictAttempt<'a, S> {
     eviction: &'a Value,
     /// The eviction as plugins see it.
     attributes: Attributes<'a>,
-    /// What the plugins added once for the eviction.
+    /// The plugins' additions, made once for the eviction.
     additions: &'a Additions,
 }
 

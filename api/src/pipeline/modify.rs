@@ -145,7 +145,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 impl<S: Store, A: Attempt> Modification<'_, S, A> {
-    /// One try in the present view. [`Tried::Again`] leaves another view.
+    /// Tries the change in the present view. [`Tried::Again`] leaves another view.
     async fn try_once(&mut self) -> Result<Tried, ApiError> {
         let Some(before) = self.view.applied().state.object(self.key).cloned() else {
             return Ok(if self.stands(None).await? { Tried::Ended(None) } else { Tried::Again });
@@ -160,7 +160,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             self.judged = Some((before.revision, judged));
             return Ok(Tried::Again);
         }
-        // Nothing will be proposed, so only a barrier shows whether this is the newest version.
+        // A change without effect is not proposed, so only a barrier shows whether this is the newest version.
         if judged.is_nothing(&before) && !self.stands(Some(&before)).await? {
             return Ok(Tried::Again);
         }
@@ -316,7 +316,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         }
     }
 
-    /// What follows from condition number `at` of `additions`, which did not hold, since `found` was under its key.
+    /// The next step after condition number `at` of `additions` did not hold, since `found` was under its key.
     fn broken(
         &self,
         attributes: Attributes<'_>,

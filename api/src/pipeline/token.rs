@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         complete(&mut value, request, &account, accounts.settings(), now);
         self.validate_token_request(request, &value, now)?;
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
-        // Nothing is stored: what is reserved with it goes, a refusal counts.
+        // The document is not stored: reservations for it go, a refusal counts.
         self.admission.reserve(&attributes, Some(&value), &view, &mut additions)?;
         let claims = Claims { id: uuid_text(self.ambient.random()), ..lookup.claims(account, &value)? };
         let claims = date(claims, &mut value, request, accounts.settings(), now);
