@@ -28,7 +28,6 @@ mod simulation;
 pub mod stopwatch;
 pub mod version;
 pub mod wall_time;
-mod warnings;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
 #[allow(

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use orch_serving::Secret;
+
 use super::codec::ContentType;
 use super::endpoint::{Endpoint, EndpointError};
 use super::exec::ExecPlugin;
-use super::secret::Secret;
 
 /// Requests a second, unless the configuration says otherwise: the reference's default for schedulers.
 pub const QPS_DEFAULT: f32 = 50.0;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use orch_serving::Secret;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
@@ -19,7 +20,6 @@ use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
 use super::error::chain;
 use super::exec::{ExecError, ExecPlugin};
 use super::measures;
-use super::secret::Secret;
 use super::tls::CurrentCertificate;
 use crate::ambient;
 

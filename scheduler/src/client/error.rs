@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use orch_serving::Causes;
+
 use crate::api::meta::v1::Status;
 
 use super::credentials::CredentialError;
@@ -165,14 +167,7 @@ impl Error {
 
 /// An error with its sources, as one line of a log.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+    Causes(error).to_string()
 }
 
 #[cfg(test)]

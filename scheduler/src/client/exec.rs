@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use orch_serving::Secret;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -15,7 +16,6 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::config::ConfigError;
-use super::secret::Secret;
 
 /// How long the program may take: programs ask servers of identity over networks.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(60);

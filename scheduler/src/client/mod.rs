@@ -32,7 +32,6 @@ mod post;
 mod rate;
 mod reflector;
 mod request;
-mod secret;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -64,5 +63,4 @@ pub(crate) use post::JsonServer;
 pub use rate::TokenBucket;
 pub use reflector::{Change, Reflector, Relist};
 pub use request::{Client, Created, DeleteOptions, ListPage, ListQuery, PatchType};
-pub use secret::Secret;
 pub use watch::{WatchEvent, WatchStream};

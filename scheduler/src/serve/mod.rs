@@ -13,7 +13,6 @@
 mod answer;
 mod authentication;
 mod authorization;
-mod cache;
 mod connection;
 mod health;
 mod listener;
@@ -32,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use orch_bounded::WarningLimit;
 use orch_proto::Brand;
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,6 @@ use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List,
 use crate::config::{component, system_text};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::warnings::WarningLimit;
 
 pub use health::{Check, Checks};
 pub use pages::Pages;

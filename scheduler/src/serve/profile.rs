@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
+use orch_bounded::WarningLimit;
 use pprof::{ProfilerGuardBuilder, Report};
 use prost::Message;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
 use crate::ambient;
-use crate::warnings::WarningLimit;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";

@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
+use orch_bounded::WarningLimit;
 
 use super::answer::{
     Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, uncached, unsniffed,
@@ -24,7 +25,6 @@ use super::tls::Peer;
 use super::user::{ANONYMOUS, User};
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::warnings::WarningLimit;
 
 /// The content type of metrics.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

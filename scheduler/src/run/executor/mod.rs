@@ -31,6 +31,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
+
 use crate::api::core::v1::Pod;
 use crate::client::ObjectKey;
 use crate::plan::decision::Admission;
@@ -38,7 +40,6 @@ use crate::plugin::Plugin;
 use crate::queue::{At, NodeFacts, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
 use crate::wall_time::WallTime;
-use crate::warnings::WarningLimit;
 
 use super::binding::{Job, PodRef};
 use super::extender::Extender;
