@@ -1,4 +1,4 @@
-//! Log lines: where they go, which there are, and when they are written.
+//! Log lines: destination, form, verbosity, and the time of writing.
 //!
 //! Lines go to standard error, as text or JSON, one for each event: control characters and line breaks of their texts are
 //! written escaped. `--v` raises the level of this project's crates only, since libraries print headers at their finest levels,
@@ -199,7 +199,7 @@ impl Waiting {
     }
 }
 
-/// One line under way.
+/// A line that is being written.
 struct Line {
     lines: Lines,
     is_urgent: bool,

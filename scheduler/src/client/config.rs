@@ -55,7 +55,7 @@ pub enum ConfigError {
     Invalid {
         /// The field, for example `certificate-authority-data`.
         field: &'static str,
-        /// Why, without the value.
+        /// The fault, without the value.
         problem: String,
     },
     /// A field that asks for something that this client cannot do.
@@ -145,7 +145,7 @@ pub struct Impersonation {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Everything that a client is made of.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Addresses of the API servers in the order of preference; never empty.

@@ -1,6 +1,6 @@
 //! Errors of requests, and the server's `Status`.
 //!
-//! Owns what callers decide by: did the server refuse, why, when to ask again, and may a write have happened.
+//! Owns the facts by which callers decide: the refusal, its reason, the time of the next attempt, and whether a write may have happened.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum Reason {
 pub struct ApiStatus {
     /// The HTTP status code.
     pub code: u16,
-    /// Why.
+    /// The reason in the status.
     pub reason: Reason,
     /// The server's message.
     pub message: String,

@@ -1,6 +1,6 @@
 //! Client configuration files (kubeconfig format).
 //!
-//! Owns what the fields of the file mean to this client; the form is [`orch_serving::kubeconfig`]. The `server` of a cluster may list several addresses
+//! Owns the meaning of the file's fields to this client; the form is [`orch_serving::kubeconfig`]. A cluster's `server` may list addresses
 //! separated by commas: members of one cluster, of which any may answer (a project's own extension; a file with one
 //! address reads the same everywhere). Paths are relative to the file's folder. Of a user's credentials a certificate
 //! and one of token, token file, password and program may stand side by side; a token file wins over a token.

@@ -1,4 +1,4 @@
-//! The API server as seen from here: client configuration, requests, lists and watches.
+//! The client of API servers: configuration, requests, lists and watches.
 //!
 //! ```text
 //!   file, --master, service account ──> Config ──> Client ──> get list create update patch delete

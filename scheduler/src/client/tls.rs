@@ -1,4 +1,4 @@
-//! The TLS side of a client: whom it accepts, and the certificate that it presents.
+//! TLS of a client: the servers that it accepts, and the certificate that it presents.
 //!
 //! Owns the configuration of rustls. The client certificate is looked up at each handshake, because programs and files
 //! renew it while the process runs. Versions and ciphers are the library's defaults: TLS 1.2 and 1.3.

@@ -49,9 +49,9 @@ wire! {
 wire! {
     /// Affinity to nodes.
     pub struct NodeAffinity = "v1.NodeAffinity" {
-        /// What a node must be.
+        /// Required terms.
         required: Option<NodeSelector> = "requiredDuringSchedulingIgnoredDuringExecution";
-        /// What a node should be.
+        /// Preferred terms with weights.
         preferred: Vec<PreferredTerm> = "preferredDuringSchedulingIgnoredDuringExecution";
     }
 }

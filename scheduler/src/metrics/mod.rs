@@ -1,4 +1,4 @@
-//! Metrics under the names people's dashboards use.
+//! Metrics under the reference's names, which dashboards use.
 //!
 //! Owns the catalog of metrics, the recorder that every part's counters, gauges and histograms go to, and the text of
 //! `/metrics`. The recorder and not the exporter of the ecosystem, because series are to be hidden, disabled, relabelled

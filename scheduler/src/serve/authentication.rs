@@ -41,7 +41,7 @@ pub(crate) struct ProxyHeaders {
 #[error("unauthorized")]
 pub(crate) struct Unauthorized;
 
-/// Finds out who asks.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
     headers: Arc<ArcSwap<ProxyHeaders>>,
     reviewer: Option<Arc<dyn Reviewer>>,
@@ -67,7 +67,7 @@ impl Authenticator {
         }
     }
 
-    /// Who sent a request with `headers` over the connection of `peer`.
+    /// The user of a request with `headers` over the connection of `peer`.
     pub(crate) async fn authenticate(
         &self,
         peer: &Peer,

@@ -60,7 +60,7 @@ pub use router::Health;
 #[error("{0}")]
 pub struct ServeError(pub String);
 
-/// What answers need that comes from elsewhere.
+/// The parts of the process that the port's pages show.
 pub struct Content {
     /// Health.
     pub health: Health,
@@ -81,7 +81,7 @@ pub struct Bound {
     authenticator: Authenticator,
     authorizer: Authorizer,
     streams_max: Option<u32>,
-    /// What is looked up in the cluster, and what was found.
+    /// The config map to follow, and the trust that it gave; `None` if flags name all authorities.
     lookup: Option<(Lookup, Trust)>,
 }
 

@@ -1,4 +1,4 @@
-//! `/debug/pprof`: where the process spends its processor time.
+//! `/debug/pprof`: CPU profiles of the process.
 //!
 //! Owns sampling, one profile at a time, and the form that the ecosystem's tools read. There is the CPU profile and no
 //! other: the allocator is not built to tell who holds memory, and locks and tasks are not recorded. Asking for such a

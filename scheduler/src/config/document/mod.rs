@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// What the reference calls the value in messages about a wrong type.
+    /// The reference's name of the value's type, for messages about wrong types.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Node::Null => "null",

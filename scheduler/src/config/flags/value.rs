@@ -10,11 +10,11 @@ use crate::config::notation::{
     quote,
 };
 
-/// One occurrence of a flag with a list; lists of several occurrences follow each other.
+/// An occurrence of a flag with a list; lists of several occurrences follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List(pub Vec<String>);
 
-/// One occurrence of a flag with pairs.
+/// An occurrence of a flag with pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 

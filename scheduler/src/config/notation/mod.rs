@@ -21,7 +21,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, Reason> {
     SignedDuration::parse(text).map_err(|fault| Reason::new(fault.message(text, quote)))
 }
 
-/// Why a text is no value of its type. Its `Display` is the end of the message about a flag or a field.
+/// The reason why a text is no value of its type. Its `Display` is the end of the message about a flag or a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Reason(pub String);

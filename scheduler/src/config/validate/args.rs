@@ -141,7 +141,7 @@ fn check_volume_binding(path: &str, args: &VolumeBindingArgs, faults: &mut Fault
     }
 }
 
-/// What is wrong with arguments of `NodeResourcesFit`. Paths are relative to the arguments.
+/// Validates arguments of `NodeResourcesFit`. Paths are relative to the arguments.
 pub(in crate::config) fn fit_args_faults(args: &NodeResourcesFitArgs) -> Faults {
     let mut faults = Faults::default();
     for (at, resource) in args.ignored_resources.iter().enumerate() {

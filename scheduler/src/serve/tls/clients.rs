@@ -14,7 +14,7 @@ use rustls::server::danger::ClientCertVerifier;
 use super::material::{self, MaterialError};
 use crate::serve::user::User;
 
-/// Who is at the other end of a connection.
+/// The client of a connection, as its certificate identifies it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The client's certificate.
@@ -26,9 +26,9 @@ pub(crate) struct Peer {
 /// A client certificate after verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Certificate {
-    /// None was presented, or there are no authorities to verify one, or it is valid and names nobody, or a front proxy.
+    /// No certificate, no authorities to verify it, or a valid one that names no user or names a front proxy.
     None,
-    /// One of the authorities that are configured does not stand for it, or it is no front proxy's.
+    /// A configured authority did not sign it, or it is not that of an allowed front proxy.
     Bad,
     /// It names this user.
     User(User),
