@@ -5,7 +5,6 @@
 //! It opens no port: the API serves the text to users with the right to its path.
 
 mod buckets;
-mod process;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -55,7 +54,7 @@ struct Page {
 impl Exposition for Page {
     fn render(&self) -> String {
         let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
-        process::write(&mut text);
+        orch_serving::process::write_series(&mut text, &|_| true);
         text
     }
 }

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use orch_proto::Brand;
 use orch_raft::archive::KeyBundle;
+use orch_serving::files;
 use time::OffsetDateTime;
 
 use super::{ENCRYPTION, further};
 use crate::certs::{Layout, reissue};
 use crate::cli::{KeyPlaceArgs, MemberSpec};
-use crate::files;
 
 /// The directory in the data directory where no other is named.
 pub(super) const IN_DATA: &str = "certs";
