@@ -11,6 +11,7 @@
 //!
 //! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 
+mod changed;
 mod digest;
 mod maintained;
 mod shrink;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use orch_raft::{Change, Revision, State, Store};
 
+pub(crate) use changed::{any_changed, poll_changed};
 pub(crate) use digest::Digest;
 pub use maintained::{Builder, Maintained};
 pub(crate) use shrink::shrink;

@@ -9,10 +9,8 @@ use super::super::body::Upload;
 use super::super::respond::{self, Lasting};
 use super::super::stages::{Authorized, ResourceEndpoint};
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
-use crate::connect::{
-    BackendError, ConnectError, Connector, Destination, Location, Mount, REFUSAL_BYTES_MAX,
-};
-use crate::error::ApiError;
+use crate::connect::{BackendError, Connector, Destination, Location, Mount, REFUSAL_BYTES_MAX};
+use crate::error::{ApiError, ConnectError};
 
 /// A request on its way.
 pub(super) struct Passage<'a> {
