@@ -125,8 +125,13 @@ impl<T: Derived> Follower<T> {
         for source in changed {
             let collection = state.collection(&source);
             let Ok(changes) = collection.changes_after(self.seen) else { return false };
-            let due = changes.take_while(|change| change.revision <= until);
-            due.for_each(|change| self.value.change(&source, change));
+            let mut last = Revision(self.seen.0 + 1);
+            for change in changes.take_while(|change| change.revision <= until) {
+                // One transaction may change several objects of a resource.
+                assert!(change.revision >= last, "each change is taken in once, and in order");
+                last = change.revision;
+                self.value.change(&source, change);
+            }
         }
         true
     }
