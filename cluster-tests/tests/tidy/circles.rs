@@ -107,7 +107,7 @@ fn reaches(arrows: &Arrows, from: &str, to: &str) -> bool {
             return true;
         }
         let next = arrows.keys().filter(|(of, _)| of == folder).map(|(_, next)| next.as_str());
-        open.extend(next.filter(|next| seen.insert(next)));
+        open.extend(next.filter(|next| seen.insert(*next)));
     }
     false
 }
