@@ -107,7 +107,7 @@ impl Exchange {
         Facts {
             id: self.id_within(AUDITED_ID_BYTES_MAX),
             received: self.received(),
-            method: self.asked.as_ref().map(|asked| &asked.method),
+            method: self.method(),
             user: self.user(),
             impersonated: self.impersonated(),
             ruling: self.ruling(),
@@ -371,7 +371,7 @@ mod tests {
             headers.extend(sent.map(|id| (AUDIT_ID, HeaderValue::from_bytes(id).unwrap())));
             let exchange = exchange(&headers);
             assert!(exchange.id().len() <= 3 * LOGGED_ID_BYTES_MAX, "it fits into a log line");
-            assert!(exchange.audit_id().len() <= 3 * AUDITED_ID_BYTES_MAX, "it fits into an event");
+            assert!(exchange.facts().id.len() <= 3 * AUDITED_ID_BYTES_MAX, "it fits into an event");
             closed(&exchange)[AUDIT_ID].as_bytes().to_vec()
         };
         for sent in [&b"mine"[..], &[b'x'; 3000], "\u{e4}".as_bytes(), b"\xff\xfe"] {
