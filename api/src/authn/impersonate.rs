@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn spelled(question: &Question) -> String {
-        let asked = crate::authz::ResourceAttributes::from(&question);
+        let asked = crate::authz::ResourceAttributes::from(question);
         let scope = [asked.namespace, &asked.qualified(), asked.name].join(" ");
         format!("{} {}/{} {scope}", asked.verb, asked.group, asked.version)
     }

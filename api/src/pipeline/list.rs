@@ -11,7 +11,7 @@ use orch_raft::{Collection, Compacted, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 use orch_schema::budget::count_step;
 
-use super::{Pipeline, Request, revision_parameter};
+use super::{Effort, ListAnswer, Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
 use crate::index::{Lookup, Matching, Reach, Way};
 use crate::paging::ContinueToken;

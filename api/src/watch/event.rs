@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Collection, Interest, Revision};
+use orch_raft::{Change, Collection, Interest};
 use orch_rules::selector::RequiredValue;
 
 use crate::index::{Lookup, Matching};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use orch_raft::Store;
 
 use super::super::Api;
-use super::{Arrived, Operation, Resolved, ResourceEndpoint, Route};
+use super::{Arrived, Operation, Page, PageRoute, Resolved, ResourceEndpoint, ResourceRoute, Route};
 use crate::authn::User;
 use crate::authz::Attributes;
 use crate::endpoint::Endpoint;
@@ -21,23 +21,54 @@ pub(in crate::http) struct Authorized<'a, D> {
 }
 
 impl<S: Store> Api<S> {
-    /// Lets the user of `resolved` in, as the user that the headers ask to act as, if any.
+    /// Lets the user in to a resource, as the user that the headers ask to act as, if any.
     ///
     /// # Errors
     /// Those of [`crate::gate::Gate::admit`], and those of the route.
-    pub(super) async fn authorize<'a, R: Route<'a>>(
+    pub(super) async fn authorize_resource<'a>(
         &self,
-        resolved: Resolved<'a, R>,
-    ) -> Result<Authorized<'a, R::Destination>, ApiError> {
+        resolved: Resolved<'a, ResourceRoute<'a>>,
+    ) -> Result<Authorized<'a, ResourceEndpoint<'a>>, ApiError> {
         let (arrived, user, route) = resolved.into_parts();
-        let (attributes, applied) = (route.attributes(), Applied::of(&self.pipeline.store));
-        let gate = &self.pipeline.gate;
-        let user = gate.admit(&arrived.exchange, user, &arrived.headers, attributes, &applied).await?;
-        Ok(Authorized { arrived, user, attributes, destination: route.into_destination()? })
+        let user = self.admit(arrived, user, route.attributes()).await?;
+        Authorized::at(arrived, user, route)
+    }
+
+    /// Lets the user in to a page, as the user that the headers ask to act as, if any.
+    ///
+    /// # Errors
+    /// Those of [`crate::gate::Gate::admit`], and those of the route.
+    pub(super) async fn authorize_page<'a>(
+        &self,
+        resolved: Resolved<'a, PageRoute<'a>>,
+    ) -> Result<Authorized<'a, Page>, ApiError> {
+        let (arrived, user, route) = resolved.into_parts();
+        let user = self.admit(arrived, user, route.attributes()).await?;
+        Authorized::at(arrived, user, route)
+    }
+
+    async fn admit(
+        &self,
+        arrived: &Arrived,
+        user: Arc<User>,
+        attributes: Attributes<'_>,
+    ) -> Result<Arc<User>, ApiError> {
+        let (gate, applied) = (&self.pipeline.gate, Applied::of(&self.pipeline.store));
+        gate.admit(&arrived.exchange, user, &arrived.headers, attributes, &applied).await
     }
 }
 
 impl<'a, D> Authorized<'a, D> {
+    /// The destination of `route`, whose attributes an authorizer allowed to `user`.
+    fn at<R: Route<'a, Destination = D>>(
+        arrived: &'a Arrived,
+        user: Arc<User>,
+        route: R,
+    ) -> Result<Self, ApiError> {
+        let attributes = route.attributes();
+        Ok(Authorized { arrived, user, attributes, destination: route.into_destination()? })
+    }
+
     /// The first stage.
     pub(in crate::http) fn arrived(&self) -> &'a Arrived {
         self.arrived

@@ -99,7 +99,7 @@ impl<S: Store> Api<S> {
         let resolved = authenticated.resolve_resource(info);
         let _under_way = self.measure_begin(&resolved);
         self.keep_credential(&resolved);
-        let authorized = self.authorize(resolved).await?;
+        let authorized = self.authorize_resource(resolved).await?;
         if authorized.endpoint().action.is_passed_on() {
             return Box::pin(self.pass_on(&authorized, upload)).await;
         }
@@ -112,7 +112,7 @@ impl<S: Store> Api<S> {
         authenticated: Authenticated<'_>,
         verb: &str,
     ) -> Result<Response<Body>, ApiError> {
-        let authorized = self.authorize(authenticated.resolve_page(verb)).await?;
+        let authorized = self.authorize_page(authenticated.resolve_page(verb)).await?;
         self.page(&self.seat_page(authorized).await?).await
     }
 }
