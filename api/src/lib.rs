@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod allocation;
 pub mod ambient;
+pub mod answer;
 pub mod audit;
 pub mod authn;
 pub mod authz;

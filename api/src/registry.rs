@@ -16,6 +16,7 @@ use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use crate::authz::review::Review;
+use crate::error::Subject;
 use crate::fields::{Convert, OtherVersion};
 use crate::request::Verb;
 
@@ -192,6 +193,22 @@ impl Resource {
     /// The type of the stored bytes.
     pub fn stored_type(&self) -> TypeId {
         self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)
+    }
+}
+
+impl Subject {
+    /// An object, named by its resource, as most errors name it.
+    pub fn resource(resource: &Resource, name: &str) -> Self {
+        let group = resource.path_group.clone();
+        Subject { group, kind: resource.plural.clone(), name: name.to_owned() }
+    }
+
+    /// An object, named by its kind, as validation errors name it.
+    pub fn kind(resource: &Resource, name: &str) -> Self {
+        // Objects of a converted version are validated in their stored form, whose group the errors name.
+        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let group = stored.unwrap_or_else(|| resource.group.clone());
+        Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
 }
 

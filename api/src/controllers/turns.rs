@@ -17,6 +17,9 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use orch_raft::{Store, Subscription};
 
+pub(super) use crate::follow::any_changed;
+use crate::follow::poll_changed;
+
 /// Wait for the changes that come together with the first one. Two hundred turns a second are few beside the writes that
 /// cause them, and a chain of owners takes a turn or two for each level.
 pub(super) const GATHER: Duration = Duration::from_millis(5);
@@ -92,28 +95,12 @@ fn drive<R>(
     }
 }
 
-/// Ready when a change was announced. Every announcement so far counts as seen: the loop reads the state afterwards.
-fn poll_changed(subscriptions: &mut [Subscription], context: &mut Context<'_>) -> Poll<()> {
-    let mut is_changed = false;
-    for subscription in subscriptions {
-        let changed = pin!(subscription.changed());
-        // Pending for ever once the store has ended.
-        is_changed |= matches!(changed.poll(context), Poll::Ready(Some(_)));
-    }
-    if is_changed { Poll::Ready(()) } else { Poll::Pending }
-}
-
 async fn sleep_for<S: Store>(store: &S, wait: Option<Duration>) {
     match wait {
         Some(wait) if wait.is_zero() => {}
         Some(wait) => store.sleep(wait).await,
         None => std::future::pending().await,
     }
-}
-
-/// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
-pub(crate) async fn any_changed(subscriptions: &mut [Subscription]) {
-    poll_fn(|context| poll_changed(subscriptions, context)).await;
 }
 
 /// Waits for a change on one of `subscriptions`, for at most `wait` where given.

@@ -25,7 +25,7 @@ use crate::negotiate::{Encoding, JSON, MetaVersion, Representation, View};
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Request};
 use crate::registry::{Registry, Resource};
-use crate::render::{IncludeObject, Renderer};
+use crate::render::{IncludeObject, Renderer, SharedEvents};
 use crate::request::{Query, Target, Verb};
 use crate::testing::gate;
 

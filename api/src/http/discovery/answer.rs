@@ -3,7 +3,9 @@
 use axum::body::Body;
 use http::{Response, header};
 
-use super::super::{Parts, header_text, respond};
+use super::super::headers::header_text;
+use super::super::respond;
+use super::super::stages::Arrived;
 use super::{Aggregated, LIST_MESSAGE, Plain};
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, JSON, Representation, negotiate_whole, wants_pretty};
@@ -12,12 +14,12 @@ use crate::render::{meta_document, whole_document};
 /// A plain discovery document in the representation that the client asks for.
 pub(in crate::http) fn answer_plain(
     document: &Plain,
-    parts: &Parts,
+    arrived: &Arrived,
     accept: Option<&str>,
 ) -> Result<Response<Body>, ApiError> {
-    let registry = &parts.served.registry;
-    let agent = header_text(&parts.headers, &header::USER_AGENT);
-    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
+    let registry = &arrived.served.registry;
+    let agent = header_text(&arrived.headers, &header::USER_AGENT);
+    let representation = negotiate_whole(accept, agent, &arrived.query, registry.brand)?;
     let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
     Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
 }
@@ -26,13 +28,13 @@ pub(in crate::http) fn answer_plain(
 pub(in crate::http) fn answer_aggregated(
     found: &Aggregated,
     encoding: Encoding,
-    parts: &Parts,
+    arrived: &Arrived,
 ) -> Response<Body> {
-    let registry = &parts.served.registry;
-    let mut response = if respond::is_known(&parts.headers, &found.etag) {
+    let registry = &arrived.served.registry;
+    let mut response = if respond::is_known(&arrived.headers, &found.etag) {
         respond::not_modified()
     } else {
-        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
+        let pretty = wants_pretty(&arrived.query, header_text(&arrived.headers, &header::USER_AGENT));
         let representation = Representation { encoding, pretty, ..JSON };
         let media_type = representation.media_type(registry.brand);
         let document = whole_document(LIST_MESSAGE, &found.value, representation, &registry.schema);

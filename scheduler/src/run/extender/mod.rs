@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_proto::Brand;
+use orch_serving::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
@@ -31,8 +32,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::{
-    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret,
-    Trust, chain,
+    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Trust,
+    chain,
 };
 
 use super::binding::PodRef;
