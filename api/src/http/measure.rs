@@ -68,10 +68,7 @@ impl<S: Store> Api<S> {
     /// Reports the objects of every resource that is stored, in its first group and version.
     fn measure_objects(&self, parts: &Parts) {
         let state = self.pipeline.store.state();
-        let resources = parts.served.registry.resources();
-        for resource in
-            resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none())
-        {
+        for resource in parts.served.registry.stored_resources() {
             let objects = state.collection(&resource.storage);
             RequestMetrics::note_objects(
                 &resource.group,

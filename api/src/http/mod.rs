@@ -49,7 +49,7 @@ use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
 use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
-use served::Served;
+use served::{NodeDocuments, Served};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
@@ -89,7 +89,7 @@ pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
     /// Cancelled when the node shuts down: it becomes unready, and watches end.
     stopping: CancellationToken,
-    served: Arc<Served>,
+    node: Arc<NodeDocuments>,
     pool: Pool,
     ledger: Ledger,
     /// The account of what watches hold.
@@ -121,7 +121,7 @@ struct Parts {
     /// Of the request: what its connection needs to leave HTTP with the response.
     extensions: Extensions,
     /// The registry and documents that were served when the request arrived.
-    served: Arc<Served>,
+    served: Served,
     /// Reports the authenticated user to the listener.
     admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
@@ -145,7 +145,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let exchange = Exchange::begin(method, path, request.headers(), ambient);
     let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
     let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
-    let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    let (mut parts, mut upload) = take_apart(request, exchange, api.served());
     api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
@@ -157,7 +157,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     api.measure_end(&parts, &response);
     api.flow.mark(parts.exchange.flow(), response.headers_mut());
     if parts.exchange.trail().is_some() {
-        audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
+        audited::record_failure(&parts.exchange, error.as_ref(), parts.served.registry.brand);
         response = Box::pin(finish_audit(&parts.exchange, &parts.headers, response)).await;
     }
     let Some(error) = error else { return response };
@@ -182,7 +182,7 @@ fn budget_of(verb: Verb) -> Budget {
     if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }
 
-fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<Served>) -> (Parts, Upload) {
+fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Served) -> (Parts, Upload) {
     let (parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Arc<Peer>>().cloned();
     let admission = parts.extensions.get::<UserReporter>().cloned();
@@ -424,23 +424,13 @@ impl<S: Store> Api<S> {
         if is_own(path) {
             return self.own_path(parts, &user, path).await;
         }
-        let discovery = &parts.served.discovery;
         // The root is empty without its slash.
-        let (is_root, document) = (path.is_empty(), discovery.find(path));
-        if !is_root && document.is_none() {
-            return Err(parts.not_found_error());
+        if path.is_empty() {
+            let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+            let index = || respond::json(200, self.index(&parts.served.registry));
+            return if is_read { Ok(index()) } else { Err(ApiError::MethodNotAllowed) };
         }
-        if parts.method != Method::GET && parts.method != Method::HEAD {
-            return Err(ApiError::MethodNotAllowed);
-        }
-        let accept = accept(&parts.headers);
-        let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
-        match (aggregated, document) {
-            _ if is_root => Ok(respond::json(200, self.index(discovery))),
-            (Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, parts)),
-            (_, Some(document)) => discovery::answer_plain(document, parts, accept.as_deref()),
-            (None, None) => Err(parts.not_found_error()),
-        }
+        discovery::answer(parts, path).await
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
@@ -488,7 +478,7 @@ impl Parts {
 
     /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
     fn not_found_error(&self) -> ApiError {
-        if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
+        if self.served.registry.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
     /// The representation of the documents of `endpoint`.

@@ -68,7 +68,7 @@ use crate::follow::Maintained;
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
-use crate::registry::{Registry, Resource};
+use crate::registry::{Handle, Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
@@ -122,8 +122,8 @@ impl Features {
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// The served resources. A request keeps the registry that it started with.
-    pub registry: Arc<Registry>,
+    /// What is served. A request keeps the registry that it started with.
+    pub served: Handle,
     /// The admission chain.
     pub admission: Chain,
     /// Allots cluster addresses and node ports.
@@ -213,7 +213,7 @@ pub enum WriteOutcome {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// A pipeline with the built-in admission plugins.
+    /// A pipeline with the built-in admission plugins, which serves `registry` at first.
     pub fn new(
         store: S,
         registry: Arc<Registry>,
@@ -226,7 +226,7 @@ impl<S: Store> Pipeline<S> {
         let budget_selectors = Maintained::default();
         Pipeline {
             store,
-            registry,
+            served: Handle::new(registry),
             admission,
             allocator,
             token_key,
@@ -239,6 +239,11 @@ impl<S: Store> Pipeline<S> {
             shared_events: SharedEvents::default(),
             budget_selectors,
         }
+    }
+
+    /// What is served now. A request asks once, when it begins.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.served.load()
     }
 
     /// Runs a request of any verb but watch.

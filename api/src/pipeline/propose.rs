@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::iter;
-use std::sync::Arc;
 
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 use orch_schema::value::Value;
@@ -13,7 +12,6 @@ use super::Pipeline;
 use crate::admission::Additions;
 use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::ApiError;
-use crate::registry::Resource;
 
 /// Resources of which one transaction may change several objects: the quotas that a write is charged to, and the addresses
 /// of a service of two families. Watches of them resume before such a revision. Claims are no API objects: nobody watches
@@ -47,11 +45,8 @@ impl<S: Store> Pipeline<S> {
 
     /// The put of an object that admission replaces with a write.
     fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
-        let is_stored = |resource: &&Arc<Resource>| {
-            *resource.storage == **key.resource() && resource.conversion.is_none()
-        };
-        // few: the served resources.
-        let resource = self.registry.resources().find(is_stored);
+        let registry = self.registry();
+        let resource = registry.stored(key.resource());
         let resource = resource
             .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
         self.put(resource, key.clone(), &mut value.clone())
