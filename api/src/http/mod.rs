@@ -49,7 +49,7 @@ use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
 use own_paths::is_own;
 use pool::{OwnedRequest, Pool};
-use served::{NodeDocuments, Served};
+use served::{NodeDocuments, Served, make_tables};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
@@ -280,6 +280,9 @@ impl<S: Store> Api<S> {
             tokio::task::yield_now().await;
         }
         let response = run_until_deadline(store, limit, verb, &budget, async {
+            if !verb.is_read() || !representation.is_as_stored(endpoint.resource) {
+                make_tables(endpoint.resource).await?;
+            }
             let (hold, body) = match small {
                 Some(body) => (None, body),
                 None => self.take_body(upload, verb, Payer::of(user, exchange), &seat).await?,

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use crate::error::ApiError;
 use crate::openapi::{Document, Form, NodePages, TokenKeys, document};
-use crate::registry::Registry;
 use crate::registry::discovery::Plain;
+use crate::registry::{Registry, Resource};
 
 /// What is served to one request.
 #[derive(Clone)]
@@ -40,6 +41,21 @@ impl NodeDocuments {
             pages: NodePages::new(keys),
         })
     }
+}
+
+/// Makes the tables of `resource` where that has not been done, on a thread for blocking work: those of a large definition take
+/// tens of milliseconds. The caller has a seat, which bounds how many wait for the tables of one resource.
+///
+/// # Errors
+/// `Internal`: making them has panicked, or the node stops.
+pub(super) async fn make_tables(resource: &Arc<Resource>) -> Result<(), ApiError> {
+    if resource.schema.are_made() {
+        return Ok(());
+    }
+    let own = resource.clone();
+    let made = tokio::task::spawn_blocking(move || own.schema.len()).await;
+    made.map(drop)
+        .map_err(|error| ApiError::Internal(format!("tables of {resource:?} cannot be made: {error}")))
 }
 
 impl Served {

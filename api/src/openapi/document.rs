@@ -223,7 +223,7 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
             let mut items = document("APIResourceList", id, tag(names, group, version));
             let found = registry.group(group).and_then(|group| group.version(version));
             for resource in found.into_iter().flat_map(|of| &of.resources) {
-                let item = |path| Item { path, schema: resource.schema.clone() };
+                let item = |path| Item { path, schema: resource.schema.schema().clone() };
                 items.extend(paths(names, resource).into_iter().map(item));
             }
             items

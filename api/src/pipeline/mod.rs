@@ -17,6 +17,7 @@ mod audited;
 mod binding;
 mod budget_selectors;
 mod create;
+mod definitions;
 mod delete;
 mod delete_collection;
 mod delete_query;
@@ -76,6 +77,7 @@ use crate::watch::{BATCH_DELAY, SharedEvents};
 use budget_selectors::BudgetSelectors;
 
 pub(crate) use allotment::parent_service;
+pub use definitions::DEFINITIONS;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub use list::{Effort, ListAnswer};
 pub(crate) use propose::is_changed_together;

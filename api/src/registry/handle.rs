@@ -67,9 +67,11 @@ impl Handle {
         change: impl FnOnce(&Registry) -> Result<Arc<Registry>, E>,
     ) -> Result<Arc<Registry>, E> {
         let turn = self.0.turn.lock();
-        let next = change(&self.load())?;
+        let before = self.load();
+        let next = change(&before)?;
         self.0.current.store(next.clone());
         drop(turn);
+        before.end_all_but(&next);
         let wakers = std::mem::take(&mut self.0.followers.lock().wakers);
         wakers.into_values().for_each(Waker::wake);
         Ok(next)

@@ -16,7 +16,9 @@ pub mod discovery;
 mod group;
 mod handle;
 mod keyed;
+mod record;
 mod resource;
+mod tables;
 
 use std::sync::Arc;
 
@@ -29,7 +31,9 @@ use keyed::Keyed;
 
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
+pub use record::{End, Record};
 pub use resource::{Conversion, Kind, Resource};
+pub use tables::Tables;
 
 /// All served resources.
 pub struct Registry {
@@ -115,6 +119,17 @@ impl Registry {
         let left = self.resources.iter().filter(|resource| *resource.storage != *storage);
         let left = left.cloned().collect();
         Arc::new(Registry::of(self.schema.clone(), self.brand, left, &self.groups))
+    }
+
+    /// Tells those who hold a resource that `next` does not serve that it has ended. Built-in ones tell nobody.
+    fn end_all_but(&self, next: &Registry) {
+        for resource in &self.resources {
+            let Some(end) = &resource.end else { continue };
+            let same = next.find(&resource.group, &resource.version, &resource.plural);
+            if same.is_none_or(|same| !Arc::ptr_eq(same, resource)) {
+                end.come();
+            }
+        }
     }
 
     /// The resource of this group, version and plural name.

@@ -13,6 +13,8 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
+use super::record::{End, Record};
+use super::tables::Tables;
 use crate::authz::review::Review;
 use crate::fields::{Convert, OtherVersion};
 use crate::request::Verb;
@@ -22,8 +24,8 @@ use crate::request::Verb;
 pub struct Resource {
     /// Names, verbs, sub-resources and columns. `Resource` dereferences to it.
     pub definition: Arc<ResourceType>,
-    /// The schema that holds `type_id`.
-    pub schema: Arc<Schema>,
+    /// The schema that holds `type_id`, and is made when it is first needed.
+    pub schema: Tables,
     /// The rules of the kind.
     pub strategy: Arc<dyn Strategy>,
     /// Group of the paths that it is served under, by which errors name it: that of the object, where a sub-resource has
@@ -37,6 +39,10 @@ pub struct Resource {
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
+    /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
+    pub record: Option<Record>,
+    /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
+    pub end: Option<End>,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -76,7 +82,7 @@ pub struct Kind {
     /// Names, verbs, sub-resources and columns.
     pub definition: ResourceType,
     /// The schema that holds its types.
-    pub schema: Arc<Schema>,
+    pub schema: Tables,
     /// Name of the collection in the store.
     pub storage: Arc<str>,
     /// The rules of the kind.
@@ -85,6 +91,8 @@ pub struct Kind {
     pub conversion: Option<Conversion>,
     /// See [`Resource::review`].
     pub review: Option<Review>,
+    /// See [`Resource::record`].
+    pub record: Option<Record>,
 }
 
 impl Resource {
@@ -209,20 +217,22 @@ impl Kind {
         let (definition, review) = (definition.clone(), Review::of(&storage));
         Some(Kind {
             definition,
-            schema: schema.clone(),
+            schema: schema.clone().into(),
             storage: storage.into(),
             strategy,
             conversion,
             review,
+            record: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record } = kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
-    let documents = definition.subresources.iter().filter_map(|part| document(&schema, &definition, part));
+    let documents = definition.subresources.iter();
+    let documents = documents.filter_map(|part| document(&schema, &definition, part, record.as_ref()));
     let documents = documents.collect();
     let has_status = definition.subresource(Action::Status.subresource()).is_some();
     let other_resets = definition.subresources.iter().filter(|part| !part.resets.is_empty());
@@ -243,14 +253,17 @@ fn resource(kind: Kind) -> Resource {
         storage,
         others: Vec::new(),
         conversion,
+        end: record.is_some().then(End::default),
+        record,
     }
 }
 
 /// The resource of the documents of `part`, where they are of a kind of their own that has a strategy.
 fn document(
-    schema: &Arc<Schema>,
+    schema: &Tables,
     parent: &ResourceType,
     part: &Subresource,
+    record: Option<&Record>,
 ) -> Option<(Action, Arc<Resource>)> {
     let action = Action::of(&part.name)?;
     let name = format!("{}/{}", parent.plural, part.name);
@@ -268,6 +281,8 @@ fn document(
         others: Vec::new(),
         conversion: None,
         review: None,
+        record: record.cloned(),
+        end: None,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),
