@@ -12,6 +12,7 @@ pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
+mod document;
 pub mod egress;
 pub mod endpoint;
 pub mod error;

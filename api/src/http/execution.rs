@@ -16,6 +16,7 @@ use super::deadline::{deadline, run_until_deadline};
 use super::headers::header_text;
 use super::held::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
 use super::pool::OwnedRequest;
+use super::served::make_tables;
 use super::stages::{Authorized, Operation, Seated, status_response};
 use super::{Api, audited, respond};
 use crate::error::ApiError;
@@ -50,6 +51,9 @@ impl<S: Store> Api<S> {
             tokio::task::yield_now().await;
         }
         let response = run_until_deadline(store, limit, verb, &budget, async {
+            if !verb.is_read() || !representation.is_as_stored(endpoint.resource) {
+                make_tables(endpoint.resource).await?;
+            }
             let (hold, body) = match small {
                 Some(body) => (None, body),
                 None => {

@@ -65,10 +65,7 @@ impl<S: Store> Api<S> {
     /// Reports the objects of every resource that is stored, in its first group and version.
     fn measure_objects(&self, arrived: &Arrived) {
         let state = self.pipeline.store.state();
-        let resources = arrived.served.registry.resources();
-        for resource in
-            resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none())
-        {
+        for resource in arrived.served.registry.stored_resources() {
             let objects = state.collection(&resource.storage);
             RequestMetrics::note_objects(
                 &resource.group,

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use held::Ledger;
 use pool::Pool;
-use served::Served;
+use served::NodeDocuments;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
@@ -63,7 +63,7 @@ pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
     /// Cancelled when the node shuts down: it becomes unready, and watches end.
     stopping: CancellationToken,
-    served: Arc<Served>,
+    node: Arc<NodeDocuments>,
     pool: Pool,
     ledger: Ledger,
     /// The account of what watches hold.

@@ -114,7 +114,7 @@ async fn whole(
 }
 
 /// The document behind `path`, which may have to be made.
-async fn find(served: Arc<Served>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
+async fn find(served: Served, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
     let asked = path.to_owned();
     let found = on_blocking_thread(path, move || served.openapi(&asked, form)).await?;
     found.ok_or(ApiError::UnknownPath)

@@ -54,7 +54,7 @@ impl<S: Store> Api<S> {
         }
         let node = health::Node {
             store: &self.pipeline.store,
-            brand: self.pipeline.registry.brand,
+            brand: self.pipeline.served.brand(),
             stopping: &self.stopping,
             checks: &self.checks,
         };

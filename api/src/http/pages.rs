@@ -8,7 +8,6 @@ use axum::body::Body;
 use http::{Method, Response};
 use orch_raft::Store;
 
-use super::headers::accept;
 use super::own_paths::is_own;
 use super::stages::{Page, Seated};
 use super::{Api, discovery, respond};
@@ -32,22 +31,12 @@ impl<S: Store> Api<S> {
         if is_own(path) {
             return self.own_path(seated, path).await;
         }
-        let discovery = &arrived.served.discovery;
         // The root is empty without its slash.
-        let (is_root, document) = (path.is_empty(), discovery.find(path));
-        if !is_root && document.is_none() {
-            return Err(arrived.not_found_error());
+        if path.is_empty() {
+            let is_read = arrived.method == Method::GET || arrived.method == Method::HEAD;
+            let index = || respond::json(200, self.index(&arrived.served.registry));
+            return if is_read { Ok(index()) } else { Err(ApiError::MethodNotAllowed) };
         }
-        if arrived.method != Method::GET && arrived.method != Method::HEAD {
-            return Err(ApiError::MethodNotAllowed);
-        }
-        let accept = accept(&arrived.headers);
-        let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
-        match (aggregated, document) {
-            _ if is_root => Ok(respond::json(200, self.index(discovery))),
-            (Some((found, encoding)), _) => Ok(discovery::answer_aggregated(found, encoding, arrived)),
-            (_, Some(document)) => discovery::answer_plain(document, arrived, accept.as_deref()),
-            (None, None) => Err(arrived.not_found_error()),
-        }
+        discovery::answer(arrived, path).await
     }
 }

@@ -17,6 +17,7 @@ mod audited;
 mod binding;
 mod budget_selectors;
 mod create;
+mod definitions;
 mod delete;
 mod delete_collection;
 mod delete_query;
@@ -67,7 +68,7 @@ use crate::follow::Maintained;
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
-use crate::registry::{Registry, Resource};
+use crate::registry::{Handle, Registry, Resource};
 use crate::render::SharedEvents;
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
@@ -75,6 +76,7 @@ use budget_selectors::BudgetSelectors;
 
 pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
 pub(crate) use allotment::parent_service;
+pub use definitions::DEFINITIONS;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
@@ -124,8 +126,8 @@ impl Features {
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// The served resources. A request keeps the registry that it started with.
-    pub registry: Arc<Registry>,
+    /// What is served. A request keeps the registry that it started with.
+    pub served: Handle,
     /// The admission chain.
     pub admission: Chain,
     /// Allots cluster addresses and node ports.
@@ -180,7 +182,7 @@ pub struct Request<'a> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// A pipeline with the built-in admission plugins.
+    /// A pipeline with the built-in admission plugins, which serves `registry` at first.
     pub fn new(
         store: S,
         registry: Arc<Registry>,
@@ -193,7 +195,7 @@ impl<S: Store> Pipeline<S> {
         let budget_selectors = Maintained::default();
         Pipeline {
             store,
-            registry,
+            served: Handle::new(registry),
             admission,
             allocator,
             token_key,
@@ -206,6 +208,11 @@ impl<S: Store> Pipeline<S> {
             shared_events: SharedEvents::default(),
             budget_selectors,
         }
+    }
+
+    /// What is served now. A request asks once, when it begins.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.served.load()
     }
 
     /// Runs a request of any verb but watch.

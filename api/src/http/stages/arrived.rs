@@ -37,7 +37,7 @@ pub(in crate::http) struct Arrived {
     /// Of the request: what its connection needs to leave HTTP with the response.
     pub(in crate::http) extensions: Extensions,
     /// The registry and documents that were served when the request arrived.
-    pub(in crate::http) served: Arc<Served>,
+    pub(in crate::http) served: Served,
     /// Reports the authenticated user to the listener.
     pub(in crate::http) reporter: Option<UserReporter>,
     pub(in crate::http) exchange: Arc<Exchange>,
@@ -64,7 +64,7 @@ impl<S: Store> Api<S> {
             uri: parts.uri,
             headers: parts.headers,
             extensions: parts.extensions,
-            served: self.served.clone(),
+            served: self.served(),
             exchange,
             measured: OnceLock::new(),
         };
@@ -95,7 +95,7 @@ impl Arrived {
 
     /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
     pub(in crate::http) fn not_found_error(&self) -> ApiError {
-        if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
+        if self.served.registry.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
     /// The representation of the documents of `endpoint`.
