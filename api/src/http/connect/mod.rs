@@ -124,6 +124,8 @@ impl<S: Store> Api<S> {
             name: &target.name,
             path_name: &target.name,
             old: None,
+            query: &parts.query,
+            deletion: None,
             user,
             gate: &self.pipeline.gate,
             exchange: &parts.exchange,
