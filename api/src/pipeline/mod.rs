@@ -277,6 +277,8 @@ impl<S: Store> Pipeline<S> {
             name: &request.target.name,
             path_name: &request.target.name,
             old: None,
+            query: request.query,
+            deletion: None,
             user: request.user,
             gate: &self.gate,
             exchange: request.exchange,

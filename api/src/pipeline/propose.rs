@@ -64,7 +64,7 @@ impl<S: Store> Pipeline<S> {
         let resource = registry.stored(key.resource());
         let resource = resource
             .ok_or_else(|| ApiError::Internal(format!("{} is replaced and not served", key.resource())))?;
-        self.put(resource, key.clone(), &mut value.clone())
+        self.put_unset(resource, key.clone(), value)
     }
 }
 

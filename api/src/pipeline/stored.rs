@@ -11,6 +11,7 @@ use orch_schema::encode_json;
 use orch_schema::value::Value;
 
 use super::{Pipeline, Request};
+use crate::admission::UNSET_REVISION;
 use crate::error::ApiError;
 use crate::registry::Resource;
 
@@ -29,7 +30,12 @@ pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form.
     pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
-        set(child_mut(value, "metadata"), "resourceVersion", "0");
+        set(child_mut(value, "metadata"), "resourceVersion", UNSET_REVISION);
+        self.put_unset(resource, key, value)
+    }
+
+    /// The put of `value`, an object in the stored form whose revision is [`UNSET_REVISION`].
+    pub(super) fn put_unset(&self, resource: &Resource, key: Key, value: &Value) -> Result<Put, ApiError> {
         let mut json = Vec::with_capacity(1024);
         encode_json(&resource.schema, resource.stored_type(), value, &mut json);
         assert!(json.starts_with(METADATA_FIRST), "metadata is the first member of every stored object");

@@ -126,6 +126,8 @@ impl<S: Store> Api<S> {
             name: &target.name,
             path_name: &target.name,
             old: None,
+            query: &arrived.query,
+            deletion: None,
             user: passing.user(),
             gate: &self.pipeline.gate,
             exchange: &arrived.exchange,
