@@ -36,6 +36,7 @@ impl<S: Store> Api<S> {
             pool,
             ledger,
             watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
+            rights: Arc::default(),
             metrics,
             flow,
             exposition,
