@@ -49,6 +49,7 @@ pub use self::initial_events::InitialEvents;
 use self::level::{Entered, Waiter};
 pub use self::seat::Seat;
 pub(crate) use self::seat::hold_while_sent;
+pub(crate) use self::width::Watcher;
 use self::width::estimate;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -227,7 +228,7 @@ impl FlowControl {
     }
 
     /// Counts a watch of a collection until the result is dropped: it widens the writes that wake it.
-    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> width::Watcher {
+    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> Watcher {
         self.watchers.add(storage, interest)
     }
 

@@ -37,6 +37,7 @@ impl<S: Store> Api<S> {
             pool,
             ledger,
             watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
+            rights: Arc::default(),
             metrics,
             flow,
             exposition,

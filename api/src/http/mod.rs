@@ -68,6 +68,8 @@ pub struct Api<S> {
     ledger: Ledger,
     /// The account of what watches hold.
     watch_ledger: Ledger,
+    /// The rights of watches, which are asked for again.
+    rights: Arc<rights::Ledger>,
     metrics: RequestMetrics,
     flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.

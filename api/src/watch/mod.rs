@@ -9,6 +9,7 @@
 //! Invariant: the cursor passes a revision only when all its events are rendered (`cursor`).
 
 mod cursor;
+mod ending;
 mod event;
 mod output;
 mod rest;
@@ -34,6 +35,8 @@ use cursor::Reading;
 use event::Scope;
 use output::Output;
 use timers::Timers;
+
+pub use ending::Ending;
 
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const MATCHED_PER_LOOK_MAX: usize = 4096;
@@ -61,6 +64,8 @@ pub struct Watch<S> {
     initial_events: InitialEvents,
     /// The cursor: all changes up to this revision were sent or are outside the selection.
     position: Revision,
+    /// The disk has to tell whether the revision where the watch resumes changed several objects.
+    reads_back: bool,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     reading: Reading,
@@ -161,6 +166,7 @@ impl<S: Store> Watch<S> {
             Phase::Initial { beginning, .. } => {
                 selects && path.is_none() && beginning.collection.len() >= many
             }
+            Phase::Following if self.reads_back => true,
             Phase::Following => {
                 let state = self.pipeline.store.state();
                 let passes = selects || path.is_some() || !prefix.is_empty();
@@ -196,7 +202,7 @@ impl<S: Store> Watch<S> {
             return LookResult::Ended;
         }
         // Checked before every frame, because changes may never pause.
-        if self.timers.is_over() {
+        if self.timers.is_over(&self.pipeline.store) {
             self.finish();
         } else if self.is_gathering() {
             return LookResult::Nothing;

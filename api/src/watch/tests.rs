@@ -138,8 +138,7 @@ impl Node {
             body: &Bytes::new(),
             budget: &Budget::default(),
         };
-        let stopping = std::future::pending().boxed();
-        let started = Watch::start(self.pipeline.clone(), request, renderer, stopping);
+        let started = Watch::start(self.pipeline.clone(), request, renderer, Ending::default());
         started.now_or_never().expect("it waits for nothing").unwrap()
     }
 

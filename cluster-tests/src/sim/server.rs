@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
@@ -28,7 +27,7 @@ use orch_api::pipeline::{Answer, Features, Pipeline, Request};
 use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
-use orch_api::watch::Watch;
+use orch_api::watch::{Ending, Watch};
 use orch_proto::brand::ORCH;
 use orch_raft::member::ClusterIdentity;
 use orch_raft::transport::NodeId;
@@ -225,7 +224,7 @@ impl Server {
             budget: &Budget::default(),
         };
         let renderer = Renderer::new(&self.pipeline.registry(), &resource, JSON, IncludeObject::default());
-        Watch::start(self.pipeline.clone(), request, renderer, futures::future::pending().boxed()).await
+        Watch::start(self.pipeline.clone(), request, renderer, Ending::default()).await
     }
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
