@@ -15,7 +15,7 @@ use rustls::{InconsistentKeys, RootCertStore};
 pub const MALFORMED_PEM: &str = "a PEM block is cut off or damaged";
 
 /// The fault of a text in PEM.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PemFault {
     /// It holds no block of the expected kind.
     #[error("it holds no certificate")]
@@ -29,7 +29,7 @@ pub enum PemFault {
 }
 
 /// The fault of a certificate chain and a key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PairFault {
     /// The key is of a kind that cannot sign.
     #[error("{0}")]

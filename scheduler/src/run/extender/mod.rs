@@ -8,6 +8,8 @@
 
 mod error;
 mod silence;
+use orch_serving::Secret;
+
 #[cfg(any(test, feature = "simulation"))]
 mod simulated;
 #[cfg(test)]
@@ -31,8 +33,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::{
-    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret,
-    Trust, chain,
+    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Trust,
+    chain,
 };
 
 use super::binding::PodRef;
