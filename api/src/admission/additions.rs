@@ -45,6 +45,8 @@ impl Additions {
     /// Replaces an object that many writes share, a counter for example, by `value` in its stored form: if the object is no
     /// longer of `revision`, the write is tried again, in turn with the others of this node.
     pub fn replace(&mut self, key: Key, revision: Revision, value: Value) {
+        let is_new = self.replacements.last().is_none_or(|(last, _)| *last != key);
+        assert!(is_new, "an object is replaced once in a transaction");
         self.require(Condition::AtRevision(key.clone(), revision));
         self.replacements.push((key, value));
     }
@@ -96,6 +98,13 @@ impl Additions {
 
     /// Removes the additions made after `extent`.
     pub(crate) fn truncate(&mut self, extent: Extent) {
+        let now = self.extent();
+        assert!(
+            extent.conditions <= now.conditions
+                && extent.operations <= now.operations
+                && extent.replacements <= now.replacements,
+            "additions are taken back to an extent that they had"
+        );
         self.conditions.truncate(extent.conditions);
         self.operations.truncate(extent.operations);
         self.replacements.truncate(extent.replacements);

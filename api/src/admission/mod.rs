@@ -82,6 +82,7 @@ pub use pod_toleration_restriction::{Toleration, TolerationLists};
 pub(crate) use ruling::{Finality, Refused, forbidden};
 pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
+pub(crate) use service_account::root_ca_config_map;
 pub use settings::{Settings, TolerationSeconds};
 pub use view::{Labels, View};
 

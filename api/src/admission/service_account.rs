@@ -12,7 +12,6 @@ use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::ambient::suffix_text;
-use crate::controllers::root_ca::config_map_name;
 
 /// Name of the plugin.
 pub(crate) const NAME: &str = "ServiceAccount";
@@ -28,6 +27,11 @@ const FILE_MODE: i64 = 0o644;
 
 /// The word for ephemeral containers in refusals.
 const EPHEMERAL: &str = "ephemeral container";
+
+/// Name of the config map that every namespace has, with the authority of the servers: `orch-root-ca.crt`.
+pub(crate) fn root_ca_config_map(brand: &Brand) -> String {
+    format!("{}-root-ca.crt", brand.component_prefix)
+}
 
 #[derive(Debug)]
 pub(super) struct ServiceAccount;
@@ -314,7 +318,7 @@ fn volume(brand: &Brand, name: &str) -> Value {
         "projected": {
             "sources": [
                 {"serviceAccountToken": {"expirationSeconds": MOUNTED_LIFE_S, "path": "token"}},
-                {"configMap": {"name": config_map_name(brand), "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"configMap": {"name": root_ca_config_map(brand), "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
                 {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
             ],
             "defaultMode": FILE_MODE,

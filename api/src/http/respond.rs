@@ -19,8 +19,9 @@ use parking_lot::Mutex;
 use super::Api;
 use super::turns::Party;
 use crate::authn::User;
+use crate::flow::InitialEvents;
 use crate::render::Payload;
-use crate::watch::{InitialEvents, Watch};
+use crate::watch::Watch;
 
 /// Responses are per user and must not be cached.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");

@@ -70,7 +70,7 @@ impl WatchRight {
         store: &S,
     ) -> Result<(), NotAdmitted> {
         let (applied, exchange) = (Applied::of(store), Exchange::internal());
-        let at = Moment { applied: &applied, now, exchange: &exchange };
+        let at = Moment { applied: &applied, now, remarks: &exchange };
         let attributes = Attributes::Resource(self.asked.attributes(&self.target, &self.query));
         self.gate.admits_still(credential, attributes, at).await
     }

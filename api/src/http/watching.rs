@@ -55,7 +55,8 @@ impl<S: Store> Api<S> {
         Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way))
     }
 
-    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
+    /// Completes when a watch has to end: the node stops, the credential or the right to watch has ended, or the kind is taken
+    /// away or served in another form.
     fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
         let stopping = self.stopping.clone().cancelled_owned();
         let right = WatchRight {
@@ -67,7 +68,11 @@ impl<S: Store> Api<S> {
             query: request.query.clone(),
         };
         let lost = right.lost(self.pipeline.store.clone());
-        select(Box::pin(stopping), Box::pin(lost)).map(drop).boxed()
+        let ended = select(Box::pin(stopping), Box::pin(lost)).map(drop);
+        match request.resource.end.clone() {
+            Some(end) => select(Box::pin(ended), Box::pin(end.wait())).map(drop).boxed(),
+            None => ended.boxed(),
+        }
     }
 }
 

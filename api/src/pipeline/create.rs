@@ -264,7 +264,8 @@ impl<S: Store> Pipeline<S> {
             };
         }
         request.budget.begin_write()?;
-        match self.propose(Condition::Absent(key.clone()), Operation::Put(put), additions).await? {
+        let absent = Condition::Absent(key.clone());
+        match self.propose(request.resource, absent, Operation::Put(put), additions).await? {
             Outcome::Applied { object: Some(object), .. } => {
                 Ok(Stored::Done(object.json.clone(), Some(object)))
             }

@@ -277,12 +277,7 @@ fn check_options_head(request: Request<'_>, head: &Head) -> Result<(), ApiError>
     let own = format!("{meta}/v1");
     let version = if head.api_version.is_empty() { &own } else { &head.api_version };
     let kind = if head.kind.is_empty() { OPTIONS } else { head.kind.as_str() };
-    let is_known = || {
-        version == "v1"
-            || *version == own
-            // once: one body, over what is served.
-            || registry.resources().any(|resource| resource.api_version() == *version)
-    };
+    let is_known = || version == "v1" || *version == own || registry.serves(version);
     if kind == OPTIONS && is_known() {
         return Ok(());
     }

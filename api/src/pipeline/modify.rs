@@ -288,7 +288,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         };
         let unchanged = Condition::AtRevision(key.clone(), before.revision);
         self.request.budget.begin_write()?;
-        match self.pipeline.propose(unchanged, operation, additions).await? {
+        match self.pipeline.propose(self.request.resource, unchanged, operation, additions).await? {
             Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
                 let operation = match last {

@@ -10,10 +10,10 @@
 use orch_raft::{Change, Store};
 use smallvec::SmallVec;
 
-use super::event::Event;
 use super::output::{Due, Output};
 use super::{Beginning, MATCHED_PER_LOOK_MAX, Phase, Watch, Written};
 use crate::error::ApiError;
+use crate::render::Event;
 
 /// Most changes that a watch passes before it is answered: two looks, about a millisecond with usual selectors. Ten thousand
 /// watches that come back together after a member has died are some seconds of work, within the seats of flow control.

@@ -10,10 +10,8 @@
 
 mod cursor;
 mod event;
-mod initial;
 mod output;
 mod rest;
-mod shared;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -28,6 +26,7 @@ use orch_raft::Subscription;
 use orch_raft::{Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;
+use crate::flow::InitialEvents;
 use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
@@ -36,17 +35,10 @@ use event::Scope;
 use output::Output;
 use timers::Timers;
 
-pub use initial::InitialEvents;
-pub use shared::SharedEvents;
-
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const MATCHED_PER_LOOK_MAX: usize = 4096;
 
-/// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
-/// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
-pub const BATCH_DELAY: Duration = Duration::from_millis(5);
-
-/// Longest such time that a node may be told: clients that write and wait for the event wait as long.
+/// Longest [`Pipeline::watch_batch_delay`] that a node may be told: clients that write and wait for the event wait as long.
 pub const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Limits the log. Clients watch again at once, so that one failure repeats for all of them.

@@ -186,7 +186,7 @@ impl Server {
         let body = Bytes::from(ask.body.clone());
         let request = Request {
             verb: ask.verb,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource: &resource,
             action,
@@ -212,7 +212,7 @@ impl Server {
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource: &resource,
             action,
@@ -224,13 +224,11 @@ impl Server {
             body: &Bytes::new(),
             budget: &Budget::default(),
         };
-        let renderer = Renderer::new(&self.pipeline.registry, &resource, JSON, IncludeObject::default());
+        let renderer = Renderer::new(&self.pipeline.registry(), &resource, JSON, IncludeObject::default());
         Watch::start(self.pipeline.clone(), request, renderer, futures::future::pending().boxed()).await
     }
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
-        let mut served = self.pipeline.registry.resources();
-        let found = served.find(|served| *served.storage == *ask.storage && served.conversion.is_none());
-        found.cloned().ok_or(ApiError::UnknownPath)
+        self.pipeline.registry().stored(&ask.storage).cloned().ok_or(ApiError::UnknownPath)
     }
 }

@@ -121,7 +121,7 @@ impl Server {
         let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
         let query = Query::parse(query);
         let verb = Verb::of(&method, &target, &query).unwrap();
-        let registry = &self.pipeline.registry;
+        let registry = &self.pipeline.registry();
         let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
         let exchange = Exchange::internal();
         let request = Request {

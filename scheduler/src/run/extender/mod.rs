@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_proto::Brand;
+use orch_serving::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;

@@ -1,13 +1,11 @@
-//! The served resources: schema definition, strategy of the kind, and precomputed bytes of responses.
+//! A served resource: schema definition, strategy of the kind, and precomputed bytes of responses.
 //!
-//! Owns the look-up of a resource by group, version and plural name.
+//! Owns what a resource is made of: [`Kind`], whether it is built in or added while the node runs.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashTable;
 use orch_proto::Brand;
 use orch_rules::Action;
 use orch_rules::kinds::version::other_form;
@@ -15,7 +13,10 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
+use super::record::{End, Record};
+use super::tables::Tables;
 use crate::authz::review::Review;
+use crate::error::Subject;
 use crate::fields::{Convert, OtherVersion};
 use crate::request::Verb;
 
@@ -24,8 +25,8 @@ use crate::request::Verb;
 pub struct Resource {
     /// Names, verbs, sub-resources and columns. `Resource` dereferences to it.
     pub definition: Arc<ResourceType>,
-    /// The schema that holds `type_id`.
-    pub schema: Arc<Schema>,
+    /// The schema that holds `type_id`, and is made when it is first needed.
+    pub schema: Tables,
     /// The rules of the kind.
     pub strategy: Arc<dyn Strategy>,
     /// Group of the paths that it is served under, by which errors name it: that of the object, where a sub-resource has
@@ -39,6 +40,10 @@ pub struct Resource {
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
+    /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
+    pub record: Option<Record>,
+    /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
+    pub end: Option<End>,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -73,68 +78,33 @@ pub struct Conversion {
     pub stored_type: TypeId,
 }
 
-/// All served resources. Immutable: a changed set of resources is a new registry, and a request keeps the registry that
-/// it began with.
-pub struct Registry {
-    /// The schema of all resources.
-    pub schema: Arc<Schema>,
-    /// The cluster's brand names.
-    pub brand: &'static Brand,
-    resources: Vec<Arc<Resource>>,
-    paths: Paths,
-}
-
-/// Index of `resources` by group, version and plural name. The hash is keyed, because clients choose the keys.
-#[derive(Default)]
-struct Paths {
-    table: HashTable<usize>,
-    hasher: RandomState,
-}
-
-impl Paths {
-    fn of(resources: &[Arc<Resource>]) -> Self {
-        let Paths { mut table, hasher } = Paths::default();
-        let hash_at = |&at: &usize| hasher.hash_one(resources[at].path());
-        for at in 0..resources.len() {
-            table.insert_unique(hash_at(&at), at, hash_at);
-        }
-        Paths { table, hasher }
-    }
-
-    fn find(&self, path: (&str, &str, &str), resources: &[Arc<Resource>]) -> Option<usize> {
-        self.table.find(self.hasher.hash_one(path), |&at| resources[at].path() == path).copied()
-    }
-}
-
-impl Registry {
-    /// The built-in resources under `brand`.
-    pub fn builtin(brand: &'static Brand) -> Arc<Self> {
-        let schema = Arc::new(Schema::builtin(brand));
-        let served = schema.resources().iter().filter_map(|definition| resource(&schema, brand, definition));
-        let mut resources: Vec<Resource> = served.collect();
-        for at in 0..resources.len() {
-            resources[at].others = others(&resources, at);
-        }
-        let resources: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
-        let paths = Paths::of(&resources);
-        Arc::new(Registry { schema, brand, resources, paths })
-    }
-
-    /// The resource of this group, version and plural name.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.paths.find((group, version, plural), &self.resources).map(|at| &self.resources[at])
-    }
-
-    /// Every resource, in the schema's order.
-    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.iter()
-    }
+/// A resource to serve: its definition, with what code adds to it.
+pub struct Kind {
+    /// Names, verbs, sub-resources and columns.
+    pub definition: ResourceType,
+    /// The schema that holds its types.
+    pub schema: Tables,
+    /// Name of the collection in the store.
+    pub storage: Arc<str>,
+    /// The rules of the kind.
+    pub strategy: Arc<dyn Strategy>,
+    /// See [`Resource::conversion`].
+    pub conversion: Option<Conversion>,
+    /// See [`Resource::review`].
+    pub review: Option<Review>,
+    /// See [`Resource::record`].
+    pub record: Option<Record>,
 }
 
 impl Resource {
     /// Group, version and plural name.
-    fn path(&self) -> (&str, &str, &str) {
+    pub(super) fn path(&self) -> (&str, &str, &str) {
         (&self.group, &self.version, &self.plural)
+    }
+
+    /// Group, version and kind.
+    pub(super) fn kind_path(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.kind)
     }
 
     /// Paths of the fields that `action` resets, so that it gives no manager ownership of them. A write of the object
@@ -195,16 +165,35 @@ impl Resource {
     }
 }
 
+impl Subject {
+    /// An object, named by its resource, as most errors name it.
+    pub fn resource(resource: &Resource, name: &str) -> Self {
+        let group = resource.path_group.clone();
+        Subject { group, kind: resource.plural.clone(), name: name.to_owned() }
+    }
+
+    /// An object, named by its kind, as validation errors name it.
+    pub fn kind(resource: &Resource, name: &str) -> Self {
+        // Objects of a converted version are validated in their stored form, whose group the errors name.
+        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let group = stored.unwrap_or_else(|| resource.group.clone());
+        Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
+    }
+}
+
 impl std::fmt::Debug for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Resource({}/{})", self.api_version(), self.plural)
     }
 }
 
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.resources).finish()
+/// The resources of `kinds`, among which are all versions of their objects.
+pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
+    let mut resources: Vec<Resource> = kinds.into_iter().map(resource).collect();
+    for at in 0..resources.len() {
+        resources[at].others = others(&resources, at);
     }
+    resources.into_iter().map(Arc::new).collect()
 }
 
 /// The other versions of the objects of the resource at `at`.
@@ -225,53 +214,73 @@ fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     twins.map(version).collect()
 }
 
-fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceType) -> Option<Resource> {
-    let domain = format!(".{}", brand.group_domain);
-    let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
-    let own =
-        if stem.is_empty() { definition.plural.clone() } else { format!("{}.{stem}", definition.plural) };
-    let form = other_form(&own, &definition.version);
-    let storage = form.map_or(own, |form| form.storage.to_owned());
-    let strategy = strategy_for(&storage)?;
-    let conversion = form.map(|form| Conversion {
-        from_stored: Convert::new(brand, form.from_stored),
-        to_stored: Convert::new(brand, form.to_stored),
-        stored_field: form.stored_field,
-        stored_group: form.stored_group,
-        stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
-    });
+impl Kind {
+    /// The built-in kind of `definition`, which `schema` holds; `None`: it is not served.
+    pub fn built_in(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceType) -> Option<Kind> {
+        let domain = format!(".{}", brand.group_domain);
+        let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
+        let own =
+            if stem.is_empty() { definition.plural.clone() } else { format!("{}.{stem}", definition.plural) };
+        let form = other_form(&own, &definition.version);
+        let storage = form.map_or(own, |form| form.storage.to_owned());
+        let strategy = strategy_for(&storage)?;
+        let conversion = form.map(|form| Conversion {
+            from_stored: Convert::new(brand, form.from_stored),
+            to_stored: Convert::new(brand, form.to_stored),
+            stored_field: form.stored_field,
+            stored_group: form.stored_group,
+            stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+        });
+        let (definition, review) = (definition.clone(), Review::of(&storage));
+        Some(Kind {
+            definition,
+            schema: schema.clone().into(),
+            storage: storage.into(),
+            strategy,
+            conversion,
+            review,
+            record: None,
+        })
+    }
+}
+
+fn resource(kind: Kind) -> Resource {
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record } = kind;
     // Sub-resources without an action are not served.
-    let mut definition = definition.clone();
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
-    let documents = definition.subresources.iter().filter_map(|part| document(schema, &definition, part));
+    let documents = definition.subresources.iter();
+    let documents = documents.filter_map(|part| document(&schema, &definition, part, record.as_ref()));
     let documents = documents.collect();
     let has_status = definition.subresource(Action::Status.subresource()).is_some();
     let other_resets = definition.subresources.iter().filter(|part| !part.resets.is_empty());
     let other_resets = other_resets.filter_map(|part| Some((Action::of(&part.name)?, part.resets.clone())));
     let other_resets = other_resets.collect();
     let resets = |path: &str| has_status.then(|| path.to_owned()).into_iter();
-    Some(Resource {
+    Resource {
         object_resets: resets("status").chain(definition.rules.object_resets.iter().cloned()).collect(),
         other_resets,
         status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
         head: head_of(&definition),
         path_group: definition.group.clone(),
         definition: Arc::new(definition),
-        schema: schema.clone(),
+        schema,
         strategy,
         documents,
-        review: Review::of(&storage),
-        storage: storage.into(),
+        review,
+        storage,
         others: Vec::new(),
         conversion,
-    })
+        end: record.is_some().then(End::default),
+        record,
+    }
 }
 
 /// The resource of the documents of `part`, where they are of a kind of their own that has a strategy.
 fn document(
-    schema: &Arc<Schema>,
+    schema: &Tables,
     parent: &ResourceType,
     part: &Subresource,
+    record: Option<&Record>,
 ) -> Option<(Action, Arc<Resource>)> {
     let action = Action::of(&part.name)?;
     let name = format!("{}/{}", parent.plural, part.name);
@@ -289,6 +298,8 @@ fn document(
         others: Vec::new(),
         conversion: None,
         review: None,
+        record: record.cloned(),
+        end: None,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),
@@ -307,6 +318,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
+    use crate::registry::Registry;
 
     #[test]
     fn every_selectable_field_has_a_value_and_one_name() {

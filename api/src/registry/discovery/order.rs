@@ -6,9 +6,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use orch_proto::Brand;
 use orch_schema::Subresource;
 
-use crate::registry::{Registry, Resource};
+use crate::registry::{Group, GroupVersion, Resource};
 
 /// Stems of the built-in groups in the reference's order. Other groups follow by name.
 const GROUPS: [&str; 22] = [
@@ -36,28 +37,19 @@ const GROUPS: [&str; 22] = [
     "internal.apiserver",
 ];
 
-/// Versions of one group, preferred first, each with its resources by name.
-pub(super) type Versions<'a> = Vec<(&'a str, Vec<&'a Arc<Resource>>)>;
-
-/// All groups with their versions.
-pub(super) fn groups(registry: &Registry) -> Vec<(&str, Versions<'_>)> {
-    let mut groups: Vec<(&str, Versions<'_>)> = Vec::new();
-    for resource in registry.resources() {
-        let versions = entry(&mut groups, &resource.group);
-        entry(versions, &resource.version).push(resource);
-    }
-    let domain = format!(".{}", registry.brand.group_domain);
-    groups.sort_by_cached_key(|(group, _)| {
-        let stem = group.strip_suffix(&domain).unwrap_or(group);
-        (GROUPS.iter().position(|known| *known == stem).unwrap_or(GROUPS.len()), group.to_owned())
+/// Brings groups into their order.
+pub(in crate::registry) fn groups(groups: &mut [Arc<Group>], brand: &Brand) {
+    let domain = format!(".{}", brand.group_domain);
+    groups.sort_by_cached_key(|group| {
+        let stem = group.name.strip_suffix(&domain).unwrap_or(&group.name);
+        // few: the built-in groups.
+        (GROUPS.iter().position(|known| *known == stem).unwrap_or(GROUPS.len()), group.name.clone())
     });
-    for (_, versions) in &mut groups {
-        versions.sort_by_key(|(version, _)| Reverse(maturity(version)));
-        for (_, resources) in versions {
-            resources.sort_by(|one, other| one.plural.cmp(&other.plural));
-        }
-    }
-    groups
+}
+
+/// Brings versions of one group into their order.
+pub(in crate::registry) fn versions(versions: &mut [Arc<GroupVersion>]) {
+    versions.sort_by_cached_key(|version| (Reverse(maturity(&version.version)), version.version.clone()));
 }
 
 /// The served sub-resources of `resource`, by name.
@@ -65,15 +57,6 @@ pub(super) fn parts(resource: &Resource) -> Vec<&Subresource> {
     let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     parts
-}
-
-/// The value under `name` in `list`, added if new.
-fn entry<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &'b mut T {
-    let at = list.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-        list.push((name, T::default()));
-        list.len() - 1
-    });
-    &mut list[at].1
 }
 
 /// The maturity of a version, as a key to compare: stable before beta before alpha, then the higher number. Other forms
@@ -102,11 +85,12 @@ mod tests {
     use orch_proto::brand::ORCH;
 
     use super::*;
+    use crate::registry::Registry;
 
     #[test]
     fn core_comes_first_and_the_rest_in_the_known_order() {
         let registry = Registry::builtin(&ORCH);
-        let names: Vec<&str> = groups(&registry).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<&str> = registry.groups().map(|group| group.name.as_str()).collect();
         assert_eq!(names[0], "");
         let place = |name: &str| names.iter().position(|known| *known == name).unwrap();
         assert!(place("apps") < place("events.orch.io"), "{names:?}");

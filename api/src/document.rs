@@ -1,6 +1,6 @@
-//! A document's text while it is written: hashed and compressed as a stream, never held whole.
+//! A document that is kept compressed, and its text while it is written: hashed and compressed as a stream, never held whole.
 //!
-//! Owns the hash that identifies a document, and its compressed form.
+//! Owns the hash that identifies a document, and its compressed form. It knows nothing of what a document says.
 
 use std::io::{self, Read, Write};
 
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha512};
 const LEVEL: u32 = 6;
 
 /// A document being written.
-pub(super) struct Text {
+pub(crate) struct Text {
     hash: Sha512,
     compressed: GzEncoder<Vec<u8>>,
     length: usize,
@@ -32,12 +32,12 @@ pub struct Document {
 }
 
 impl Text {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let compressed = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
         Self { hash: Sha512::new(), compressed, length: 0 }
     }
 
-    pub(super) fn finish(self) -> io::Result<Document> {
+    pub(crate) fn finish(self) -> io::Result<Document> {
         let mut compressed = self.compressed.finish()?;
         compressed.shrink_to_fit();
         let digits = self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
@@ -60,7 +60,7 @@ impl Write for Text {
 
 impl Document {
     /// The same document, with `hash` for its own.
-    pub(super) fn known_by(self, hash: String) -> Self {
+    pub(crate) fn known_by(self, hash: String) -> Self {
         Self { hash, ..self }
     }
 
@@ -76,7 +76,7 @@ impl Document {
 }
 
 /// A document from its whole text.
-pub(super) fn whole(text: &str) -> io::Result<Document> {
+pub(crate) fn whole(text: &str) -> io::Result<Document> {
     let mut document = Text::new();
     document.write_all(text.as_bytes())?;
     document.finish()

@@ -1,7 +1,9 @@
 //! Aggregated discovery: all groups, versions and resources in one document.
 //!
 //! Owns the documents at `/api` and `/apis` for clients that ask for them by parameters of `Accept`, their versions, and
-//! their hashes. They are built once from the registry, and encoded for each request.
+//! their hashes. They are put together from the items of the groups when they are first asked for, and encoded for each request.
+
+use std::sync::{Arc, OnceLock};
 
 use orch_proto::Brand;
 use orch_schema::Subresource;
@@ -9,69 +11,50 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use sha2::{Digest, Sha512};
 
-use super::order::{Versions, groups, parts};
-use crate::negotiate::{Encoding, clauses, encoding_of};
-use crate::registry::{Registry, Resource};
+use super::order::parts;
+use crate::registry::{Group, GroupVersion, Registry, Resource};
 
 /// Value of the parameter `as` in `Accept`.
-const LIST_KIND: &str = "APIGroupDiscoveryList";
+pub const LIST_KIND: &str = "APIGroupDiscoveryList";
 
 /// Stem of the documents' own group.
-const GROUP_STEM: &str = "apidiscovery";
+pub const GROUP_STEM: &str = "apidiscovery";
 
 /// Versions of the documents, best first. Their contents are the same.
-const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
+pub const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
 /// A document with its headers.
-pub(in crate::http) struct Aggregated {
+pub struct Aggregated {
     /// The parameters of the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
-    pub(in crate::http) parameters: String,
+    pub parameters: String,
     /// Quoted, as in the header; the same for every encoding, as in the reference.
-    pub(in crate::http) etag: String,
-    pub(in crate::http) value: Value,
+    pub etag: String,
+    /// The document.
+    pub value: Value,
 }
 
 /// The type of the documents; both versions have the same fields.
-pub(in crate::http) const LIST_MESSAGE: &str = "apidiscovery.v2.APIGroupDiscoveryList";
+pub const LIST_MESSAGE: &str = "apidiscovery.v2.APIGroupDiscoveryList";
 
 /// The documents of both roots, in each version.
+#[derive(Default)]
 pub(super) struct Lists {
     /// For `/api`: the core group.
-    core: Vec<Aggregated>,
+    core: [OnceLock<Aggregated>; VERSIONS.len()],
     /// For `/apis`: all named groups.
-    named: Vec<Aggregated>,
+    named: [OnceLock<Aggregated>; VERSIONS.len()],
 }
 
 impl Lists {
-    pub(super) fn of(registry: &Registry) -> Self {
-        let (core, named): (Vec<_>, Vec<_>) =
-            groups(registry).into_iter().partition(|(name, _)| name.is_empty());
-        let written = |groups: &[(&str, Versions<'_>)]| {
-            let items: Vec<Value> = groups.iter().map(|(name, versions)| group(name, versions)).collect();
-            VERSIONS.iter().map(|version| list(registry.brand, version, &items)).collect()
+    /// The document of the core group, or of all named groups, in number `version` of [`VERSIONS`].
+    pub(super) fn get(&self, registry: &Registry, core: bool, version: usize) -> Option<&Aggregated> {
+        let lists = if core { &self.core } else { &self.named };
+        let list_of = || {
+            let groups = registry.groups().filter(|group| group.name.is_empty() == core);
+            let items: Vec<Value> = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
+            list(registry.brand, VERSIONS[version], &items)
         };
-        Lists { core: written(&core), named: written(&named) }
-    }
-
-    /// The document at `path` in the best version and encoding that `accept` asks for. `None`: `accept` prefers the
-    /// plain document, or `path` is neither root.
-    pub(super) fn find(&self, path: &str, accept: &str, brand: &Brand) -> Option<(&Aggregated, Encoding)> {
-        let lists = match path {
-            "/api" => &self.core,
-            "/apis" => &self.named,
-            _ => return None,
-        };
-        for clause in clauses(accept) {
-            let Some(encoding) = encoding_of(clause.media_type, brand) else { continue };
-            let is_group = clause.parameter("g") == brand.group(GROUP_STEM);
-            let version = VERSIONS.iter().position(|version| clause.parameter("v") == *version);
-            match (clause.parameter("as"), version) {
-                ("", _) => return None,
-                (LIST_KIND, Some(at)) if is_group => return lists.get(at).map(|list| (list, encoding)),
-                _ => {}
-            }
-        }
-        None
+        lists.get(version).map(|kept| kept.get_or_init(list_of))
     }
 }
 
@@ -89,16 +72,15 @@ fn list(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
     }
 }
 
-fn group(name: &str, versions: &Versions<'_>) -> Value {
-    let versions: Vec<Value> = versions
-        .iter()
-        .map(|(version, resources)| {
-            let resources: Vec<Value> = resources.iter().map(|resource| entry(resource)).collect();
-            json!({"version": version, "resources": resources, "freshness": "Current"})
-        })
-        .collect();
+/// The item of a group.
+pub(super) fn group(group: &Group) -> Value {
+    let version = |of: &Arc<GroupVersion>| {
+        let resources: Vec<Value> = of.resources.iter().map(|resource| entry(resource)).collect();
+        json!({"version": of.version, "resources": resources, "freshness": "Current"})
+    };
+    let versions: Vec<Value> = group.versions.iter().map(version).collect();
     // The core group has no name.
-    let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+    let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
     json!({"metadata": metadata, "versions": versions})
 }
 

@@ -23,15 +23,15 @@ use orch_raft::Revision;
 use orch_raft::object::{Object, SharedObject};
 use parking_lot::Mutex;
 
-use super::event::Event;
+use super::event::{Event, EventType};
+use super::form::Form;
 use crate::ambient::Timestamp;
 use crate::registry::Resource;
-use crate::render::{EventType, Form};
 
 /// Bytes of rendered events that a node keeps. Watches that are awake take an event within milliseconds of each other: this
 /// is four thousand events of a usual object, a fifth of a second of the most changes that a node applies, and one event of the
 /// largest object. A watch that is further behind renders by itself.
-pub(super) const SHARED_BYTES_MAX: usize = 4 << 20;
+pub(crate) const SHARED_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes that an event takes beside its own: its places in the table and in the order, both up to half empty, and the block
 /// of an object whose content is gone.
@@ -39,7 +39,7 @@ const OVERHEAD_BYTES: usize = 4 * size_of::<EventKey>() + 2 * size_of::<Kept>() 
 
 /// All that the bytes of an event depend on. Addresses belong to what [`Kept`] holds, so that they are not given to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct EventKey {
+pub(crate) struct EventKey {
     /// Representation, view and version, with the resource.
     form: Form,
     /// The type as the watch's selection makes it.
@@ -80,7 +80,7 @@ struct Kept {
 
 impl EventKey {
     /// The key of `event` in `form`, rendered at `now`. `is_first`: it is the first of its stream.
-    pub(super) fn of(event: &Event<'_>, form: Form, is_first: bool, now: Timestamp) -> EventKey {
+    pub(crate) fn of(event: &Event<'_>, form: Form, is_first: bool, now: Timestamp) -> EventKey {
         let is_table = form.is_table();
         EventKey {
             form,
@@ -116,23 +116,23 @@ impl SharedEvents {
 
     /// Bytes that are kept, keys included.
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
+    pub(crate) fn kept_bytes(&self) -> usize {
         self.events.lock().bytes
     }
 
     /// The bytes of the event of `key`, if it is kept.
-    pub(super) fn find(&self, key: &EventKey) -> Option<Bytes> {
+    pub(crate) fn find(&self, key: &EventKey) -> Option<Bytes> {
         self.events.lock().by_key.get(key).map(|kept| kept.bytes.clone())
     }
 
     /// Counts an event that was found and is sent.
-    pub(super) fn count_taken(&self) {
+    pub(crate) fn count_taken(&self) {
         self.taken.add();
     }
 
     /// Keeps an event of `object` that was rendered as `bytes`, and returns the bytes to send: those of another thread, if it
     /// was quicker.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &self,
         key: EventKey,
         bytes: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Whether a watch still sends its initial events.
 //!
-//! Owns the flag that the watch writes and the connection reads. Until the initial events are sent, the watch holds the
+//! Owns the flag that the watch writes, and that the connection and the seat of the request read. Until the initial events are sent, the watch holds the
 //! state at its start, and the connection enforces its deadline for the client to take them, as for a list.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl InitialEvents {
         self.are_due.load(Ordering::Relaxed)
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.are_due.store(false, Ordering::Relaxed);
     }
 }
