@@ -1,5 +1,6 @@
 //! No error of this crate, or of a crate below that reaches the command line, prints the same text twice.
 
+use std::error::Error;
 use std::io::{Error as IoError, ErrorKind};
 use std::path::PathBuf;
 

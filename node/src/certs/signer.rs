@@ -19,7 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::authority::{CertsError, read};
 use super::encoding::{IssuerFields, algorithm, certificate, signed_part};
 use super::key::key_pair;
-use super::pem::{MALFORMED_PEM, to_pem};
+use super::pem::to_pem;
 
 /// Bytes of a serial number; more than the 64 bits of chance that authorities are asked for.
 const SERIAL_BYTES: usize = 16;

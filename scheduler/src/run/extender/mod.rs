@@ -8,6 +8,8 @@
 
 mod error;
 mod silence;
+use orch_serving::Secret;
+
 #[cfg(any(test, feature = "simulation"))]
 mod simulated;
 #[cfg(test)]
