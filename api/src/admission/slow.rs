@@ -113,7 +113,10 @@ impl Plugin for Slow {
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         self.note("mutate", attributes);
-        Either::Right(self.wait().boxed())
+        match attributes.operation {
+            Operation::Delete => rule(Ok(())),
+            Operation::Create | Operation::Update | Operation::Connect => Either::Right(self.wait().boxed()),
+        }
     }
 
     fn validate<'a>(
