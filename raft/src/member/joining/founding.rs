@@ -16,7 +16,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -32,7 +31,7 @@ use crate::disk::Disk;
 use crate::member::codec::{peer_from_wire, peer_to_wire};
 use crate::member::consensus::Place;
 use crate::member::core::Core;
-use crate::member::enrolment::Backing;
+use crate::member::joining::enrolment::Backing;
 use crate::member::network::{ControlError, control};
 use crate::transport::{NodeId, Peer, Transport, TransportError};
 
@@ -104,7 +103,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// As the first founder: decides, and saves the founding on its disk.
     async fn decide_founding(&self) -> Result<(), FoundError> {
-        let _alone = self.deciding.lock().await;
+        let _alone = self.joining.deciding.lock().await;
         if self.identity().founding.is_some() {
             return Ok(());
         }
@@ -117,7 +116,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Asks every other founder for its disk. Fails with the reason when one of them does not agree, or a running cluster
     /// speaks to this member.
     async fn agree_on_founding(&self) -> Result<wire::Founding, String> {
-        if self.enrolled.load(Ordering::Acquire) {
+        if self.joining.is_enrolled() {
             return Err("this member belongs to a cluster that was not founded by its founders".to_owned());
         }
         let founders = &self.options.initial_cluster;
@@ -183,8 +182,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let peers: Vec<Peer> = peers.collect();
         let members: BTreeMap<u64, Place> = peers.iter().map(|peer| (peer.id.0, Place::of(peer))).collect();
         // Until the membership is in the log, only these peers may have this member's vote.
-        *self.introduced.lock() = peers.into_iter().filter(|peer| peer.id != self.options.id()).collect();
-        self.enrolled.store(true, Ordering::Release);
+        *self.joining.introduced.lock() =
+            peers.into_iter().filter(|peer| peer.id != self.options.id()).collect();
+        self.joining.enrol();
         match self.raft.initialize(members).await {
             // Another founder may have been elected and sent us its log meanwhile.
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
@@ -201,20 +201,20 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let knows_other =
             recall.is_some_and(|recall| !recall.directory.is_empty() && recall.directory != own);
         if is_founder || knows_other {
-            self.spoken_to_by.lock().replace((from, R::Instant::now()));
+            self.joining.spoken_to_by.lock().replace((from, R::Instant::now()));
         }
     }
 
     /// The name of the last noted sender; `None` once its request is older than `SPEAKER_AGE`.
     fn speaker(&self) -> Option<String> {
-        let spoken = *self.spoken_to_by.lock();
+        let spoken = *self.joining.spoken_to_by.lock();
         let (speaker, _) = spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE)?;
         Some(self.name_heard(speaker))
     }
 
     /// Remembers the name in the certificate of `id`, which is no member here.
     pub(crate) fn note_name(&self, id: NodeId, name: &str) {
-        let mut names = self.names_heard.lock();
+        let mut names = self.joining.names_heard.lock();
         if names.len() < NAMES_MAX {
             names.entry(id).or_insert_with(|| name.into());
         }
@@ -224,7 +224,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) fn name_heard(&self, id: NodeId) -> String {
         let founders = &self.options.initial_cluster;
         let told = founders.iter().chain(&self.options.join).find(|peer| peer.id == id);
-        let told = told.map(|peer| peer.name.clone()).or_else(|| self.names_heard.lock().get(&id).cloned());
+        let told =
+            told.map(|peer| peer.name.clone()).or_else(|| self.joining.names_heard.lock().get(&id).cloned());
         told.map_or_else(|| self.peer_name(id.0), |name| name.to_string())
     }
 

@@ -14,7 +14,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -26,12 +25,12 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::codec::{stored_membership_from_wire, stored_membership_to_wire};
 use crate::member::core::{Core, within};
-use crate::member::founding::founding_disk;
 use crate::member::identity::{ClusterIdentity, is_founder, registered, save};
+use crate::member::joining::founding::founding_disk;
 use crate::member::network::control;
+use crate::member::old_disk::recall::recall;
 use crate::member::options::StartError;
-use crate::member::recall::recall;
-use crate::member::standing::Standing;
+use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Pause between two rounds of asking all members, which may start in any order, minutes apart.
@@ -100,7 +99,7 @@ fn decide(answers: &[wire::IdentityResponse], node: NodeId, own_directory: &str)
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Decides whether this member takes part, then saves the cluster's identity and registers this start.
     pub(crate) async fn take_part(self: Arc<Self>) {
-        if !self.enrolled.load(Ordering::Acquire) && !self.enrol().await {
+        if !self.joining.is_enrolled() && !self.enrol().await {
             return;
         }
         self.make_known().await;
@@ -118,10 +117,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let asked: Vec<&Peer> = asked.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         let mut rounds = 0u64;
         // The first founder is enrolled by its operator's request (see founding), not by an answer.
-        while !self.enrolled.load(Ordering::Acquire) {
+        while !self.joining.is_enrolled() {
             let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, Backing::Leader))).await;
             let answers = self.believable(answers.into_iter().flatten().collect());
-            if self.enrolled.load(Ordering::Acquire) {
+            if self.joining.is_enrolled() {
                 // Founded during the round: promises made since then contradict nothing.
                 break;
             }
@@ -155,7 +154,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Decision::Join if !self.supports_level_of(&asked).await => return false,
                 Decision::Join => {
                     self.be_introduced(&answers);
-                    self.enrolled.store(true, Ordering::Release);
+                    self.joining.enrol();
                 }
                 Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
@@ -201,7 +200,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let membership = newest.membership();
         let voters = membership.voter_ids().filter(|id| *id != self.options.id().0);
         let voters = voters.filter_map(|id| Some(membership.get_node(&id)?.peer(id)));
-        *self.introduced.lock() = voters.collect();
+        *self.joining.introduced.lock() = voters.collect();
     }
 
     /// Asks `peer` for its identity and for what it knows of this member's disk; `None` when it does not answer.
@@ -236,12 +235,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// The answer to `asker`, which was not removed.
     async fn identity_answer(&self, asker: NodeId, request: wire::IdentityRequest) -> wire::IdentityResponse {
-        let may_confirm = !request.unconfirmed && self.enrolled.load(Ordering::Acquire);
+        let may_confirm = !request.unconfirmed && self.joining.is_enrolled();
         let confirmed = match may_confirm && self.leader().is_some() {
             true => within::<R, _>(CONFIRM_TIMEOUT, self.barrier()).await.is_some_and(|read| read.is_ok()),
             false => false,
         };
-        let is_waiting = !self.enrolled.load(Ordering::Acquire) && self.identity().founding.is_none();
+        let is_waiting = !self.joining.is_enrolled() && self.identity().founding.is_none();
         let state = self.applied.state();
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
@@ -279,16 +278,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// This member's identity, as its disk has it.
     pub(crate) fn identity(&self) -> wire::Identity {
-        self.identity.lock().clone()
+        self.joining.identity.lock().clone()
     }
 
     /// Changes the identity on the disk, then in memory. A failed write ends this member.
     pub(crate) async fn change_identity(&self, change: impl FnOnce(&mut wire::Identity)) -> io::Result<()> {
-        let _alone = self.identifying.lock().await;
+        let _alone = self.joining.identifying.lock().await;
         let mut identity = self.identity();
         change(&mut identity);
         self.fatal.disk(save(&*self.disk, &identity).await)?;
-        *self.identity.lock() = identity;
+        *self.joining.identity.lock() = identity;
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ use crate::disk::Disk;
 use crate::member::consensus::{Membership, Place};
 use crate::member::core::Core;
 use crate::member::network::control;
-use crate::member::standing::Standing;
+use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Heartbeats a voter may leave unanswered in a row and still count as answering: one is lost, the next is on its way.

@@ -130,7 +130,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));
         let mut peers: Vec<Peer> = peers.filter(|peer| peer.id != self.options.id()).collect();
         if membership.membership().nodes().next().is_none() {
-            peers.clone_from(&self.introduced.lock());
+            peers = self.joining.introduced();
         }
         let leader = self.leader().map(|leader| leader.peer.id);
         peers.sort_by_key(|peer| (Some(peer.id) != leader, peer.id));

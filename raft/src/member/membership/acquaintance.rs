@@ -57,7 +57,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) fn note_voters(&self) -> BTreeMap<u64, u64> {
         let committed = self.applied.membership();
         let at = committed.log_id().as_ref().map_or(0, |id| id.index);
-        self.voters_since.note(at, &committed.membership().voter_ids().collect())
+        self.changes.voters_since.note(at, &committed.membership().voter_ids().collect())
     }
 
     /// Fails when `change`, which leaves `voters`, could leave a majority that cannot elect a leader.

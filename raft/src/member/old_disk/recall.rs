@@ -18,7 +18,7 @@ use crate::disk::Disk;
 use crate::member::codec::log_id_to_wire;
 use crate::member::identity::{ClusterIdentity, registered};
 use crate::member::machine::Applied;
-use crate::member::promises::Promises;
+use crate::member::old_disk::promises::Promises;
 use crate::state::State;
 use crate::transport::NodeId;
 

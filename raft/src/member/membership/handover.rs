@@ -17,10 +17,10 @@ use openraft::raft::VoteRequest;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::confirming::{hands_over, reign};
 use crate::member::consensus::Vote;
 use crate::member::core::{Core, within};
-use crate::member::enrolment::Backing;
+use crate::member::joining::enrolment::Backing;
+use crate::member::reads::confirming::{hands_over, reign};
 use crate::transport::{NodeId, Peer, Transport};
 
 /// How long a leader waits for its successor to take over.

@@ -29,8 +29,8 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
-use crate::member::hearsay::ReportedStanding;
-use crate::member::standing::Standing;
+use crate::member::trust::hearsay::ReportedStanding;
+use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
 /// How long a contact with a leader counts: many heartbeats. A removal committed within it may not be known here.
@@ -85,7 +85,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if self.standing(from) == Standing::Removed {
             return None;
         }
-        let introduced = || self.introduced.lock().iter().any(|peer| peer.id == from);
+        let introduced = || self.joining.is_introduced(from);
         let (is_voter, knows_nobody) = match membership.nodes().next().is_some() {
             true => (membership.voter_ids().any(|id| id == from.0), false),
             false => (introduced(), self.knows_of_no_cluster()),
@@ -108,7 +108,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether this member, which has no log, was neither told of any voter nor takes part in a founding: it has no data to
     /// lose.
     fn knows_of_no_cluster(&self) -> bool {
-        self.introduced.lock().is_empty() && self.identity.lock().founding.is_none()
+        self.joining.knows_of_no_cluster()
     }
 
     /// Notes a heartbeat of `from`, the leader of `term`, with its commit index. Ignored unless the committed entry is of
@@ -117,13 +117,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
         if self.standing(from) == Standing::Member && self.is_believed(from) {
             let Revision(applied) = self.applied.revision();
-            self.vouchers.0.lock().note(committed.index, applied, R::Instant::now());
+            self.trust.vouchers.0.lock().note(committed.index, applied, R::Instant::now());
         }
     }
 
     /// Whether this member's log names the cluster's members as of a moment ago.
     pub(crate) fn is_in_touch(&self) -> bool {
-        let contact = self.vouchers.0.lock().at;
+        let contact = self.trust.vouchers.0.lock().at;
         self.is_followed() || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
     }
 

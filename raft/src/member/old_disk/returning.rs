@@ -28,18 +28,18 @@ use parking_lot::Mutex;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::accusing::Verdict;
 use crate::member::codec::log_id_from_wire;
 use crate::member::consensus::LogId;
 use crate::member::core::Core;
-use crate::member::enrolment::Backing;
-use crate::member::founding::LISTEN_ALONE;
 use crate::member::identity::ClusterIdentity;
+use crate::member::joining::enrolment::Backing;
+use crate::member::joining::founding::LISTEN_ALONE;
+use crate::member::old_disk::promises::Promise;
+use crate::member::old_disk::recall::is_proved;
 use crate::member::options::StartError;
-use crate::member::promises::Promise;
-use crate::member::recall::is_proved;
-use crate::member::standing::Standing;
-use crate::member::vouching::Voucher;
+use crate::member::trust::accusing::Verdict;
+use crate::member::trust::standing::Standing;
+use crate::member::trust::vouching::Voucher;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Time between two rounds of asking the members that did not answer: short, because an election waits for the answers.
@@ -233,7 +233,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether `from` knows this member with another disk. Enrolment checks that, but the members that answered then may have
     /// been wrong. Promises made with the other disk are not on this one.
     fn is_of_another_disk(&self, from: NodeId, recall: &wire::Recall) -> bool {
-        let is_other = !recall.directory.is_empty() && recall.directory != self.identity.lock().directory;
+        let is_other = !recall.directory.is_empty() && !self.joining.is_of_directory(&recall.directory);
         if is_other && self.warnings.may_warn("another disk") {
             tracing::error!(
                 peer = %self.name_heard(from),

@@ -23,10 +23,10 @@ use wire::read_index_response::Outcome;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
-use crate::member::confirming::Unanswered;
 use crate::member::core::{Core, within};
-use crate::member::lone::FirstRead;
 use crate::member::network::control;
+use crate::member::reads::confirming::Unanswered;
+use crate::member::reads::lone::FirstRead;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 

@@ -51,14 +51,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// The log id of the joint membership that this leader finds newest and applied, if none of its tasks works on it.
     fn half_done(&self) -> Option<LogId> {
         let _leader = self.leader().filter(|leader| leader.local)?;
-        let _idle = self.changing.try_lock().ok()?;
+        let _idle = self.changes.changing.try_lock().ok()?;
         let (applied, newest) = (self.applied.membership(), self.membership());
         let is_half_done = applied.membership().get_joint_config().len() > 1;
         if is_half_done && applied.log_id() == newest.log_id() { *applied.log_id() } else { None }
     }
 
     async fn complete_change(&self) {
-        let Ok(_alone) = self.changing.try_lock() else { return };
+        let Ok(_alone) = self.changes.changing.try_lock() else { return };
         let Some(leader) = self.leader().filter(|leader| leader.local) else { return };
         let membership = self.membership();
         let sets = membership.membership().get_joint_config();

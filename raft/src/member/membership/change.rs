@@ -28,7 +28,7 @@ use crate::member::consensus::{Place, Types};
 use crate::member::core::{Core, Leader, within};
 use crate::member::identity::{registered, used_up};
 use crate::member::network::control;
-use crate::member::standing::Standing;
+use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
 /// Time for a change, which is two entries and their commits, finding a leader included. After it the caller is told that
@@ -168,7 +168,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             },
             Change::AddLearner(_) | Change::Promote(_) | Change::Undo(_) => {}
         }
-        let Ok(_alone) = self.changing.try_lock() else { return Outcome::Refused(BUSY.to_owned()) };
+        let Ok(_alone) = self.changes.changing.try_lock() else { return Outcome::Refused(BUSY.to_owned()) };
         if let Err(reason) = self.wait_feasible(&change).await {
             return Outcome::Refused(reason);
         }

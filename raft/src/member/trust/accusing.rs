@@ -27,9 +27,9 @@ use wire::control_response::Kind as Response;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::core::Core;
-use crate::member::hearsay::ReportedStanding;
 use crate::member::network::control;
-use crate::member::standing::Standing;
+use crate::member::trust::hearsay::ReportedStanding;
+use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Time for one voter's confirmation: it asks its own leader before it answers.
@@ -79,10 +79,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
         let name = self.peer_name(from.0);
         reason.clone_into(
-            &mut self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).reason,
+            &mut self.trust.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).reason,
         );
         let verdict = self.judge(from).await;
-        self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).verdict = verdict;
+        self.trust.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).verdict = verdict;
         match verdict {
             Verdict::Condemned => self.refuse_older_copy(format!("{name}: {reason}")).await,
             Verdict::Open if self.warnings.may_warn("accused") => tracing::error!(
@@ -99,7 +99,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Judges the accusation of `from` again, which no longer answers: members that know its standing may answer by now.
     pub(crate) async fn judge_again(self: &Arc<Self>, from: NodeId) -> Verdict {
-        let said = self.accusations.older_copy.lock().get(&from).cloned();
+        let said = self.trust.accusations.older_copy.lock().get(&from).cloned();
         match said.filter(|said| said.is_open() && !said.is_watched) {
             Some(said) => self.judge_older_copy(from, &said.reason).await,
             None => Verdict::Dismissed,
@@ -109,7 +109,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Judges the accusation of `from`, for which another member vouches, until it is settled or no member vouches any more.
     pub(crate) fn watch_accusation(self: &Arc<Self>, from: NodeId, reason: String) {
         let was_watched = {
-            let mut accusations = self.accusations.older_copy.lock();
+            let mut accusations = self.trust.accusations.older_copy.lock();
             let accusation = accusations.entry(from).or_insert(Accusation::NEW);
             std::mem::replace(&mut accusation.is_watched, true)
         };
@@ -131,14 +131,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             }
             R::sleep(JUDGE_PAUSE).await;
         }
-        if let Some(accusation) = self.accusations.older_copy.lock().get_mut(&from) {
+        if let Some(accusation) = self.trust.accusations.older_copy.lock().get_mut(&from) {
             accusation.is_watched = false;
         }
     }
 
     /// Removes the accusation of `from`, which no longer contradicts this disk.
     pub(crate) fn drop_accusation(&self, from: NodeId) {
-        self.accusations.older_copy.lock().remove(&from);
+        self.trust.accusations.older_copy.lock().remove(&from);
         self.resume_elections();
     }
 
@@ -153,7 +153,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether an accusation of an older copy is open whose accuser is a member by this member's log, or by another
     /// member's word.
     pub(crate) fn is_accused(&self) -> bool {
-        let accusations = self.accusations.older_copy.lock();
+        let accusations = self.trust.accusations.older_copy.lock();
         accusations.iter().any(|(accuser, accusation)| {
             let is_known = || accusation.is_watched || self.standing(*accuser) == Standing::Member;
             accusation.is_open() && is_known()
@@ -166,7 +166,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Verdict::Dismissed;
         }
         let witnesses = {
-            let accusers = self.accusations.older_copy.lock();
+            let accusers = self.trust.accusations.older_copy.lock();
             let others = accusers.iter().filter(|(id, accusation)| **id != from && accusation.is_open());
             others.map(|(id, _)| *id).chain([from]).filter(|id| self.is_witness(*id)).count()
         };
@@ -192,7 +192,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Notes whether `peer` says that this member was removed; `true` once enough voters say so.
     pub(crate) fn note_removal_said(&self, peer: &Peer, says_so: bool) -> bool {
         let said_by = {
-            let mut said_by = self.accusations.removed.lock();
+            let mut said_by = self.trust.accusations.removed.lock();
             if !says_so {
                 said_by.remove(&peer.id);
                 return false;
