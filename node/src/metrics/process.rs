@@ -7,6 +7,9 @@ use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::catalog::metric;
+use super::head;
+
 /// Clock ticks of `/proc/self/stat` in a second: the same on every architecture of Linux that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -20,29 +23,30 @@ pub(super) fn write(text: &mut String) {
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
     let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
     let seconds = |ticks: Option<f64>| ticks.map(|ticks| ticks / TICKS_PER_SECOND);
-    series(text, "process_cpu_seconds_total", "counter", seconds(sum(field(14), field(15))));
-    series(text, "process_start_time_seconds", "gauge", sum(boot_seconds(), seconds(field(22))));
-    series(text, "process_virtual_memory_bytes", "gauge", field(23));
-    series(text, "process_resident_memory_bytes", "gauge", resident_bytes());
+    series(text, "process_cpu_seconds_total", seconds(sum(field(14), field(15))));
+    series(text, "process_start_time_seconds", sum(boot_seconds(), seconds(field(22))));
+    series(text, "process_virtual_memory_bytes", field(23));
+    series(text, "process_resident_memory_bytes", resident_bytes());
     // As in the reference, without a limit the largest number.
     #[expect(clippy::cast_precision_loss, reason = "a limit may be rounded")]
     let memory_max = getrlimit(Resource::As).current.unwrap_or(u64::MAX) as f64;
-    series(text, "process_virtual_memory_max_bytes", "gauge", Some(memory_max));
+    series(text, "process_virtual_memory_max_bytes", Some(memory_max));
     let (received, transmitted) = network_bytes();
-    series(text, "process_network_receive_bytes_total", "counter", received);
-    series(text, "process_network_transmit_bytes_total", "counter", transmitted);
+    series(text, "process_network_receive_bytes_total", received);
+    series(text, "process_network_transmit_bytes_total", transmitted);
     #[expect(clippy::cast_precision_loss, reason = "a count of files is small")]
     let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
-    series(text, "process_open_fds", "gauge", open);
+    series(text, "process_open_fds", open);
     #[expect(clippy::cast_precision_loss, reason = "a limit may be rounded")]
     let limit = getrlimit(Resource::Nofile).current.map(|limit| limit as f64);
-    series(text, "process_max_fds", "gauge", limit);
+    series(text, "process_max_fds", limit);
 }
 
-fn series(text: &mut String, name: &str, kind: &str, value: Option<f64>) {
-    if let Some(value) = value {
+fn series(text: &mut String, name: &str, value: Option<f64>) {
+    if let (Some(value), Some(metric)) = (value, metric(name)) {
+        text.push_str(&head(name, metric.kind.name()));
         // A string takes every write.
-        let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+        let _ = writeln!(text, "{name} {value}");
     }
 }
 
