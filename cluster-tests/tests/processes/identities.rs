@@ -109,6 +109,23 @@ fn save_with_identity(cluster: &Cluster, folder: &Path, config: &Path, key: &str
     assert!(!whole.windows(PRIVATE.len()).any(|window| window == PRIVATE), "a key is in clear");
 }
 
+/// A restore with another host was broken off after the identity was at its place: what is there is not taken for that of now.
+fn refuse_other_addresses(file: &str, data: &Path, flags: &[&str]) {
+    let restore = |host: &str| {
+        let mut command = snapshot(&["restore", file, "--host", host]);
+        command.arg("--data-dir").arg(data).args(flags);
+        command
+    };
+    succeed(restore("api.example.com"));
+    fs::remove_dir_all(data.join("store")).unwrap();
+    let certificate = data.join("certs/members/z/server.crt");
+    let before = fs::read(&certificate).unwrap();
+    let refused = fail(restore("other.example.com"));
+    assert!(refused.contains("is not for other.example.com"), "{refused}");
+    assert!(!data.join("store").exists() && !data.join("REMAKING").exists());
+    assert_eq!(fs::read(&certificate).unwrap(), before);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blank_machine_becomes_the_cluster_again_for_the_credentials_of_before() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,17 +174,11 @@ async fn a_blank_machine_becomes_the_cluster_again_for_the_credentials_of_before
     let refused = fail(restore(&at("cut")));
     assert!(refused.contains("cut short"), "{refused}");
     assert!(!data.join("certs").exists() && !data.join("store").exists(), "nothing half-made");
-    // A restore with another host was broken off after the identity was at its place: what is there is not taken for that of now.
-    let flags = ["--identity", &at("key"), "--data-dir", &data_dir, "--name", "z", "--peer-address", &peer];
-    let elsewhere = [&["restore", &at("monday"), "--host", "api.example.com"][..], &flags].concat();
-    succeed(snapshot(&elsewhere));
-    fs::remove_dir_all(data.join("store")).unwrap();
-    let before = fs::read(data.join("certs/members/z/server.crt")).unwrap();
-    let other = [&["restore", &at("monday"), "--host", "other.example.com"][..], &flags].concat();
-    let refused = fail(snapshot(&other));
-    assert!(refused.contains("is not for other.example.com"), "{refused}");
-    assert!(!data.join("store").exists() && !data.join("REMAKING").exists());
-    assert_eq!(fs::read(data.join("certs/members/z/server.crt")).unwrap(), before);
+    refuse_other_addresses(
+        &at("monday"),
+        &data,
+        &["--identity", &at("key"), "--name", "z", "--peer-address", &peer],
+    );
     let restored = text(&succeed(restore(&at("monday"))).stdout);
     assert!(restored.contains("--certs-dir") && restored.contains("admin.conf"), "{restored}");
 
