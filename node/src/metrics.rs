@@ -6,7 +6,6 @@
 
 mod buckets;
 pub mod catalog;
-mod process;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -74,7 +73,7 @@ struct Page {
 impl Exposition for Page {
     fn render(&self) -> String {
         let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
-        process::write(&mut text);
+        orch_serving::process::write_series(&mut text, &|_| true);
         text
     }
 
@@ -109,7 +108,7 @@ mod tests {
             "# HELP apiserver_request_total [STABLE] Requests by resource, verb and status code.\n# TYPE apiserver_request_total counter\n",
             "apiserver_request_total{code=\"200\"} 2\n",
             "apiserver_request_duration_seconds_bucket{le=\"0.05\"} 1\n",
-            "# HELP process_start_time_seconds [ALPHA] Start of the process, since 1970.\n# TYPE process_start_time_seconds gauge\n",
+            "# HELP process_start_time_seconds Start, in seconds since 1970.\n# TYPE process_start_time_seconds gauge\n",
             "# TYPE process_cpu_seconds_total counter\n",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");

@@ -252,7 +252,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use orch_raft::warnings::WarningLimit;
+    use orch_bounded::WarningLimit;
 
     use super::*;
 

@@ -67,9 +67,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all, select, select_all};
+use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
-use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;

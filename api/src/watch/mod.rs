@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_bounded::WarningLimit;
 use orch_raft::Subscription;
-use orch_raft::warnings::WarningLimit;
 use orch_raft::{Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration as Wait, SystemTime, UNIX_EPOCH};
 
 use metrics::gauge;
+use orch_serving::Causes;
+use orch_serving::stamps::{Stamp, stamps};
 use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,8 +21,6 @@ use super::authority::CertsError;
 use super::configured::{Configured, ConfiguredCertificate, ConfiguredCertificates};
 use super::inspect::{Facts, inspect, inspect_pem};
 use super::uses::{CertificateUse, remedy};
-use crate::report::Causes;
-use crate::tls::{Stamp, stamps};
 use crate::token_keys::KeyFiles;
 
 /// Interval of looks at the files' modification times, as with reloads. Only changed files are read.

@@ -32,7 +32,6 @@ pub use init::{add_members, differs_from_reissued, init, peer_leaf, reissue, ser
 pub use inspect::{Facts, inspect, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub use own::{OwnPair, OwnRenewal, renew_own};
-pub(crate) use pem::MALFORMED_PEM;
 pub use renew::{Renewed, renew};
 pub use rotate::{Role, rotate};
 pub use signer::{FileAuthority, FileSigner, SigningFiles};

@@ -13,6 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -3,7 +3,8 @@
 //! Owns what a page says of a metric. The code that counts knows a name alone; a tidy test holds the names of that code against this
 //! table, and `tests/process/metrics` holds the table against the page of a node that does what each of them measures. Names, types,
 //! labels and buckets are those of the reference, but for those that begin with `orch_` and the watch events that are rendered and
-//! shared. The series of its language's runtime are left out, since numbers under their names would be false.
+//! shared. The series of its language's runtime are left out, since numbers under their names would be false. Those of the process
+//! (`process_*`) are the rim's, with their help (`orch_serving::process`).
 //!
 //! Invariant: names are in order, each once. A help text is a sentence with its unit where the name has none.
 
@@ -224,15 +225,6 @@ catalog! {
     Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
     Counter Alpha "pod_security_evaluations_total" EVALUATED "Decisions of pod security by policy and mode.";
     Counter Alpha "pod_security_exemptions_total" EXEMPT "Requests that pod security was not to look at.";
-    Counter Alpha "process_cpu_seconds_total" NONE "Processor time of the process, in user and kernel mode.";
-    Gauge Alpha "process_max_fds" NONE "Most files that the process may have open.";
-    Counter Alpha "process_network_receive_bytes_total" NONE "Bytes received in the process's network namespace.";
-    Counter Alpha "process_network_transmit_bytes_total" NONE "Bytes sent in the process's network namespace.";
-    Gauge Alpha "process_open_fds" NONE "Files that the process has open.";
-    Gauge Alpha "process_resident_memory_bytes" NONE "Memory of the process that is in RAM.";
-    Gauge Alpha "process_start_time_seconds" NONE "Start of the process, since 1970.";
-    Gauge Alpha "process_virtual_memory_bytes" NONE "Address space of the process.";
-    Gauge Alpha "process_virtual_memory_max_bytes" NONE "Limit of the process's address space; the largest number without one.";
     Counter Alpha "serviceaccount_invalid_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets that are marked as invalid.";
     Counter Alpha "serviceaccount_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets.";
     Counter Alpha "serviceaccount_legacy_manual_token_uses_total" NONE "Uses of tokens in secrets that were made by hand.";

@@ -57,7 +57,7 @@ impl Files {
 fn refused(result: Result<impl Sized, MaterialError>, directory: &Path) -> String {
     let directory = format!("{}/", directory.display());
     let error = result.err().expect("refused");
-    crate::report::Causes(&error).to_string().replace(&directory, "")
+    orch_serving::Causes(&error).to_string().replace(&directory, "")
 }
 
 #[test]

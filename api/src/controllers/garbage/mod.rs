@@ -23,7 +23,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use orch_raft::{State, Store};
 use orch_schema::json;
 use tokio::sync::Semaphore;

@@ -18,7 +18,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;

@@ -16,12 +16,12 @@ use anyhow::{Context as _, anyhow, bail};
 use orch_proto::Brand;
 use orch_raft::archive::KeyBundle;
 use orch_raft::disk::rocks::{FileLock, lock_at};
+use orch_serving::files;
 use time::OffsetDateTime;
 
 use super::{ENCRYPTION, further};
 use crate::certs::{Layout, differs_from_reissued, reissue};
 use crate::cli::{KeyPlaceArgs, MemberSpec};
-use crate::files;
 
 /// The directory in the data directory where no other is named.
 pub(super) const IN_DATA: &str = "certs";

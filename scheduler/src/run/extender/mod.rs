@@ -105,7 +105,7 @@ pub struct Filtered {
     pub unresolvable: HashMap<String, String>,
 }
 
-/// One extender.
+/// An HTTP extender.
 pub struct Extender {
     config: ExtenderConfig,
     server: JsonServer,

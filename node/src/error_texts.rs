@@ -7,8 +7,8 @@ use orch_api::authn::TokenFileError;
 use orch_raft::disk::rocks::OpenError;
 use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerNameError, PeerTlsError};
+use orch_serving::Causes;
 
-use super::*;
 use crate::admin::{AccessError, RequestError};
 use crate::certs::CertsError;
 use crate::cli::{FileError, ParseError};

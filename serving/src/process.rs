@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 /// Clock ticks of `/proc/self/stat` in a second: the same on every architecture of Linux that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Appends the series of this process that `shows` lets through.
-pub(super) fn write(text: &mut String, shows: &dyn Fn(&str) -> bool) {
+/// Appends the series of this process that `shows` lets through, in the text form of metrics.
+pub fn write_series(text: &mut String, shows: &dyn Fn(&str) -> bool) {
     for (name, kind, help, value) in series() {
         if let Some(value) = value.filter(|_| shows(name)) {
             // A string takes every write.
@@ -21,6 +21,7 @@ pub(super) fn write(text: &mut String, shows: &dyn Fn(&str) -> bool) {
     }
 }
 
+/// Name, kind, help and value.
 type Series = (&'static str, &'static str, &'static str, Option<f64>);
 
 #[expect(clippy::cast_precision_loss, reason = "limits may be rounded, and counts of files are small")]
@@ -68,10 +69,14 @@ fn boot_seconds() -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// Bytes that the network namespace has received and sent: of `/proc/self/net/netstat`, where each group has a line of
-/// names and one of their values.
+/// Bytes that the network namespace of the process has received and sent.
 fn network_bytes() -> (Option<f64>, Option<f64>) {
     let text = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+    network_bytes_in(&text)
+}
+
+/// The same of the content of that file: for each group a line of names, and one of their values.
+fn network_bytes_in(text: &str) -> (Option<f64>, Option<f64>) {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt: "));
     let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     let named: Vec<_> = names.split(' ').zip(values.split(' ')).collect();
@@ -86,4 +91,28 @@ fn resident_bytes() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kib| kib * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_their_names() {
+        let text = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 12 7\n";
+        assert_eq!(network_bytes_in(text), (Some(12.0), Some(7.0)));
+        assert_eq!(network_bytes_in("IpExt: InOctets\n"), (None, None));
+        assert_eq!(network_bytes_in(""), (None, None));
+    }
+
+    #[test]
+    fn only_series_that_are_shown_are_written() {
+        let mut text = String::new();
+        write_series(&mut text, &|name| name == "process_open_fds");
+        assert!(
+            text.starts_with("# HELP process_open_fds Open files.\n# TYPE process_open_fds gauge\n"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 3);
+    }
 }

@@ -20,6 +20,3 @@ impl fmt::Display for Causes<'_> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,35 +11,57 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::ambient::Timestamp;
+/// An instant of the clock by which entries expire.
+pub trait ExpiryClock: Copy + Ord {
+    /// The instant `span` after this one, or the last that the clock can show.
+    #[must_use]
+    fn after(self, span: Duration) -> Self;
 
-/// A bounded map whose entries expire.
-pub struct ExpiringMap<K, V> {
-    entries: Mutex<Entries<K, V>>,
+    /// Whether the clock was set back between this instant and `now`, so that the age of an entry is unknown.
+    fn is_before_set_back(self, now: Self) -> bool;
+}
+
+impl ExpiryClock for tokio::time::Instant {
+    fn after(self, span: Duration) -> Self {
+        self.checked_add(span).unwrap_or_else(|| self + FAR)
+    }
+
+    // A monotonic clock is never set back.
+    fn is_before_set_back(self, _now: Self) -> bool {
+        false
+    }
+}
+
+/// The end of spans that Tokio's clock cannot show: thirty years, longer than a process runs.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// A bounded map whose entries expire. `I` is an instant of the caller's clock.
+pub struct ExpiringMap<K, V, I = tokio::time::Instant> {
+    entries: Mutex<Entries<K, V, I>>,
     entries_max: usize,
     bytes_max: usize,
 }
 
-struct Entries<K, V> {
-    by_key: HashMap<K, Entry<V>>,
+struct Entries<K, V, I> {
+    by_key: HashMap<K, Entry<V, I>>,
     /// Sum of the entries' bytes.
     bytes: usize,
 }
 
-struct Entry<V> {
+struct Entry<V, I> {
     value: V,
     bytes: usize,
-    since: Timestamp,
-    until: Timestamp,
+    since: I,
+    until: I,
 }
 
-impl<V> Entry<V> {
-    fn counts(&self, now: Timestamp) -> bool {
+impl<V, I: ExpiryClock> Entry<V, I> {
+    fn counts(&self, now: I) -> bool {
         now < self.until && !self.since.is_before_set_back(now)
     }
 }
 
-impl<K, V> fmt::Debug for ExpiringMap<K, V> {
+impl<K, V, I> fmt::Debug for ExpiringMap<K, V, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiringMap")
             .field("entries", &self.entries.lock().by_key.len())
@@ -47,7 +69,7 @@ impl<K, V> fmt::Debug for ExpiringMap<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V: Clone> ExpiringMap<K, V> {
+impl<K: Hash + Eq, V: Clone, I: ExpiryClock> ExpiringMap<K, V, I> {
     /// A map of at most `entries_max` entries, whose values have at most `bytes_max` bytes together.
     pub fn new(entries_max: usize, bytes_max: usize) -> Self {
         let entries = Entries { by_key: HashMap::new(), bytes: 0 };
@@ -55,7 +77,7 @@ impl<K: Hash + Eq, V: Clone> ExpiringMap<K, V> {
     }
 
     /// The value of `key`, if it has one at `now`.
-    pub fn get(&self, key: &K, now: Timestamp) -> Option<V> {
+    pub fn get(&self, key: &K, now: I) -> Option<V> {
         let mut entries = self.entries.lock();
         let entry = entries.by_key.get(key)?;
         if entry.counts(now) {
@@ -65,13 +87,13 @@ impl<K: Hash + Eq, V: Clone> ExpiringMap<K, V> {
         None
     }
 
-    /// Keeps `value`, which has `bytes` bytes, for `span` from `now`. One that is larger than the map may be is not kept.
-    pub fn put(&self, key: K, value: V, bytes: usize, now: Timestamp, span: Duration) {
-        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let until = Timestamp(now.0.saturating_add(micros));
+    /// Keeps `value`, which has `bytes` bytes, for `span` from `now`. One that is larger than the map may be is not kept, nor
+    /// one that would end at once.
+    pub fn put(&self, key: K, value: V, bytes: usize, now: I, span: Duration) {
+        let until = now.after(span);
         let mut entries = self.entries.lock();
         entries.remove(&key);
-        if bytes > self.bytes_max {
+        if bytes > self.bytes_max || until <= now {
             return;
         }
         while entries.by_key.len() >= self.entries_max || entries.bytes + bytes > self.bytes_max {
@@ -82,7 +104,7 @@ impl<K: Hash + Eq, V: Clone> ExpiringMap<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V> Entries<K, V> {
+impl<K: Hash + Eq, V, I: ExpiryClock> Entries<K, V, I> {
     fn remove(&mut self, key: &K) {
         if let Some(entry) = self.by_key.remove(key) {
             self.bytes -= entry.bytes;
@@ -91,13 +113,13 @@ impl<K: Hash + Eq, V> Entries<K, V> {
 
     /// Removes what does not count at `now`; if that is nothing, the half that ends first, so that a full map is searched once
     /// in many insertions. At least one entry goes where there is one.
-    fn make_room(&mut self, now: Timestamp) {
+    fn make_room(&mut self, now: I) {
         let before = self.by_key.len();
         self.keep(|entry| entry.counts(now));
         if self.by_key.len() < before || self.by_key.is_empty() {
             return;
         }
-        let mut ends: Vec<Timestamp> = self.by_key.values().map(|entry| entry.until).collect();
+        let mut ends: Vec<I> = self.by_key.values().map(|entry| entry.until).collect();
         let middle = ends.len() / 2;
         let (_, median, _) = ends.select_nth_unstable(middle);
         let median = *median;
@@ -105,7 +127,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         self.keep(|entry| entry.until > median);
     }
 
-    fn keep(&mut self, stays: impl Fn(&Entry<V>) -> bool) {
+    fn keep(&mut self, stays: impl Fn(&Entry<V, I>) -> bool) {
         let bytes = &mut self.bytes;
         self.by_key.retain(|_, entry| {
             let stays = stays(entry);
@@ -120,6 +142,20 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// Microseconds of a clock that can be set back.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    struct Timestamp(u64);
+
+    impl ExpiryClock for Timestamp {
+        fn after(self, span: Duration) -> Self {
+            Timestamp(self.0 + u64::try_from(span.as_micros()).unwrap())
+        }
+
+        fn is_before_set_back(self, now: Self) -> bool {
+            self.0.saturating_sub(now.0) > 5_000_000
+        }
+    }
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp(seconds * 1_000_000)
@@ -177,5 +213,18 @@ mod tests {
         assert_eq!(map.get(&"a", at(3599)), Some(1), "another task read the clock a little earlier");
         assert_eq!(map.get(&"a", at(60)), None);
         assert_eq!(map.get(&"a", at(3600)), None, "it does not come back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn values_expire_by_the_clock_that_tests_stop() {
+        let map = ExpiringMap::new(2, 1000);
+        let now = tokio::time::Instant::now;
+        map.put("a", 1, 1, now(), SECOND * 10);
+        map.put("never", 2, 1, now(), Duration::ZERO);
+        map.put("ever", 3, 1, now(), Duration::MAX);
+        tokio::time::advance(SECOND * 9).await;
+        assert_eq!((map.get(&"a", now()), map.get(&"never", now())), (Some(1), None));
+        tokio::time::advance(SECOND).await;
+        assert_eq!((map.get(&"a", now()), map.get(&"ever", now())), (None, Some(3)));
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning anew: nothing is lost, and nothing bound twice.
+//! A rebuild loses no pod and binds none twice.
 
 use super::super::super::binding::{BindOutcome, Why};
 use super::super::super::input::Input;

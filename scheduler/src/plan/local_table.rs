@@ -14,11 +14,11 @@ use crate::objects::taints::{Effect, tolerated};
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{Load, NodeId, Slot};
+use super::compiled_profile::{CompiledProfile, is_local};
 use super::preempt::Attempts;
 use super::profile::Plugin;
 use super::ranking::Ranking;
 use super::resource_scores as scores;
-use super::rules::{Rules, is_local};
 use super::verdict::{Resolvable, Verdict, fit};
 
 /// The node is one of those that the pod requires.
@@ -26,10 +26,10 @@ pub(super) const REQUIRED: u8 = 1;
 /// The pod tolerates the taints that keep pods off the node.
 pub(super) const TOLERATED: u8 = 2;
 
-/// What one plugin that looks at one node alone says.
+/// The result of a plugin that looks at one node alone.
 pub(super) fn check(
     plugin: Plugin,
-    rules: &Rules,
+    rules: &CompiledProfile,
     cluster: &Cluster,
     local: &LocalShape,
     slot: &Slot,
@@ -72,7 +72,13 @@ fn tolerates_node(local: &LocalShape, slot: &Slot) -> bool {
     slot.node.taints.iter().all(|taint| !taint.effect.is_hard() || tolerated(&local.tolerations, taint))
 }
 
-fn check_fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> Verdict {
+fn check_fit(
+    rules: &CompiledProfile,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> Verdict {
     let (allocatable, used, asked) = (&slot.node.allocatable, &load.requested, &local.requests.total);
     let mut reasons = 0;
     let mut resolvable = Resolvable::Yes;
@@ -107,9 +113,9 @@ fn is_left_to_devices(cluster: &Cluster, slot: &Slot, name: Symbol) -> bool {
     slot.node.allocatable.scalar(name) <= 0 && cluster.devices().offers(cluster.texts().text(name))
 }
 
-/// What the plugins that look at one node alone say, the first that refuses.
+/// The first refusal of the plugins that look at one node alone.
 pub(super) fn check_all(
-    rules: &Rules,
+    rules: &CompiledProfile,
     cluster: &Cluster,
     local: &LocalShape,
     slot: &Slot,
@@ -129,28 +135,28 @@ pub(super) struct LocalTable {
     pub(super) local: Arc<LocalShape>,
     /// The priority: pods leave room for nominated pods of at least theirs.
     priority: i32,
-    /// What filters say of a node as it is.
+    /// Results of the filters by node.
     pub(super) verdicts: Vec<Verdict>,
-    /// What filters say of a node that pods are nominated to, where their coming has to be waited for.
+    /// Refusals on nodes whose nominated pods, added to the load, leave the pod no room.
     with_nominated: HashMap<NodeId, Verdict>,
     /// The nodes in the order of [`LocalTable::verdict`] and `fixed`.
     pub(super) ranking: Ranking,
     /// Scores that need no comparison with other nodes, weighted and summed.
     pub(super) fixed: Vec<i32>,
-    /// How many taints that only prefer are not tolerated.
+    /// Number of untolerated `PreferNoSchedule` taints by node.
     pub(super) taints: Vec<u16>,
     /// Weights of preferred terms that match, summed.
     pub(super) preferred: Vec<i32>,
     /// [`REQUIRED`] and [`TOLERATED`].
     pub(super) flags: Vec<u8>,
-    /// Whether any node has an untolerated taint that only prefers.
+    /// Whether any node has an untolerated `PreferNoSchedule` taint.
     pub(super) has_taints: bool,
     /// Changes whenever nodes changed for it.
     pub(super) position: u64,
     images_version: u64,
     offers_version: u64,
     devices_version: u64,
-    /// What preemption came to on nodes that did not change since.
+    /// Results of preemption on nodes that did not change since.
     pub(super) attempts: RefCell<Attempts>,
     /// When a plan last used it.
     pub(super) used: u64,
@@ -180,7 +186,7 @@ impl LocalTable {
     }
 
     /// Brings the results up to date with the nodes that changed.
-    pub(super) fn update(&mut self, rules: &Rules, cluster: &Cluster) {
+    pub(super) fn update(&mut self, rules: &CompiledProfile, cluster: &Cluster) {
         let nodes = cluster.nodes();
         let is_new = self.verdicts.is_empty();
         let columns = nodes.columns();
@@ -218,13 +224,13 @@ impl LocalTable {
     }
 
     /// Whether nodes are scored by devices that stand for a resource which the pods ask for.
-    fn scores_devices(&self, rules: &Rules, cluster: &Cluster) -> bool {
+    fn scores_devices(&self, rules: &CompiledProfile, cluster: &Cluster) -> bool {
         let offered = |name: &Symbol| cluster.devices().offers(cluster.texts().text(*name));
         let asked = |name: &Symbol| self.local.requests.total.scalar(*name) > 0;
         rules.scored_scalars().any(|name| asked(&name) && offered(&name))
     }
 
-    /// What filters say of a node as it is, and with the pods that are nominated to it.
+    /// The filters' result on a node, with the pods that are nominated to it.
     pub(super) fn verdict(&self, node: NodeId) -> Verdict {
         let with_nominated =
             if self.with_nominated.is_empty() { None } else { self.with_nominated.get(&node) };
@@ -238,7 +244,7 @@ impl LocalTable {
 
     /// Once brought up to date, the table equals one that is made anew.
     #[cfg(test)]
-    pub(super) fn assert_equals_anew(&self, rules: &Rules, cluster: &Cluster) {
+    pub(super) fn assert_equals_anew(&self, rules: &CompiledProfile, cluster: &Cluster) {
         let mut anew = LocalTable::new(Arc::clone(&self.local), self.priority);
         anew.update(rules, cluster);
         if self.position != anew.position {
@@ -257,7 +263,7 @@ impl LocalTable {
         }
     }
 
-    fn evaluate(&mut self, rules: &Rules, cluster: &Cluster, node: NodeId) {
+    fn evaluate(&mut self, rules: &CompiledProfile, cluster: &Cluster, node: NodeId) {
         let index = node.index();
         self.attempts.get_mut().forget(node);
         self.with_nominated.remove(&node);
@@ -298,7 +304,7 @@ fn load_with_nominated(cluster: &Cluster, slot: &Slot, priority: i32) -> Option<
     Some(load)
 }
 
-fn fixed_score(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i32 {
+fn fixed_score(rules: &CompiledProfile, cluster: &Cluster, local: &LocalShape, slot: &Slot) -> i32 {
     let mut sum = 0;
     for weighted in &rules.profile.enabled.score {
         let score = match weighted.plugin {

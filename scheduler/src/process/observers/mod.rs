@@ -1,4 +1,4 @@
-//! Metrics of the executor and of the queue.
+//! Turns observations into metrics.
 //!
 //! Owns the names and labels of these series. Counting costs a look-up in the recorder for each figure, but for those of
 //! single plans ([`plans`]), whose series are kept at hand; levels are written once a second.

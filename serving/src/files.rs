@@ -1,4 +1,4 @@
-//! Reads files that an operator names and that are read again while the node runs.
+//! Reads files that an operator names and that are read again while a program runs.
 //!
 //! Owns the bounds of such a reading: a regular file alone is read, and no more of it than its reader has use for. A pipe
 //! without a writer would hold its reader for ever, and with it every later change, a revocation among them; a device has
@@ -15,16 +15,16 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Bytes of a file of certificates, keys or tokens. The largest in use are tables of tokens and bundles of authorities, of
 /// some hundred kilobytes.
-pub(crate) const MATERIAL_BYTES_MAX: u64 = 16 << 20;
+pub const MATERIAL_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes of a file of revocation lists: a million serial numbers. Reading takes eight times as much memory.
-pub(crate) const LIST_BYTES_MAX: u64 = 32 << 20;
+pub const LIST_BYTES_MAX: u64 = 32 << 20;
 
 /// Reads the file at `path`.
 ///
 /// # Errors
 /// It cannot be read, is no regular file, or has more than `most` bytes ([`ErrorKind::FileTooLarge`]).
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     // Without a writer, opening a pipe would wait for one.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(|_| Error::from(ErrorKind::Unsupported))?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -47,13 +47,13 @@ fn bounded(file: &File, most: u64) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 /// As of [`read`], or it is not UTF-8.
-pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, Error> {
+pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
     let not_text = |_| Error::new(ErrorKind::InvalidData, "it is not UTF-8");
     String::from_utf8(read(path, most)?).map_err(not_text)
 }
 
 /// Does `work` that reads files, while other threads take over the tasks of this one.
-pub(crate) fn beside_tasks<T>(work: impl FnOnce() -> T) -> T {
+pub fn beside_tasks<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         // Tests with one thread, and work without a runtime.

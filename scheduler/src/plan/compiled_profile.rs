@@ -1,4 +1,4 @@
-//! A profile as plans use it: names interned, what it enables looked up.
+//! A compiled profile: names interned, enabled plugins looked up.
 //!
 //! Owns nothing that changes with the cluster.
 
@@ -48,7 +48,7 @@ impl ResourceKey {
 
 /// A profile, ready for use.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct CompiledProfile {
     /// As it was configured.
     pub(super) profile: Profile,
     /// Plugins that filter.
@@ -93,9 +93,9 @@ pub(super) fn is_local(plugin: Plugin) -> bool {
     )
 }
 
-impl Rules {
+impl CompiledProfile {
     /// Interns what a profile names.
-    pub(super) fn new(cluster: &mut Cluster, profile: Profile) -> Rules {
+    pub(super) fn new(cluster: &mut Cluster, profile: Profile) -> CompiledProfile {
         let brand = cluster.brand();
         let texts = cluster.texts_mut();
         let filter = &profile.enabled.filter;
@@ -116,7 +116,7 @@ impl Rules {
             SpreadDefaults::System => system_spreads(hostname, zone),
             SpreadDefaults::List(list) => Spreads::compile(texts, &Labels::default(), list),
         };
-        Rules {
+        CompiledProfile {
             filters: filter.iter().copied().collect(),
             locals_first: filter.iter().take(last_local).all(|plugin| is_local(*plugin)),
             unschedulable: Taint {

@@ -1,8 +1,9 @@
-//! The answer to a pod that fits nowhere.
+//! The decision about a pod that fits on no node.
 //!
-//! Owns what is said of it: the reasons of all nodes, added up, and what came of preemption.
+//! Owns its message: the reasons of all nodes, added up, and the result of preemption.
 
 use super::cluster::nodes::NodeId;
+use super::compiled_profile::CompiledProfile;
 use super::context::Context;
 use super::costs::{Meter, Status};
 use super::decision::{Decision, Refusal};
@@ -10,7 +11,6 @@ use super::extenders::Extenders;
 use super::message::{self, Reasons};
 use super::preempt::{PreemptionOutcome, Refused, preempt};
 use super::profile::{ExtensionPoint, Plugin, PluginSet};
-use super::rules::Rules;
 use super::trial::{RefusedPod, Trial};
 use super::verdict::Verdict;
 
@@ -65,7 +65,7 @@ pub(super) fn refuse_pod(context: Context<'_>, refused: RefusedPod, meter: &mut 
 }
 
 /// Whether a plugin had its turn before the nodes. The one that refuses has had it.
-fn is_prepared(rules: &Rules, refused: &RefusedPod, plugin: Plugin) -> bool {
+fn is_prepared(rules: &CompiledProfile, refused: &RefusedPod, plugin: Plugin) -> bool {
     let runs = rules.profile.enabled.pre_filter.contains(&plugin);
     runs && (refused.prepared.contains(plugin) || refused.plugin == plugin)
 }

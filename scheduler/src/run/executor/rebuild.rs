@@ -1,4 +1,4 @@
-//! The beginning anew, with nothing known.
+//! Rebuilds the planner from a new list.
 //!
 //! Owns the moment of it. The tables of the planner only grow, so that a cluster where objects come and go for months, or a user
 //! who makes and deletes pods with thousands of labels, would fill the memory. All objects are then forgotten and listed again,
