@@ -131,12 +131,13 @@ async fn run(
         resource: resource.to_owned(),
         ..Target::default()
     };
-    let served = pipeline.registry.find("", "v1", resource).expect("it is served");
+    let registry = pipeline.registry();
+    let served = registry.find("", "v1", resource).expect("it is served");
     let (query, user, exchange, budget) =
         (Query::parse(""), User::local_admin(), Exchange::internal(), Budget::default());
     let request = Request {
         verb,
-        registry: &pipeline.registry,
+        registry: &registry,
         target: &target,
         resource: served,
         action: Action::Object,

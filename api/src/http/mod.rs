@@ -28,6 +28,7 @@ mod rights;
 mod room;
 mod root;
 mod served;
+mod slis;
 mod stages;
 #[cfg(test)]
 mod tests;

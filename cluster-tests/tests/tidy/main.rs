@@ -6,6 +6,7 @@ mod circles;
 mod clocks;
 mod fields;
 mod hostile;
+mod metrics;
 mod modules;
 mod panics;
 mod prices;

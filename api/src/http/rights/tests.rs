@@ -73,11 +73,12 @@ impl Node {
         let user = User { name: name.to_owned(), uid: uid.to_owned(), ..User::default() };
         let (peer, user, exchange) = (Arc::new(peer), Arc::new(user), Exchange::internal());
         exchange.set_credential(self.pipeline.gate.credential(&peer, &headers, &user));
-        let resource = self.pipeline.registry.find("", "v1", "pods").unwrap().clone();
+        let registry = self.pipeline.registry();
+        let resource = registry.find("", "v1", "pods").unwrap().clone();
         let target = Target { version: "v1".to_owned(), resource: "pods".to_owned(), ..Target::default() };
         let request = Request {
             verb: Verb::Watch,
-            registry: &self.pipeline.registry,
+            registry: &registry,
             target: &target,
             resource: &resource,
             action: Action::Object,

@@ -8,7 +8,6 @@
 
 mod error;
 mod silence;
-use orch_serving::Secret;
 
 #[cfg(any(test, feature = "simulation"))]
 mod simulated;
