@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
