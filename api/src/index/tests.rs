@@ -337,7 +337,7 @@ async fn a_list_scans_a_part_while_its_index_is_brought_up_and_goes_back_to_it()
     let mut later = way();
     let mut found: Vec<_> = terms.while_locked(|| later.by_ref().take(500).collect());
     found.extend(later);
-    assert!((1_024..1_084).contains(&found.len()), "{} objects", found.len());
+    assert!((1_024..=1_084).contains(&found.len()), "{} objects", found.len());
     let again: Vec<&Arc<str>> = found.into_iter().filter(selected).map(|(path, _)| path).collect();
     assert_eq!(again, paths);
     assert_eq!(terms.while_locked(|| way().count()), 6_000, "all, where the lock is not given back");
