@@ -9,12 +9,15 @@ use orch_raft::Store;
 use super::{Api, Parts, header_text, respond};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
-use crate::metrics::{InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
+use crate::metrics::{Exposition, InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
 use crate::pipeline::Request;
 use crate::request::{Target, Verb};
 
 /// The path of the metrics.
 const METRICS_PATH: &str = "/metrics";
+
+/// The path of the results of health checks.
+const SLIS_PATH: &str = "/metrics/slis";
 
 /// Content types of server-side apply begin so.
 const APPLY: &str = "application/apply-patch";
@@ -84,12 +87,17 @@ impl<S: Store> Api<S> {
 
     /// The path of the metrics, where they are served.
     pub(super) fn metrics_paths(&self) -> &'static [&'static str] {
-        if self.exposition.is_some() { &[METRICS_PATH] } else { &[] }
+        if self.exposition.is_some() { &[METRICS_PATH, SLIS_PATH] } else { &[] }
     }
 
-    /// The response for `/metrics`; `None` for other paths, and where no metrics are kept.
+    /// The response for `/metrics` and `/metrics/slis`; `None` for other paths, and where no metrics are kept.
     pub(super) fn metrics_page(&self, parts: &Parts, path: &str) -> Option<Result<Response<Body>, ApiError>> {
-        let exposition = self.exposition.as_ref().filter(|_| path == METRICS_PATH)?;
+        let exposition = self.exposition.as_ref()?;
+        match path {
+            METRICS_PATH => {}
+            SLIS_PATH => return Some(self.slis_page(parts, &**exposition)),
+            _ => return None,
+        }
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         if !is_read {
             return Some(Err(ApiError::MethodNotAllowed));
@@ -97,7 +105,23 @@ impl<S: Store> Api<S> {
         self.flow.refresh_gauges();
         self.measure_objects(parts);
         let mut text = exposition.render();
-        self.flow.write_usage(&mut text);
+        self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
+    }
+
+    /// The results of health checks. A DELETE forgets them, as in the reference.
+    fn slis_page(&self, parts: &Parts, exposition: &dyn Exposition) -> Result<Response<Body>, ApiError> {
+        let slis = &self.checks.slis;
+        match parts.method {
+            Method::GET | Method::HEAD => {
+                let text = slis.render(self.pipeline.registry.brand, exposition);
+                Ok(respond::bytes(200, TEXT_FORMAT, text.into()))
+            }
+            Method::DELETE => {
+                slis.reset();
+                Ok(respond::bytes(200, "text/plain; charset=utf-8", "metrics reset\n".to_owned().into()))
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
     }
 }

@@ -26,6 +26,7 @@ mod rights;
 mod room;
 mod root;
 mod served;
+mod slis;
 #[cfg(test)]
 mod tests;
 mod token_keys;

@@ -5,6 +5,7 @@ mod alerts;
 mod clocks;
 mod fields;
 mod hostile;
+mod metrics;
 mod modules;
 mod panics;
 mod prices;

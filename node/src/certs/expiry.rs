@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration as Wait, SystemTime, UNIX_EPOCH};
 
-use metrics::{Unit, describe_gauge, gauge};
+use metrics::gauge;
 use orch_serving::Causes;
 use orch_serving::stamps::{Stamp, stamps};
 use parking_lot::Mutex;
@@ -137,9 +137,6 @@ impl Expiries {
     /// The signal cannot be taken.
     pub async fn follow(self, stopped: CancellationToken) -> std::io::Result<()> {
         let mut hangup = signal(SignalKind::hangup())?;
-        describe_gauge!(EXPIRATION, Unit::Seconds, "End of the certificate's validity since 1970.");
-        describe_gauge!(NOT_BEFORE, Unit::Seconds, "Start of the certificate's validity since 1970.");
-        describe_gauge!(KEY_MODIFIED, Unit::Seconds, "Modification of the key's file since 1970.");
         for look in (0..LOOKS_A_WARNING).cycle() {
             let (this, is_warning) = (self.clone(), look == 0);
             // Files are read on a thread that may wait for a disk.

@@ -28,7 +28,7 @@ pub use clients::{Client, admin_leaf};
 pub use configured::{Configured, ConfiguredCertificate, ConfiguredCertificates};
 pub use expiry::{Expiries, Expiry, Urgency, WatchedFiles, is_about_to_expire};
 pub use file::{replace_file, write_new};
-pub use init::{add_members, init, peer_leaf, reissue, server_leaf};
+pub use init::{add_members, differs_from_reissued, init, peer_leaf, reissue, server_leaf};
 pub use inspect::{Facts, inspect, no_certificate_in};
 pub use layout::{AuthorityFiles, ClientFiles, Layout, MemberFiles};
 pub use own::{OwnPair, OwnRenewal, renew_own};

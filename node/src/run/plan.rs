@@ -117,6 +117,8 @@ pub struct Plan {
     pub connector: Connector,
     /// Scheduled backups; `None` without `--backup-schedule`.
     pub backup: Option<BackupPlan>,
+    /// Every flag with its value, for people.
+    pub flags: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -207,6 +209,7 @@ impl Resolved {
             signer: super::signing::signer(&shared.signing, &layout)?,
             features: features(shared),
             flow: super::flow::options(shared),
+            flags: shared.flags.clone(),
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,

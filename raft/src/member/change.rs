@@ -107,6 +107,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                             is_begun.store(was_begun, Ordering::Release);
                             Outcome::Leader(0)
                         }
+                        // The leader's answer to a member that it has just removed may be lost with their connection.
+                        Err(_) if self.is_own_removal(&change) && self.survey().await.is_some() => {
+                            return Ok(());
+                        }
                         Err(error) => return Err(unknown(error)),
                     }
                 }
@@ -117,6 +121,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Outcome::Leader(_) => R::sleep(RETRY_PAUSE).await,
             }
         }
+    }
+
+    /// Whether `change` removes this member.
+    fn is_own_removal(&self, change: &Change) -> bool {
+        matches!(change, Change::Remove(id) if *id == self.options.id().0)
     }
 
     /// Answers another member's request for a change.

@@ -49,7 +49,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// Makes backups of `source` until `stopped`.
 pub(super) async fn keep_backups(plan: BackupPlan, source: Source, stopped: CancellationToken) {
-    figures::describe();
     let plan = Arc::new(plan.of_cluster(source.cluster()));
     let looking = plan.clone();
     let newest = tokio::task::spawn_blocking(move || {
