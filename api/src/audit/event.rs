@@ -19,7 +19,7 @@ use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::authz::Ruling;
 
-/// What events show of a request beside its draft.
+/// The part of an event that the request itself gives, beside its draft.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     /// The request's id, cut.

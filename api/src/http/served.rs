@@ -1,4 +1,4 @@
-//! What a request is served from: the registry as it was when the request arrived, and what the node says of itself.
+//! The registry as it was when a request arrived, and the documents that describe the node.
 //!
 //! Owns the documents that describe the node and no resource: the versions of the core API with the server's address, and
 //! OpenAPI of the node's own pages.
@@ -16,7 +16,7 @@ use crate::openapi::{Document, Form, NodePages, TokenKeys, document};
 use crate::registry::discovery::Plain;
 use crate::registry::{Registry, Resource};
 
-/// What is served to one request.
+/// The registry and the node's documents that one request sees.
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) registry: Arc<Registry>,

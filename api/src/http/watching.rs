@@ -37,7 +37,7 @@ use crate::watch::{Ending, LookResult, Watch};
 /// Most bytes of objects that a look reads on a thread which serves connections: less than what makes a request large.
 const READ_MAX: usize = RENDERED_BYTES_MIN - 1;
 
-/// What a watch counts with until it ends, and what carries its looks out.
+/// The accounts that a watch is entered in until it ends, and the API that carries its looks out.
 struct UnderWay<S> {
     api: Arc<Api<S>>,
     party: Party,

@@ -109,7 +109,7 @@ pub fn document(
     made.map(Some)
 }
 
-/// What documents are made of.
+/// The sources of documents.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     registry: &'a Registry,

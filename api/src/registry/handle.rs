@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::Registry;
 
-/// What is served now. Clones share it.
+/// The handle to the registry that is served now. Clones share it.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 

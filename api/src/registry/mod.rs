@@ -1,4 +1,4 @@
-//! What is served: resources, the look-ups that lead to them, and the documents that describe them.
+//! The served resources, the look-ups that lead to them, and the documents that describe them.
 //!
 //! Owns the set of served resources as one value, which is never changed but replaced (`handle`). A request takes the registry
 //! when it begins and ends with it; a resource shares ownership of its definition, schema and strategy, so that a request keeps

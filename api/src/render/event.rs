@@ -56,7 +56,7 @@ impl EventType {
     }
 }
 
-/// One event: its type, the object, and the revision shown instead of the object's own, if any.
+/// An event: its type, the object, and the revision shown instead of the object's own, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) kind: EventType,

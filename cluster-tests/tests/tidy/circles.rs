@@ -44,7 +44,7 @@ fn first(path: &str) -> &str {
     name.strip_suffix(".rs").unwrap_or(name)
 }
 
-/// How many modules the file `path` lies below the root of its crate.
+/// The depth of the module of the file `path` below the root of its crate.
 fn depth(path: &str) -> usize {
     let is_folder = path.ends_with("/mod.rs");
     path.split('/').count() - usize::from(is_folder)

@@ -45,7 +45,7 @@ pub(super) const DEFAULT: &[f64] = &[
     0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,
 ];
 
-/// Those of a histogram whose text the API writes itself: they stand there.
+/// The buckets of a histogram whose text the API writes itself stand there.
 pub(super) const ELSEWHERE: &[f64] = &[];
 
 /// Requests in a queue of flow control.

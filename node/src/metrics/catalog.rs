@@ -26,7 +26,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// How settled a metric is, by the reference's words.
+/// The stability of a metric, in the reference's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     /// May change.

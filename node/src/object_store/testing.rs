@@ -79,7 +79,7 @@ pub(crate) struct Upload {
 /// The host of a server that is asked with the bucket in it.
 const HOST_NAME: &str = "s3.example.test";
 
-/// How requests name the bucket.
+/// The place of the bucket's name in requests.
 #[derive(Clone)]
 struct Naming {
     /// The header `Host`.

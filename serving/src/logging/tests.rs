@@ -1,4 +1,4 @@
-//! One event is one line; libraries fill no log and name no machine.
+//! Tests: an event is one line; libraries fill no log and name no machine.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What tables hold in memory (`docs/memory.md`).
+//! The memory of tables (`docs/memory.md`).
 
 use super::*;
 

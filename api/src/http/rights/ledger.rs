@@ -40,7 +40,7 @@ struct Table {
 /// When a question is asked next, and a number of its own.
 type Turn = (Duration, u64);
 
-/// What is kept for a question.
+/// The entry of a question.
 #[derive(Debug)]
 struct Held {
     watches: Watches,
@@ -75,7 +75,7 @@ pub(super) enum Answer {
     Lost,
 }
 
-/// What becomes of a question by its answer.
+/// The effect of an answer on the watches of its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It is asked again.

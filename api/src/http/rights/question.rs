@@ -12,7 +12,7 @@ use crate::pipeline::Request;
 use crate::registry::Resource;
 use crate::request::Verb;
 
-/// What the request of a watch asked for. Its texts are as the client sent them.
+/// The target and the selectors of a watch's request, as the client sent them.
 #[derive(Debug)]
 pub(super) struct Question {
     /// Shared by the questions of one ledger that have equal ones. `None`: the request passed no gate, and nothing is asked.

@@ -25,7 +25,7 @@ pub(super) struct Answered {
     error: Option<ApiError>,
 }
 
-/// What becomes of the body's bytes that were not read.
+/// The treatment of the body's bytes that were not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Read and dropped, after a failure: the client may be sending them still.

@@ -58,7 +58,7 @@ impl<'a, R> Resolved<'a, R> {
     }
 }
 
-/// What method, path and query of a request for a resource say.
+/// The method, path and query of a request for a resource, parsed.
 pub(in crate::http) struct RequestInfo {
     pub(in crate::http) target: Target,
     /// `None` for methods without one.

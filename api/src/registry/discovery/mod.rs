@@ -24,7 +24,7 @@ pub use aggregated::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, VERSIONS};
 /// Path of the list of named groups, without its slash; the groups' own paths lie below.
 const NAMED: &str = "/apis";
 
-/// What the lists of all groups say of one.
+/// The entry of a group in the lists of all groups.
 pub(super) struct Summary {
     /// The document at the group's own path.
     document: Plain,

@@ -1,4 +1,4 @@
-//! How a member comes to take part: founded with its cluster, or enrolled by its members, and then made known to them.
+//! Joining: a member is founded with its cluster, or enrolled by its members, and then made known to them.
 //!
 //!     founding  ---+
 //!                  +--> enrolment: may this disk take part? ---> registering: the cluster's state names this start
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::transport::{NodeId, Peer};
 
-/// What a member knows before it has a log. `I`: instants of its clock.
+/// The knowledge of a member before it has a log. `I`: instants of its clock.
 pub(crate) struct Joining<I> {
     /// The identity on this disk: member, data directory, cluster, founding.
     identity: Mutex<wire::Identity>,

@@ -1,4 +1,4 @@
-//! Who is a member and who leads: changes of the membership, and the way from one leader to the next.
+//! Changes of the membership, and the way from one leader to the next.
 //!
 //!     change      an operator's request, made by the leader -> feasible, acquaintance: can it be committed?
 //!     completion  the second step of a change that a lost leader left half done
@@ -15,7 +15,7 @@ mod succession;
 
 use self::acquaintance::VotersSince;
 
-/// What a leader holds while the membership changes.
+/// The state of a leader while the membership changes.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// Held by the task that changes the membership, while this member leads.

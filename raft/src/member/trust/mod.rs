@@ -1,4 +1,4 @@
-//! What a member believes of its peers: their standing, their votes and leads, their accusations, their answers.
+//! Trust in peers: their standing, their votes and leads, their accusations, their answers.
 //!
 //!     standing   member, removed or stranger, by the own log
 //!     vouching   may a peer act as a member?  -> hearsay  asks the others about it
@@ -17,7 +17,7 @@ use self::accusing::Accusations;
 use self::hearsay::Hearsay;
 use self::vouching::Vouchers;
 
-/// What a member has heard of its peers. `I`: instants of its clock.
+/// The reports that a member has of its peers. `I`: instants of its clock.
 pub(crate) struct Trust<I> {
     /// When this member last followed a leader.
     vouchers: Vouchers<I>,
