@@ -1,8 +1,9 @@
-//! Follows files: their modification times and lengths, and the call of a reload when one has changed.
+//! Follows files: the times of their changes and their lengths, and the call of a reload when one has changed.
 //!
 //! Files are looked at every 30 seconds, and on SIGHUP at once. A file that may have changed while the program started is read
 //! again at the first look.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -45,7 +46,8 @@ pub async fn follow<E: std::error::Error>(
     Ok(())
 }
 
-/// Modification time and length of a file; `None` if it cannot be read, or is to be read again.
+/// Time of the last change and length of a file; `None` if it is missing, or is to be read again. A change of rights or of the
+/// name counts: a file that could not be read is read again once it can be.
 pub type Stamp = Option<(SystemTime, u64)>;
 
 /// When the process began, as far as it matters here: before it read any file that it follows.
@@ -59,7 +61,7 @@ pub fn note_beginning() {
 /// The stamps of files that were read during the start. One that changed since the process `began` may have changed after it
 /// was read, and is read again at the first look: a revocation must not wait for the next one.
 fn stamps_since(files: &[PathBuf], began: SystemTime) -> Vec<Stamp> {
-    let is_old = |(modified, _): &(SystemTime, u64)| *modified < began;
+    let is_old = |(changed, _): &(SystemTime, u64)| *changed < began;
     stamps(files).into_iter().map(|stamp| stamp.filter(is_old)).collect()
 }
 
@@ -72,7 +74,10 @@ pub fn stamps_at_start(files: &[PathBuf]) -> Vec<Stamp> {
 pub fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
     let stamp = |path: &PathBuf| {
         let facts = std::fs::metadata(path).ok()?;
-        Some((facts.modified().ok()?, facts.len()))
+        let seconds = Duration::from_secs(u64::try_from(facts.ctime()).ok()?);
+        let nanos = Duration::from_nanos(u64::try_from(facts.ctime_nsec()).ok()?);
+        let changed = SystemTime::UNIX_EPOCH + seconds + nanos;
+        Some((changed.max(facts.modified().ok()?), facts.len()))
     };
     files.iter().map(stamp).collect()
 }
@@ -99,5 +104,21 @@ mod tests {
         assert_eq!(stamps_since(&files, modified), [None, None]);
         assert_eq!(stamps_since(&files, modified + Duration::from_secs(1)), stamps(&files));
         assert!(stamps(&files)[0].is_some());
+    }
+
+    #[test]
+    fn a_file_that_becomes_readable_is_read_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("list")];
+        std::fs::write(&files[0], "one").unwrap();
+        let before = stamps(&files);
+        // The kernel's clock of files goes in steps.
+        while stamps(&files) == before {
+            for mode in [0o400, 0o600] {
+                std::fs::set_permissions(&files[0], std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+        }
+        assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), "one");
     }
 }

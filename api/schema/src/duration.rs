@@ -84,7 +84,7 @@ impl SignedDuration {
         self.0
     }
 
-    /// The duration without its sign; a negative one counts as none.
+    /// The duration; zero for a negative one.
     pub fn duration(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }

@@ -49,7 +49,9 @@ impl Plugin for ResourceQuota {
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         let is_namespaced = attributes.resource.namespaced && !attributes.namespace.is_empty();
+        // A review is not stored: there is nothing to count.
         is_namespaced
+            && attributes.resource.review.is_none()
             && match attributes.operation {
                 Operation::Create => attributes.action == Action::Object,
                 Operation::Update => true,

@@ -224,9 +224,10 @@ impl<S: Store> Client<S> {
     }
 }
 
-/// Whether a refused action needs no retry: the object is gone, or its change makes the loop look at it again.
+/// Whether a refused action needs no retry: the object or its kind is gone, or its change makes the loop look at it again.
 pub(super) fn is_overtaken(error: &ApiError) -> bool {
-    matches!(error, ApiError::NotFound(_) | ApiError::Conflict { .. } | ApiError::AlreadyExists(_))
+    use ApiError::{AlreadyExists, Conflict, NotFound, UnknownPath};
+    matches!(error, NotFound(_) | UnknownPath | Conflict { .. } | AlreadyExists(_))
 }
 
 /// How long a loop with much to compute stands back: a timer's smallest step, which no ready task waits longer for. A

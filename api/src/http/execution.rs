@@ -9,6 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, header};
 use orch_raft::Store;
+use orch_rules::Action;
 use orch_schema::budget::Budget;
 
 use super::body::Upload;
@@ -51,7 +52,8 @@ impl<S: Store> Api<S> {
             tokio::task::yield_now().await;
         }
         let response = run_until_deadline(store, limit, verb, &budget, async {
-            if !verb.is_read() || !representation.is_as_stored(endpoint.resource) {
+            let is_own = endpoint.action == Action::Object;
+            if !verb.is_read() || !is_own || !representation.is_as_stored(endpoint.resource) {
                 make_tables(endpoint.resource).await?;
             }
             let (hold, body) = match small {

@@ -43,6 +43,9 @@ impl<S: Store> Pipeline<S> {
         storage: &Arc<str>,
         make: impl FnOnce(Record) -> Vec<Kind>,
     ) -> Result<(), ApiError> {
+        if storage.starts_with('_') || self.registry().stored(storage).is_some() {
+            return Err(conflict(format!("objects are stored as `{storage}` already")));
+        }
         let key = record_key(storage)?;
         self.remove_objects(storage, &key).await?;
         let absent = Condition::Absent(key.clone());

@@ -34,16 +34,15 @@ impl<S: Store> Watch<S> {
             return Poll::Ready(());
         }
         match ready!(self.timers.poll_wake(&self.pipeline.store, &mut self.subscription, context)) {
-            // Until the delay since the last frame has passed. A watch that was quiet does not wait.
-            Wake::Changed => {
+            // Until the delay since the last frame has passed. A watch that was quiet does not wait. A look before that finds
+            // nothing, not even a bookmark, which is sent after the changes up to then so that it carries the newest position.
+            Wake::Changed | Wake::Bookmark => {
                 let rest = self.gathering_rest();
                 if !rest.is_zero() {
                     self.timers.begin_pause(&self.pipeline.store, rest);
                     return self.poll_pause(context);
                 }
             }
-            // The bookmark is sent after the changes up to now, so that it carries the newest position.
-            Wake::Bookmark => {}
             Wake::End => self.finish(),
         }
         Poll::Ready(())

@@ -4,7 +4,7 @@
 //! name is resolved a second time, so that an answer of the resolver that changes between check and connection changes
 //! nothing.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use orch_api::egress::{EgressError, Scheme, Url};
@@ -45,6 +45,12 @@ async fn addresses(target: &Target, url: &Url) -> std::io::Result<Vec<SocketAddr
     #[cfg(test)]
     if let Some(address) = target.address {
         return Ok(vec![address]);
+    }
+    // These names are of this machine wherever they are looked up (RFC 6761), and many resolvers know only the first.
+    if url.host == "localhost" || url.host.ends_with(".localhost") {
+        return Ok([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
+            .map(|address| SocketAddr::new(address, url.port))
+            .to_vec());
     }
     Ok(lookup_host((url.host.as_str(), url.port)).await?.collect())
 }

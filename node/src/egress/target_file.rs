@@ -72,6 +72,9 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
         let reason = "servers are always verified; name their authority in certificate-authority";
         return Err(file.fault("insecure-skip-tls-verify", reason));
     }
+    if cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty()) {
+        return Err(file.fault("proxy-url", "servers are reached directly"));
+    }
     if user.exec.is_some() {
         return Err(file.fault("exec", "no program is run for credentials"));
     }

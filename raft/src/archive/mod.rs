@@ -229,6 +229,15 @@ fn header_to_wire(header: &Header) -> wire::Header {
     }
 }
 
+/// Whether the texts of `header` are shown by a terminal as they are: commands print them before the file is proved.
+fn is_plain_text(header: &wire::Header) -> bool {
+    let wire::Header { cluster, brand, program, member, members, resources, .. } = header;
+    let members = members.iter().flat_map(|member| [&member.name, &member.address]);
+    let resources = resources.iter().map(|resource| &resource.name);
+    let mut texts = [cluster, brand, program, member].into_iter().chain(members).chain(resources);
+    texts.all(|text| text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()))
+}
+
 fn header_from_wire(header: wire::Header) -> Header {
     let member = |wire::Member { name, address, voter }| MemberEntry { name, address, voter };
     let resource = |wire::Resource { name, objects, bytes }| (Arc::from(name), Count { objects, bytes });

@@ -15,7 +15,10 @@ use zstd::bulk::Decompressor;
 
 use super::block::BlockKind;
 use super::input::{Input, damaged};
-use super::{ArchiveError, Count, FORMAT_WITH_KEYS, Header, KeyBundle, OBJECT_BYTES_MAX, header_from_wire};
+use super::{
+    ArchiveError, Count, FORMAT_WITH_KEYS, Header, KeyBundle, OBJECT_BYTES_MAX, header_from_wire,
+    is_plain_text,
+};
 use crate::encoding::{DecodeError, decode, object_from_wire};
 use crate::key::{Key, ObjectPath, PART_BYTES_MAX};
 use crate::object::SharedObject;
@@ -74,6 +77,9 @@ impl<R: Read> Reader<R> {
             if header.format == FORMAT_WITH_KEYS {
                 return Err(damaged(at, "it has keys a second time"));
             }
+        }
+        if !is_plain_text(&header) {
+            return Err(damaged(input.at(), "a text of its header has characters that do not show"));
         }
         let named = header.resources.len();
         let header = header_from_wire(header);

@@ -37,8 +37,11 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The text is not of the form of a client configuration.
-    #[error("not a client configuration file")]
-    Format(#[source] serde_norway::Error),
+    #[error("not a client configuration file{}", place(*line))]
+    Format {
+        /// Line of the fault, from 1, if known. The fault itself may quote a token.
+        line: Option<usize>,
+    },
     /// The configuration names something that it does not hold.
     #[error("{what} `{name}` is not in the configuration")]
     Missing {
@@ -81,6 +84,11 @@ pub enum ConfigError {
         #[source]
         source: rustls::Error,
     },
+}
+
+/// The place of a fault in a text, as an addition to its message.
+fn place(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(" (line {line})"))
 }
 
 /// PEM, embedded or in a file.

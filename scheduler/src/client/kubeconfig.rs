@@ -43,7 +43,8 @@ pub fn from_text(
     context: Option<&str>,
     master: Option<&str>,
 ) -> Result<Config, ConfigError> {
-    let file: File<ExecPlugin> = kubeconfig::parse(text).map_err(ConfigError::Format)?;
+    let file: File<ExecPlugin> = kubeconfig::parse(text)
+        .map_err(|error| ConfigError::Format { line: error.location().map(|at| at.line()) })?;
     let context = match context.unwrap_or(&file.current_context) {
         "" if master.is_some() => &Context::default(),
         "" => return Err(ConfigError::NoContext),

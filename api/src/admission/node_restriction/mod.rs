@@ -4,7 +4,7 @@
 //! Owns the refusal of writes by nodes' users that the Node authorizer cannot judge, because they depend on the object:
 //! labels and taints of a node, mirror pods, tokens, names of new objects. Writes of other users pass.
 //!
-//! As in the reference, it judges creates and updates before the kind prepares them, and deletions as they are validated.
+//! As in the reference, it judges creates and updates before the kind prepares them, and deletions before they are validated.
 
 mod certificate;
 mod claim;

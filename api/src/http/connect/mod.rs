@@ -40,7 +40,7 @@ use crate::request::Verb;
 const STREAM_BYTES: usize = 64 << 10;
 
 impl<S: Store> Api<S> {
-    /// Passes a request on and returns what the client gets. `verb`: `None` for methods without one.
+    /// Passes a request on and returns what the client gets.
     pub(super) async fn pass_on(
         &self,
         passing: &Authorized<'_, ResourceEndpoint<'_>>,

@@ -7,6 +7,7 @@
 //! Invariant: no signal is given, and no watch dropped, under the lock.
 
 use std::collections::BTreeMap;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use crate::authn::Credential;
 use crate::follow::shrink;
 use crate::watch::Ending;
 
+/// A table over what clients choose: its hash is keyed.
+type Keyed<K, V> = HashMap<K, V, RandomState>;
+
 /// The questions of one node.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Ledger(Mutex<Table>);
@@ -29,8 +33,8 @@ struct Table {
     /// Number of the newest watch or turn.
     newest: u64,
     /// Each with the number of questions that share it.
-    credentials: HashMap<Arc<Credential>, usize>,
-    questions: HashMap<Arc<Question>, Held>,
+    credentials: Keyed<Arc<Credential>, usize>,
+    questions: Keyed<Arc<Question>, Held>,
     /// Questions by their turns.
     turns: BTreeMap<Turn, Arc<Question>>,
     /// A task asks the questions.

@@ -67,7 +67,8 @@ async fn sweep<S: Store>(ledger: Arc<Ledger>, pipeline: Arc<Pipeline<S>>, stoppi
         tokio::select! {
             biased;
             () = stopping.cancelled() => return ledger.end_all(),
-            Some(()) = asking.next() => {}
+            // Answers do not put off what is due.
+            Some(()) = asking.next(), if !wait.is_zero() => {}
             () = pipeline.store.sleep(wait) => {
                 if ledger.end_sweep() {
                     return;

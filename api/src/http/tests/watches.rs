@@ -44,12 +44,17 @@ async fn a_change_that_leaves_or_enters_the_selection_is_a_removal_or_an_additio
 
 /// A server whose watches gather changes for so many milliseconds, and a watch of its config maps that has sent `a`.
 async fn gathering(delay_ms: u64) -> (Server, Body) {
+    gathering_with(delay_ms, "").await
+}
+
+/// The same, with `options` added to the watch.
+async fn gathering_with(delay_ms: u64, options: &str) -> (Server, Body) {
     let server = Server::new().await;
     let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
     pipeline.watch_batch_delay = Duration::from_millis(delay_ms);
     let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
     let server = Server { router, ..server };
-    let watch = format!("{MAPS}?watch=1&resourceVersion=2");
+    let watch = format!("{MAPS}?watch=1&resourceVersion=2{options}");
     let mut body = server.open(Method::GET, &watch, &[], Body::empty()).await.into_body();
     let first = later(&server, &[(20, "a")]);
     let (sent, ()) = futures::join!(timed(&mut body), first);
@@ -95,6 +100,17 @@ async fn a_change_right_after_a_frame_is_sent_with_those_that_follow_it() {
     server.create(MAPS, map("b", "1")).await;
     let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(1, "c")]));
     assert_eq!(sent, (vec!["ADDED b".to_owned(), "ADDED c".to_owned()], 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_that_is_due_while_changes_are_gathered_follows_them() {
+    let (server, mut body) = gathering_with(1_000, "&allowWatchBookmarks=true").await;
+    // The last frame before the bookmark is due, a minute after the start, is sent half a second before it.
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(59_480, "b")]));
+    assert_eq!(sent.0, ["ADDED b"]);
+    let (sent, ()) = futures::join!(timed(&mut body), later(&server, &[(700, "c")]));
+    assert_eq!(sent.0.first().map(String::as_str), Some("ADDED c"), "{sent:?}");
+    assert!(sent.1 <= 1_001, "{sent:?}");
 }
 
 #[tokio::test(start_paused = true)]

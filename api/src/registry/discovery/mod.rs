@@ -118,8 +118,10 @@ impl Registry {
     /// Makes the documents over all groups.
     pub fn make_discovery(&self) {
         // Named groups last: they tell that all are there.
-        for core in [true, false] {
-            self.roots.aggregated.get(self, core, 0);
+        for (core, version) in
+            [true, false].into_iter().flat_map(|core| (0..VERSIONS.len()).map(move |of| (core, of)))
+        {
+            self.roots.aggregated.get(self, core, version);
         }
         self.roots.named.get_or_init(|| self.named_groups());
     }

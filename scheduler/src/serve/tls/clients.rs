@@ -151,19 +151,22 @@ impl Clients {
         };
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = UnixTime::since_unix_epoch(since);
-        let subject = Subject::of(&chain[0]).ok();
-        let user = subject.as_ref().and_then(user);
+        let subject = Subject::of(&chain[0]);
+        let user = subject.as_ref().ok().and_then(user);
         let name = user.as_ref().map_or("", |user| &user.name);
         let is_allowed = self.allowed_names.is_empty() || self.allowed_names.iter().any(|one| one == name);
         // Each kind of authority that is configured judges the certificate. What one refuses is bad, unless the other
         // finds a user in it.
-        let is_proxy = self.proxies.as_ref().map(|proxies| is_allowed && proxies.verify(chain, now));
+        let is_proxy =
+            self.proxies.as_ref().map(|proxies| subject.is_ok() && is_allowed && proxies.verify(chain, now));
         let is_user = self.users.as_ref().map(|users| users.verify(chain, now));
         let certificate = match user {
             Some(user) if is_user == Some(true) => {
                 subject.iter().for_each(|subject| measure_life(subject, since));
                 Certificate::User(user)
             }
+            // Without the attribute that cannot be read it would name another user.
+            _ if is_user == Some(true) && subject.is_err() => Certificate::Bad,
             _ if is_user == Some(false) || is_proxy == Some(false) => Certificate::Bad,
             _ => Certificate::None,
         };
@@ -179,7 +182,12 @@ fn measure_life(subject: &Subject, now: Duration) {
 
 /// The user that a certificate names: common name and organizations. `None` where that cannot be read, or is empty.
 fn user(subject: &Subject) -> Option<User> {
-    let Subject { common_name, organizations, .. } = subject;
+    let Subject { common_name, organizations, uid, .. } = subject;
     let is_named = !common_name.is_empty();
-    is_named.then(|| User { name: common_name.clone(), groups: organizations.clone(), ..User::default() })
+    is_named.then(|| User {
+        name: common_name.clone(),
+        groups: organizations.clone(),
+        uid: uid.clone().unwrap_or_default(),
+        ..User::default()
+    })
 }
