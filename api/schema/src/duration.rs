@@ -98,6 +98,7 @@ fn part(text: &str) -> Result<(i128, &str), DurationFault<'_>> {
         return Err(DurationFault::Syntax);
     }
     let whole = amount(whole).filter(|whole| *whole <= 1 << 63).ok_or(DurationFault::Range)?;
+    // once: each byte is passed by one part of the duration.
     let unit_end = behind.find(|char: char| char.is_ascii_digit() || char == '.').unwrap_or(behind.len());
     let (unit, rest) = behind.split_at(unit_end);
     if unit.is_empty() {
@@ -113,6 +114,7 @@ fn part(text: &str) -> Result<(i128, &str), DurationFault<'_>> {
 
 /// The digits at the start of `text`, and the rest.
 fn split_digits(text: &str) -> (&str, &str) {
+    // once: each byte is passed by one part of the duration.
     text.split_at(text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len()))
 }
 

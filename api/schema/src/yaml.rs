@@ -243,6 +243,7 @@ impl Builder {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => {
                     self.held.entry()?;
+                    // set: both are tables.
                     let is_set = members.contains_key(&name) || merged.names.contains(&name);
                     if is_set && self.duplicates.len() < DUPLICATES_MAX {
                         self.duplicates.push(already_set(line, &name));

@@ -169,6 +169,7 @@ async fn sync<S: Store>(
         let counted = count(client, &state, &path, &value).await;
         drop(turn);
         let Some(patch) = patch(&value, &counted) else {
+            // once: each name is looked up in a table.
             let lacks = amounts(value.at("spec"), "hard").keys().any(|name| !counted.contains_key(name));
             return Ok(Synced { progress: Progress::After(RESYNC_WAIT), lacks });
         };

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tree::Source;
 
 /// Source folders of crates whose folders name one another in one direction.
-pub(crate) const CRATES: [&str; 5] =
-    ["api/rules/src/", "api/schema/src/", "api/src/", "proto/src/", "raft/src/"];
+pub(crate) const CRATES: [&str; 4] = ["api/rules/src/", "api/src/", "proto/src/", "raft/src/"];
 
 /// For each pair of folders, the first one naming the second: the places, as `file:line`.
 type Arrows = BTreeMap<(String, String), Vec<String>>;

@@ -110,6 +110,7 @@ impl Cidr {
 
     /// Whether `address` is one of the range.
     pub fn holds(self, address: IpAddr) -> bool {
+        // set: a range of addresses compares two numbers.
         self.0.contains(&address)
     }
 
