@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use orch_raft::Store;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::ledger::{Answer, Outcome};
@@ -52,8 +53,9 @@ pub(super) fn hold<S: Store>(
 ) -> (Right, Ending) {
     let ending = Ending::default();
     let (right, is_first) = ledger.add(Question::of(request), ending.clone(), pipeline.store.elapsed());
-    if is_first {
-        tokio::spawn(sweep(ledger.clone(), pipeline.clone(), stopping.clone()));
+    // Simulated nodes have no runtime, and their watches end with their connections.
+    if is_first && let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(sweep(ledger.clone(), pipeline.clone(), stopping.clone()));
     }
     (right, ending)
 }
