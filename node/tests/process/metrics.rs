@@ -310,6 +310,8 @@ impl Walk {
         self.must("POST", &format!("{flow}/flowschemas"), &schema);
         let begin = Instant::now();
         loop {
+            // Holds the level's only seat: a large body is waited for with it.
+            let _holder = self.slow_create_of("alice");
             let waiting = self.with_token("alice-token", "/api/v1/namespaces/free/configmaps?timeout=4s");
             let looking = async {
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -321,6 +323,18 @@ impl Walk {
             }
             assert!(begin.elapsed() < PATIENCE, "alice is never refused: {status}");
         }
+    }
+
+    /// Begins to create a large config map as `user`, and sends none of it. The request ends with the result.
+    fn slow_create_of(&self, user: &str) -> UnixStream {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        let head = format!(
+            "POST /api/v1/namespaces/free/configmaps HTTP/1.1\r\nHost: orch\r\nImpersonate-User: {user}\r\n\
+             Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        stream
     }
 
     /// The pages about the process, which take the right to their paths.
@@ -339,11 +353,13 @@ impl Walk {
         }
     }
 
-    /// Opens a watch of config maps, which is under way until the result is dropped.
+    /// Opens a watch of the metadata of config maps, whose events are rendered; it is under way until the result is dropped.
     fn watch(&self) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         let target = "/api/v1/namespaces/free/configmaps?watch=1";
-        write!(stream, "GET {target} HTTP/1.1\r\nHost: orch\r\n\r\n").unwrap();
+        let group = format!("meta.{}", ORCH.group_domain);
+        let accept = format!("application/json;as=PartialObjectMetadata;v=v1;g={group}");
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: orch\r\nAccept: {accept}\r\n\r\n").unwrap();
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();
         assert_eq!(&head, b"HTTP/1.1 200");
