@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use http::Method;
 use orch_raft::Store;
+use orch_schema::SignedDuration;
 use orch_schema::budget::Budget;
-use orch_schema::{DurationFault, SignedDuration};
 
 use crate::error::ApiError;
 use crate::registry::Registry;
@@ -69,7 +69,7 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     match SignedDuration::parse(text) {
         // Zero or less means no preference.
         Ok(asked) if asked.is_positive() => Ok(REQUEST_MAX.min(asked.duration())),
-        Ok(_) | Err(DurationFault::Range) => Ok(REQUEST_MAX),
+        Ok(_) => Ok(REQUEST_MAX),
         Err(_) => {
             let shown = quote_shortened(text);
             Err(ApiError::BadRequest(format!(
@@ -125,11 +125,10 @@ mod tests {
             ("0s", 60.0),
             ("-1s", 60.0),
             ("%2B1s", 1.0),
-            ("99999999999999999999h", 60.0),
         ] {
             assert_eq!(seconds(text), Some(expected), "{text}");
         }
-        for text in ["5", "s", "abc", "1x", "-", "1..5s", "5s3"] {
+        for text in ["5", "s", "abc", "1x", "-", "1..5s", "5s3", "99999999999999999999h"] {
             assert_eq!(seconds(text), None, "{text}");
         }
     }

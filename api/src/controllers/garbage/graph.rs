@@ -253,22 +253,16 @@ mod tests {
     async fn a_storage_resource_comes_and_goes_with_its_edges() {
         let (fixture, mut follower) = with_graph().await;
         fixture.create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1")])).await;
-        fixture
-            .create("services", "n", {
-                let mut service = owned("s", &[("ConfigMap", "o", "u-1")]);
-                service["spec"] = json!({"ports": [{"port": 80}]});
-                service
-            })
-            .await;
+        fixture.create("serviceaccounts", "n", owned("s", &[("ConfigMap", "o", "u-1")])).await;
         follower.advance(&fixture.applied());
         assert_eq!(named(&follower, "u-1"), ["n/a"]);
-        let storages = vec!["configmaps".into(), "services".into()];
+        let storages = vec!["configmaps".into(), "serviceaccounts".into()];
         follower.value_mut().follow(storages, &fixture.state());
         assert_eq!(named(&follower, "u-1"), ["n/a", "n/s"]);
-        assert_eq!(due(&mut follower, SETTLE), ["configmaps:n/a", "services:n/s"]);
-        follower.value_mut().follow(vec!["services".into()], &fixture.state());
+        assert_eq!(due(&mut follower, SETTLE), ["configmaps:n/a", "serviceaccounts:n/s"]);
+        follower.value_mut().follow(vec!["serviceaccounts".into()], &fixture.state());
         assert_eq!(named(&follower, "u-1"), ["n/s"]);
-        fixture.merge("services", "n/s", json!({"metadata": {"ownerReferences": null}})).await;
+        fixture.merge("serviceaccounts", "n/s", json!({"metadata": {"ownerReferences": null}})).await;
         follower.advance(&fixture.applied());
         assert!(follower.value().graph.edges.is_empty());
     }
