@@ -56,8 +56,7 @@ impl<S: Store> Watch<S> {
         }
         let revision = revision_parameter(options.resource_version)?;
         let life = life(timeout, pipeline.ambient.random());
-        let selector = pipeline.selector(request)?;
-        let wants_bookmarks = query.flag("allowWatchBookmarks");
+        let (selector, wants_bookmarks) = (pipeline.selector(request)?, query.flag("allowWatchBookmarks"));
         // As in the reference, a start without a version, or at 0, has initial events.
         let asks_initial = options.with_defaults().send_initial_events;
 
@@ -78,9 +77,9 @@ impl<S: Store> Watch<S> {
                 let lookup = match scope.path {
                     Some(_) => None,
                     None => {
-                        let (indexes, read) = (&pipeline.indexes, (&*collection, position));
+                        let (read, store) = ((&*collection, position), &pipeline.store);
                         let (namespace, selector) = (scope.namespace(), &scope.selector);
-                        indexes.lookup(&pipeline.store, request.resource, read, namespace, selector).await
+                        pipeline.indexes.lookup(store, request.resource, read, namespace, selector).await
                     }
                 };
                 let beginning = Arc::new(Beginning { collection, lookup });

@@ -228,6 +228,6 @@ impl Server {
     }
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
-        self.pipeline.registry().stored(&ask.storage).cloned().ok_or(ApiError::UnknownPath)
+        self.pipeline.registry().stored(ask.storage).cloned().ok_or(ApiError::UnknownPath)
     }
 }
