@@ -31,7 +31,7 @@ fn expressions_have_types() {
         ("request.groups.map(g, size(g))", "list(int)"),
         ("request.groups.filter(g, g != 'a')[0]", "string"),
         ("object.a.b", "dyn"),
-        ("object.a + 1", "dyn"),
+        ("object.a + 1", "int"),
         ("object.a == 1 || object.b", "bool"),
         ("claims.x", "any"),
         ("claims.x == 'a'", "bool"),
@@ -84,7 +84,7 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ("[1, 'a']", "expected type 'int' but found 'string'"),
         ("{1: 1, 'a': 1}", "expected type 'int' but found 'string'"),
         (
-            "1.all(x, true)",
+            "(1).all(x, true)",
             "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
         ),
         ("duration('x')", "invalid duration argument"),
@@ -101,7 +101,7 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ("has(1)", "invalid argument to has() macro"),
         ("if", "reserved identifier: if"),
         ("1 +", "Syntax error: "),
-        ("1.sortBy(x, x)", "sortBy can only be applied to a list"),
+        ("(1).sortBy(x, x)", "sortBy can only be applied to a list"),
     ] {
         let told = check(source).unwrap_err();
         assert!(told.contains(message), "{source}: {told}");

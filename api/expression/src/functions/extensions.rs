@@ -76,11 +76,7 @@ pub(super) const ALL: &[Declared] = &[
     (
         "flatten",
         collections::flatten,
-        &[
-            ("list(list(A)).() -> list(A)", Flatten),
-            ("list(A).() -> list(dyn)", Flatten),
-            ("list(dyn).(int) -> list(dyn)", Flatten),
-        ],
+        &[("list(list(A)).() -> list(A)", Flatten), ("list(dyn).(int) -> list(dyn)", Flatten)],
     ),
     ("sort", collections::sort, &[("list(A).() -> list(A)", Sort)]),
     ("@sortByAssociatedKeys", collections::sort_by_keys, &[("list(A).(list(B)) -> list(A)", SortByKeys)]),
