@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use super::Val;
 
-/// The order of two numbers, exact for integers that a double cannot hold; `None` of values that are none, and of NaN.
+/// The order of two numbers; integers are rounded to doubles to be compared with one. `None` of values that are no
+/// numbers, and of NaN.
+#[expect(clippy::cast_precision_loss, reason = "the language rounds")]
 pub(super) fn numbers(one: &Val<'_>, other: &Val<'_>) -> Option<Ordering> {
     match (one, other) {
         (Val::Int(one), Val::Int(other)) => Some(one.cmp(other)),
@@ -12,43 +14,12 @@ pub(super) fn numbers(one: &Val<'_>, other: &Val<'_>) -> Option<Ordering> {
         (Val::Double(one), Val::Double(other)) => one.partial_cmp(other),
         (Val::Int(one), Val::Uint(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
         (Val::Uint(one), Val::Int(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
-        (Val::Int(one), Val::Double(other)) => integer_to_double(i128::from(*one), *other),
-        (Val::Uint(one), Val::Double(other)) => integer_to_double(i128::from(*one), *other),
-        (Val::Double(one), Val::Int(other)) => {
-            integer_to_double(i128::from(*other), *one).map(Ordering::reverse)
-        }
-        (Val::Double(one), Val::Uint(other)) => {
-            integer_to_double(i128::from(*other), *one).map(Ordering::reverse)
-        }
+        (Val::Int(one), Val::Double(other)) => (*one as f64).partial_cmp(other),
+        (Val::Uint(one), Val::Double(other)) => (*one as f64).partial_cmp(other),
+        (Val::Double(one), Val::Int(other)) => one.partial_cmp(&(*other as f64)),
+        (Val::Double(one), Val::Uint(other)) => one.partial_cmp(&(*other as f64)),
         _ => None,
     }
-}
-
-/// Magnitude beyond which a double is larger than any integer of the language.
-const BEYOND: f64 = 36_893_488_147_419_103_232.0;
-
-fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    if double >= BEYOND {
-        return Some(Ordering::Less);
-    }
-    if double <= -BEYOND {
-        return Some(Ordering::Greater);
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "the range was tested")]
-    let whole = double.trunc() as i128;
-    let fraction = double.fract();
-    Some(integer.cmp(&whole).then_with(|| {
-        if fraction > 0.0 {
-            Ordering::Less
-        } else if fraction < 0.0 {
-            Ordering::Greater
-        } else {
-            Ordering::Equal
-        }
-    }))
 }
 
 /// The order of two values of ordered types; the outer `None` of values that have no order, the inner one of NaN.
