@@ -6,11 +6,13 @@
 pub mod admission;
 pub mod allocation;
 pub mod ambient;
+pub mod answer;
 pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
+mod document;
 pub mod egress;
 pub mod endpoint;
 pub mod error;

@@ -11,11 +11,15 @@ use orch_schema::encode_json;
 use orch_schema::value::Value;
 
 use super::{Pipeline, Request};
+use crate::admission::UNSET_REVISION;
 use crate::error::ApiError;
 use crate::registry::Resource;
 
 /// The revision's field in a new encoding; its placeholder digit is taken out.
 const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";
+
+/// The first bytes of every encoding. A revision is looked for from there on.
+const METADATA_FIRST: &[u8] = b"{\"metadata\":{";
 
 /// Bytes of the field before its digits.
 const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
@@ -26,9 +30,15 @@ pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form.
     pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
-        set(child_mut(value, "metadata"), "resourceVersion", "0");
+        set(child_mut(value, "metadata"), "resourceVersion", UNSET_REVISION);
+        self.put_unset(resource, key, value)
+    }
+
+    /// The put of `value`, an object in the stored form whose revision is [`UNSET_REVISION`].
+    pub(super) fn put_unset(&self, resource: &Resource, key: Key, value: &Value) -> Result<Put, ApiError> {
         let mut json = Vec::with_capacity(1024);
         encode_json(&resource.schema, resource.stored_type(), value, &mut json);
+        assert!(json.starts_with(METADATA_FIRST), "metadata is the first member of every stored object");
         // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
         let field = memmem::find(&json, REVISION_FIELD).ok_or_else(|| {
             ApiError::Internal("an encoded object has no place for its revision".to_owned())
@@ -71,6 +81,10 @@ pub(crate) fn tree_of(object: &SharedObject) -> Result<Value, ApiError> {
 /// The JSON of a put that is not stored: without the revision field.
 pub(super) fn without_revision(put: &Put) -> Bytes {
     let digits = put.revision_at as usize;
+    assert!(
+        put.json[..digits].ends_with(&REVISION_FIELD[..BEFORE_DIGITS]) && put.json.get(digits) == Some(&b'"'),
+        "a put has room for the digits of its revision"
+    );
     let mut start = digits - BEFORE_DIGITS;
     let mut end = digits + 1;
     if put.json.get(end) == Some(&b',') {
