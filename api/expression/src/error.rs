@@ -32,7 +32,7 @@ impl CompileError {
         CompileError { faults: vec![fault] }
     }
 
-    /// The texts, in the order of their places.
+    /// The texts, in the order of their places: bytes before them.
     pub(crate) fn at_places(source: &str, mut messages: Vec<(usize, String)>) -> CompileError {
         messages.sort_by_key(|(offset, _)| *offset);
         messages.truncate(FAULTS_MAX);
@@ -42,16 +42,18 @@ impl CompileError {
         // Lines and places are both in order: one pass finds the line of each place.
         let (mut line, mut start) = (0, 0);
         for (offset, message) in messages {
-            while line + 1 < lines.len() && offset >= start + lines[line].chars().count() + 1 {
-                start += lines[line].chars().count() + 1;
+            while line + 1 < lines.len() && offset > start + lines[line].len() {
+                start += lines[line].len() + 1;
                 line += 1;
             }
             let snippet = lines.get(line).copied().unwrap_or_default().to_owned();
+            let before = offset.saturating_sub(start);
+            let column = snippet.char_indices().take_while(|(at, _)| *at < before).count();
             bytes += message.len() + 2 * snippet.len();
             if !faults.is_empty() && bytes > FAULT_BYTES_MAX {
                 break;
             }
-            faults.push(Fault { line: line + 1, column: offset.saturating_sub(start), message, snippet });
+            faults.push(Fault { line: line + 1, column, message, snippet });
         }
         CompileError { faults }
     }

@@ -17,6 +17,8 @@ use crate::scope::Libraries;
 /// Levels of an expression's tree. Walks over it recurse: this many fit into the stack of a thread that serves
 /// connections, several times over.
 pub const NESTING_MAX: usize = 100;
+/// The parser's own bound, which is never met: of the expressions that it counts, a level above has one at most.
+const PARSER_LEVELS: u16 = 200;
 /// Levels up to which the parser runs on the caller's stack: it takes up to 60 kB for each in a build that is not
 /// optimised, and half of the stack of a thread is the caller's.
 const SHALLOW_LEVELS: usize = 12;
@@ -50,7 +52,7 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// Characters of the text before the node `id`.
+    /// Bytes of the text before the node `id`.
     pub(crate) fn offset(&self, id: u64) -> usize {
         self.places.offset_for(id).map_or(0, |(start, _)| usize::try_from(start).unwrap_or(0))
     }
@@ -76,7 +78,7 @@ pub fn parse(
         return Ok(Err(CompileError::plain(reason)));
     };
     let environment = if libraries.devices { &MACROS_OF_DEVICES } else { &MACROS };
-    let parse = || environment.parser().parse_with_source_info(source);
+    let parse = || environment.parser().max_recursion_depth(PARSER_LEVELS).parse_with_source_info(source);
     let parsed = if levels <= SHALLOW_LEVELS { Some(parse()) } else { with_deep_stack(parse) };
     let Some(parsed) = parsed else {
         return Ok(Err(CompileError::plain("no thread can be made to parse a deep expression")));

@@ -18,7 +18,7 @@ fn deepest() -> Vec<String> {
         nested("(", "true", ")"),
         nested("[", "1", "]"),
         nested("{1: ", "1", "}"),
-        nested("size(", "'a'", ")"),
+        nested("string(", "'a'", ")"),
         nested("", "device", ".a"),
         nested("1 + (", "1", ")"),
         nested("-(", "1", ")"),
@@ -26,7 +26,7 @@ fn deepest() -> Vec<String> {
         nested("[1].map(a, ", "1", ")"),
         nested("[1].transformList(a, b, ", "1", ")"),
         nested("{1: 1}.transformMap(a, b, ", "1", ")"),
-        nested("[1].sortBy(a, ", "1", ")"),
+        nested("size([1].sortBy(a, ", "1", "))"),
         nested("cel.bind(x, 1, ", "1", ")"),
         nested("cel.bind(x, ", "1", ", x)"),
         nested("", "optional.of(1)", ".optMap(x, x)"),
@@ -85,6 +85,7 @@ fn evaluate(source: &str) -> Result<String, String> {
 
 #[test]
 fn expressions_have_the_values_of_the_language() {
+    let mut wrong = Vec::new();
     for source in [
         "self.name == 'web' && self.replicas > 2 && self.ratio == 1.5",
         "self.labels.app == self.name && self.labels['tier'].startsWith('fr')",
@@ -98,10 +99,10 @@ fn expressions_have_the_values_of_the_language() {
         "self.labels.transformMap(k, v, v + '!') == {'app': 'web!', 'tier': 'front!'}",
         "self.args.transformMapEntry(i, a, {a: i}) == {'a': 0, 'b': 1, 'c': 2}",
         "self.args.transformList(i, a, i > 0, a) == ['b', 'c']",
-        "1 == 1.0 || dyn(1) == 1.0 && dyn(1) == 1u && 1 < 1.5 && 2u > 1",
+        "dyn(1) == 1.0 && dyn(1) == 1u && 1 < 1.5 && 2u > 1",
         "dyn(9007199254740993) == 9007199254740992.0 && 1 in [1.0, 2.0].map(x, dyn(x))",
         "[1, 2] + [3] == [1, 2, 3] && 'a' in {'a': 1} && !('b' in {'a': 1})",
-        "{'a': 1, 'b': [1]} == {'b': [1], 'a': 1} && dyn(1) != 'a'",
+        "{'a': [1], 'b': [2]} == {'b': [2], 'a': [1]} && dyn(1) != 'a'",
         "self.?name.orValue('x') == 'web' && self.?none.?deep.orValue('x') == 'x'",
         "self.args[?1].value() == 'b' && !self.args[?7].hasValue() && [?self.?none, 1] == [1]",
         "{?'a': self.?none, 'b': 1} == {'b': 1} && optional.of(1).optMap(x, x + 1).value() == 2",
@@ -135,12 +136,17 @@ fn expressions_have_the_values_of_the_language() {
         "[1, 0].exists(x, 1 / x == 1) && ![0].exists(x, x == 1)",
         "-(-3) == 3 && 7 / 2 == 3 && -7 / 2 == -3 && -7 % 2 == -1 && 1.0 / 0.0 > 1.0",
     ] {
-        assert_eq!(evaluate(source).as_deref(), Ok("true"), "{source}");
+        let value = evaluate(source);
+        if value.as_deref() != Ok("true") {
+            wrong.push(format!("{source}: {value:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn faults_of_evaluations_have_the_words_of_the_reference() {
+    let mut wrong = Vec::new();
     for (source, words) in [
         ("self.none", "no such key: none"),
         ("self.labels['none']", "no such key: none"),
@@ -166,7 +172,10 @@ fn faults_of_evaluations_have_the_words_of_the_reference() {
         ("ip('::ffff:1.2.3.4')", "IPv4-mapped IPv6 address"),
         ("lists.range(100000000)", "operation cancelled: actual cost limit exceeded"),
     ] {
-        let told = evaluate(source).unwrap_err();
-        assert!(told.starts_with(words), "{source}: {told}");
+        let told = evaluate(source);
+        if !told.as_ref().is_err_and(|told| told.starts_with(words)) {
+            wrong.push(format!("{source}: {told:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::allowance::Allowance;
-use crate::parse::parse;
+use crate::nesting::nesting;
+use crate::parse::{NESTING_MAX, parse};
 use crate::pattern::{Pattern, PatternLimits};
 use crate::scope::Libraries;
 
@@ -59,7 +60,10 @@ fn texts_that_grow_cost_what_they_grow_to() {
 #[test]
 fn each_way_to_grow_is_seen() {
     let nested = |inner: &str, outer: &dyn Fn(&str) -> String| {
-        (0..30).fold(inner.to_owned(), |expression, _| outer(&expression))
+        // Up to the bound of nesting, which the binding around it has a part of.
+        let fits = |expression: &String| nesting(expression).is_some_and(|levels| levels < NESTING_MAX - 2);
+        let deeper = std::iter::successors(Some(inner.to_owned()), |expression| Some(outer(expression)));
+        deeper.take(31).take_while(fits).last().unwrap()
     };
     let hundred = list(100);
     for source in [

@@ -119,4 +119,9 @@ fn faults_show_their_places() {
         "ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x || '\u{e9}\u{e9}' == y\n | ^\n\
          ERROR: <input>:1:14: undeclared reference to 'y' (in container '')\n | x || '\u{e9}\u{e9}' == y\n | .............^"
     );
+    assert_eq!(
+        check("1 +\n'\u{e9}\u{e9}' + + 1").unwrap_err().lines().last(),
+        Some(" | .......^"),
+        "the parser's places, too"
+    );
 }
