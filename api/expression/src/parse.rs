@@ -19,10 +19,10 @@ use crate::scope::Libraries;
 pub const NESTING_MAX: usize = 100;
 /// The parser's own bound, which is never met: of the expressions that it counts, a level above has one at most.
 const PARSER_LEVELS: u16 = 200;
-/// Levels up to which the parser runs on the caller's stack: it takes up to 60 kB for each in a build that is not
-/// optimised, and half of the stack of a thread is the caller's.
-const SHALLOW_LEVELS: usize = 12;
-/// Bytes of stack for deeper expressions, which are rare: ten times what the deepest take.
+/// Levels up to which the parser runs on the caller's stack: it takes up to 200 kB for each in a build that is not
+/// optimised (calls in arguments of calls), and half of the stack of a thread is the caller's.
+const SHALLOW_LEVELS: usize = 4;
+/// Bytes of stack for deeper expressions, which are rare: three times what the deepest take.
 const DEEP_STACK_BYTES: usize = 64 << 20;
 /// Steps of parsing a token, and of the nodes that become of it.
 const TOKEN_STEPS: u64 = 70;
