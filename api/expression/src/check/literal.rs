@@ -1,4 +1,5 @@
-//! Literals of lists and maps, whose parts have one type, and literals that functions refuse.
+//! Types of literals of lists and maps, and literals that functions refuse. Parts of different types make `dyn`; where
+//! that is refused, [`super::mixed`] does it.
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
 
@@ -15,7 +16,7 @@ impl<'a> Checker<'a> {
             if optional.next_if_eq(&at).is_some() {
                 found = self.unwrapped(element, found);
             }
-            common = Some(self.joined(element, common, found));
+            common = Some(self.joined(common, found));
         }
         Type::list(common.unwrap_or_else(|| self.unknowns.add()))
     }
@@ -25,12 +26,12 @@ impl<'a> Checker<'a> {
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
             let key = self.check(&entry.key);
-            keys = Some(self.joined(&entry.key, keys, key));
+            keys = Some(self.joined(keys, key));
             let mut value = self.check(&entry.value);
             if entry.optional {
                 value = self.unwrapped(&entry.value, value);
             }
-            values = Some(self.joined(&entry.value, values, value));
+            values = Some(self.joined(values, value));
         }
         let keys = keys.unwrap_or_else(|| self.unknowns.add());
         Type::map(keys, values.unwrap_or_else(|| self.unknowns.add()))
@@ -50,15 +51,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The common type of the parts of a literal so far, and of the next one.
-    fn joined(&mut self, node: &IdedExpr, before: Option<Type>, next: Type) -> Type {
+    /// The common type of the parts of a literal so far, and of the next one; `dyn` if there is none.
+    fn joined(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         if self.unknowns.assign(&next, &before) {
             return self.unknowns.more_general(before, next);
         }
-        let (expected, found) = (self.unknowns.resolved(&before), self.unknowns.resolved(&next));
-        self.fault(node.id, format!("expected type '{expected}' but found '{found}'"));
-        Type::Error
+        Type::Dyn
     }
 
     /// Refuses literals that a conversion would fail for in each evaluation. Patterns are compiled, and refused, later.

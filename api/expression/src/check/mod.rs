@@ -7,6 +7,7 @@
 mod call;
 mod comprehension;
 mod literal;
+mod mixed;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -85,6 +86,11 @@ pub(crate) fn check(parsed: &Parsed, scope: &Scope) -> Result<Checked, CompileEr
     found.result = Some(checker.unknowns.resolved(&result));
     for one in found.types.values_mut() {
         *one = checker.unknowns.resolved(one);
+    }
+    let mixed = mixed::faults(&parsed.expression, &found).into_iter();
+    let mixed: Vec<_> = mixed.map(|(id, fault)| (parsed.offset(id), fault)).collect();
+    if !mixed.is_empty() {
+        return Err(CompileError::at_places(parsed.source(), mixed));
     }
     Ok(found)
 }

@@ -36,7 +36,8 @@ fn expressions_have_types() {
         ("claims.x", "any"),
         ("claims.x == 'a'", "bool"),
         ("[]", "list(dyn)"),
-        ("[1, object.x]", "list(dyn)"),
+        ("[dyn(1), object.x]", "list(dyn)"),
+        ("'%s %s %s'.format([1, 'a', {1: 'a', 'b': [2, '']}])", "string"),
         ("{'a': [1]}", "map(string, list(int))"),
         ("old.orValue(1)", "int"),
         ("old.optMap(x, string(x))", "optional_type(string)"),
@@ -82,6 +83,7 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ("request.user.contains(1)", "found no matching overload for 'contains' applied to 'string.(int)'"),
         ("1 == 1.0", "found no matching overload for '_==_' applied to '(int, double)'"),
         ("[1, 'a']", "expected type 'int' but found 'string'"),
+        ("[1, object.x]", "expected type 'int' but found 'dyn'"),
         ("{1: 1, 'a': 1}", "expected type 'int' but found 'string'"),
         (
             "(1).all(x, true)",

@@ -135,9 +135,9 @@ pub(crate) fn last_index_of<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Out
                 return Ok(Val::Int(*from));
             }
             // The match begins at the offset or before it.
-            let end = place(text, *from).map(|from| (from + wanted.len()).min(text.len()));
-            let end = end.filter(|_| place(text, *from).is_some_and(|at| at < text.len()));
-            let found = end.and_then(|end| text.get(..end)?.rfind(&**wanted));
+            let from = place(text, *from).filter(|at| *at < text.len());
+            let end = from.map(|from| text.floor_char_boundary(from + wanted.len()));
+            let found = end.and_then(|end| text[..end].rfind(&**wanted));
             Ok(found.map_or(Val::Int(-1), |at| characters_before(text, at)))
         }
         [Val::List(list), wanted] => index_in(run, list, wanted, true),
