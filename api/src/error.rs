@@ -160,6 +160,9 @@ pub enum ApiError {
         /// Seconds after which the budget may allow it; 0 where that is not known.
         retry_after_seconds: u32,
     },
+    /// An object cannot be converted between two versions of its kind. The reference's message; a watch ends with it.
+    #[error("{0}")]
+    Unconverted(String),
     /// A request that the reference answers with code 500, a message, and no reason.
     #[error("{0}")]
     Unsupported(String),
@@ -210,7 +213,7 @@ impl Subject {
     /// An object, named by its kind, as validation errors name it.
     pub fn kind(resource: &Resource, name: &str) -> Self {
         // Objects of a converted version are validated in their stored form, whose group the errors name.
-        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let stored = resource.direct().map(|direct| direct.stored_group.to_owned());
         let group = stored.unwrap_or_else(|| resource.group.clone());
         Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }

@@ -11,6 +11,7 @@ pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
+pub mod conversion;
 pub mod egress;
 pub mod endpoint;
 pub mod error;
@@ -37,6 +38,7 @@ mod stages;
 pub mod status;
 #[cfg(test)]
 mod testing;
+mod waiting;
 pub mod watch;
 
 pub use orch_rules::expression;

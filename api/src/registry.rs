@@ -2,6 +2,8 @@
 //!
 //! Owns the look-up of a resource by group, version and plural name.
 
+mod declared;
+
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,8 +18,11 @@ use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use crate::authz::review::Review;
-use crate::fields::{Convert, OtherVersion};
+use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
+use crate::fields::{OtherVersion, Way};
 use crate::request::Verb;
+
+pub use declared::{DeclaredKind, DeclaredVersion};
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
 /// working after its registry was replaced and dropped.
@@ -35,7 +40,7 @@ pub struct Resource {
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
     pub others: Vec<OtherVersion>,
-    /// Conversion between the stored form and this version's form; `None` when they are the same.
+    /// Conversion between stored objects and this version's form; `None` when they are the same for ever.
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
@@ -56,21 +61,6 @@ impl Deref for Resource {
     fn deref(&self) -> &ResourceType {
         &self.definition
     }
-}
-
-/// Converts between the stored version and another.
-#[derive(Clone, Copy)]
-pub struct Conversion {
-    /// Converts from the stored form.
-    pub from_stored: Convert,
-    /// Converts to the stored form.
-    pub to_stored: Convert,
-    /// Maps the name of a selectable field to its stored name.
-    pub stored_field: fn(&str) -> Option<&'static str>,
-    /// Group of the stored version, which validation errors name.
-    pub stored_group: &'static str,
-    /// The type of the stored form.
-    pub stored_type: TypeId,
 }
 
 /// All served resources. Immutable: a changed set of resources is a new registry, and a request keeps the registry that
@@ -115,9 +105,12 @@ impl Registry {
         for at in 0..resources.len() {
             resources[at].others = others(&resources, at);
         }
-        let resources: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
+        Arc::new(Registry::of(schema, brand, resources.into_iter().map(Arc::new).collect()))
+    }
+
+    fn of(schema: Arc<Schema>, brand: &'static Brand, resources: Vec<Arc<Resource>>) -> Self {
         let paths = Paths::of(&resources);
-        Arc::new(Registry { schema, brand, resources, paths })
+        Registry { schema, brand, resources, paths }
     }
 
     /// The resource of this group, version and plural name.
@@ -168,30 +161,60 @@ impl Resource {
         Action::of(subresource).filter(|_| is_served)
     }
 
-    /// Converts `stored` to this version.
-    pub fn to_version(&self, stored: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.from_stored.apply(&stored),
-            None => stored,
+    /// The functions that convert a built-in kind; `None` where objects are shown as they are stored, or the conversion stage
+    /// has converted them.
+    pub fn direct(&self) -> Option<&Direct> {
+        match &self.conversion {
+            Some(Conversion::Direct(direct)) => Some(direct),
+            Some(Conversion::Staged(_)) | None => None,
         }
     }
 
-    /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
-    pub fn to_stored(&self, value: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.to_stored.apply(&value),
-            None => value,
+    /// The conversion of a declared kind, before the renderer.
+    pub fn staged(&self) -> Option<&Staged> {
+        match &self.conversion {
+            Some(Conversion::Staged(staged)) => Some(staged),
+            Some(Conversion::Direct(_)) | None => None,
         }
     }
 
-    /// `value`, which is in this version, as it comes back from its stored form; `None` where that is the same form.
+    /// Whether this is the version that objects are stored in: of all versions of the same objects one.
+    pub fn is_storage_version(&self) -> bool {
+        match &self.conversion {
+            None => true,
+            Some(Conversion::Direct(_)) => false,
+            Some(Conversion::Staged(staged)) => staged.is_stored(),
+        }
+    }
+
+    /// Converts `value`, which the rules of the kind apply to, to this version.
+    pub fn to_version(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.from_stored)(&value)).unwrap_or(value)
+    }
+
+    /// Converts `value` from this version to the form that the rules of the kind apply to.
+    pub fn to_rules(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.to_stored)(&value)).unwrap_or(value)
+    }
+
+    /// `value`, which is in this version, as it comes back from the form that the rules apply to; `None` where that is the
+    /// same form.
     pub fn round_trip(&self, value: &Value) -> Option<Value> {
-        self.conversion.map(|conversion| conversion.from_stored.apply(&conversion.to_stored.apply(value)))
+        self.direct().map(|direct| (direct.from_stored)(&(direct.to_stored)(value)))
     }
 
-    /// The type of the stored bytes.
+    /// The type of the bytes that are stored.
     pub fn stored_type(&self) -> TypeId {
-        self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)
+        match &self.conversion {
+            None => self.type_id,
+            Some(Conversion::Direct(direct)) => direct.stored_type,
+            Some(Conversion::Staged(staged)) => staged.stored_type,
+        }
+    }
+
+    /// The type of the bytes that come to the renderer.
+    pub fn rendered_type(&self) -> TypeId {
+        self.direct().map_or(self.type_id, |direct| direct.stored_type)
     }
 }
 
@@ -213,14 +236,21 @@ fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     let twins = resources.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
     let twins = twins.filter(|other| other.storage == own.storage);
     let between = |from: &Resource, to: &Resource| {
-        let out = from.conversion.map(|conversion| conversion.to_stored);
-        out.into_iter().chain(to.conversion.map(|conversion| conversion.from_stored)).collect()
+        let out = from.direct().map(|direct| direct.to_stored.clone());
+        out.into_iter().chain(to.direct().map(|direct| direct.from_stored.clone())).collect()
+    };
+    let way = |other: &Resource| match (own.staged(), other.staged()) {
+        (Some(here), Some(there)) => Way::Staged {
+            converter: here.converter.clone(),
+            here: here.shown.clone(),
+            there: there.shown.clone(),
+        },
+        _ => Way::Direct { forth: between(own, other), back: between(other, own) },
     };
     let version = |other: &Resource| OtherVersion {
         api_version: other.api_version(),
         type_id: other.type_id,
-        forth: between(own, other),
-        back: between(other, own),
+        way: way(other),
     };
     twins.map(version).collect()
 }
@@ -233,15 +263,30 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     let form = other_form(&own, &definition.version);
     let storage = form.map_or(own, |form| form.storage.to_owned());
     let strategy = strategy_for(&storage)?;
-    let conversion = form.map(|form| Conversion {
-        from_stored: Convert::new(brand, form.from_stored),
-        to_stored: Convert::new(brand, form.to_stored),
-        stored_field: form.stored_field,
-        stored_group: form.stored_group,
-        stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+    let under_brand = |convert: fn(&Brand, &Value) -> Value| -> ConvertFn {
+        Arc::new(move |value: &Value| convert(brand, value))
+    };
+    let conversion = form.map(|form| {
+        Conversion::Direct(Direct {
+            from_stored: under_brand(form.from_stored),
+            to_stored: under_brand(form.to_stored),
+            stored_field: form.stored_field,
+            stored_group: form.stored_group,
+            stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+        })
     });
+    Some(assembled(schema, definition.clone(), strategy, storage.into(), conversion))
+}
+
+/// The resource of a definition under its strategy, with the documents of its sub-resources.
+fn assembled(
+    schema: &Arc<Schema>,
+    mut definition: ResourceType,
+    strategy: Arc<dyn Strategy>,
+    storage: Arc<str>,
+    conversion: Option<Conversion>,
+) -> Resource {
     // Sub-resources without an action are not served.
-    let mut definition = definition.clone();
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter().filter_map(|part| document(schema, &definition, part));
     let documents = documents.collect();
@@ -250,7 +295,7 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     let other_resets = other_resets.filter_map(|part| Some((Action::of(&part.name)?, part.resets.clone())));
     let other_resets = other_resets.collect();
     let resets = |path: &str| has_status.then(|| path.to_owned()).into_iter();
-    Some(Resource {
+    Resource {
         object_resets: resets("status").chain(definition.rules.object_resets.iter().cloned()).collect(),
         other_resets,
         status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
@@ -261,10 +306,10 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
         strategy,
         documents,
         review: Review::of(&storage),
-        storage: storage.into(),
+        storage,
         others: Vec::new(),
         conversion,
-    })
+    }
 }
 
 /// The resource of the documents of `part`, where they are of a kind of their own that has a strategy.
@@ -304,16 +349,13 @@ fn head_of(definition: &ResourceType) -> Bytes {
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
-    use orch_schema::json;
 
     use super::*;
 
     #[test]
-    fn every_selectable_field_has_a_value_and_one_name() {
+    fn every_selectable_field_has_one_name() {
         for resource in Registry::builtin(&ORCH).resources() {
             let selectable = &resource.rules.selectable;
-            let values = resource.strategy.field_values(&json!({}));
-            assert_eq!(selectable.len(), values.len(), "{resource:?}");
             let names: std::collections::BTreeSet<_> = selectable.iter().map(|field| &field.name).collect();
             assert_eq!(names.len(), selectable.len(), "{resource:?}");
         }

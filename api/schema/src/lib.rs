@@ -36,6 +36,7 @@ pub use compile_resource::default_columns;
 pub use fill::apply_defaults;
 pub use held::check_held;
 pub use instant::{Instant, Precision};
+pub use json::encode_stored;
 pub use json::{DecodeError, Decoded, Head, Limits, Shape, StrictError, decode_json, encode_json};
 pub use json::{read_json, write_value};
 pub use order::order_members;

@@ -130,7 +130,7 @@ impl<S: Store> Client<S> {
         self.registry()
             .resources()
             // few: the served resources.
-            .find(|resource| *resource.storage == *storage && resource.conversion.is_none())
+            .find(|resource| *resource.storage == *storage && resource.is_storage_version())
             .cloned()
     }
 

@@ -183,7 +183,7 @@ async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &
     let scopes = Scope::of_spec(quota.at("spec"));
     let mut total = Amounts::new();
     for resource in client.registry().resources() {
-        if !resource.namespaced || resource.conversion.is_some() || resource.review.is_some() {
+        if !resource.namespaced || !resource.is_storage_version() || resource.review.is_some() {
             continue;
         }
         let brand = client.registry().brand;

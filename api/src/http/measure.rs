@@ -70,7 +70,7 @@ impl<S: Store> Api<S> {
         let state = self.pipeline.store.state();
         let resources = parts.served.registry.resources();
         for resource in
-            resources.filter(|resource| resource.review.is_none() && resource.conversion.is_none())
+            resources.filter(|resource| resource.review.is_none() && resource.is_storage_version())
         {
             let objects = state.collection(&resource.storage);
             RequestMetrics::note_objects(

@@ -240,7 +240,7 @@ impl<S: Store> Attempt for EvictAttempt<'_, S> {
         if !options.dry_run {
             set_disruption_target(&mut evicted, &pipeline.ambient.now().seconds_text());
         }
-        let write = pipeline.try_delete(request, key, options, &evicted)?;
+        let write = pipeline.try_delete(request, key, options, &evicted).await?;
         let attributes = Attributes {
             old: Some(&pod),
             dry_run: options.dry_run,

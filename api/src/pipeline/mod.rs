@@ -40,6 +40,7 @@ mod point;
 mod propose;
 mod review;
 mod scale;
+pub(crate) mod staged;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use orch_raft::{Key, Revision, Store};
+use orch_raft::{Key, Revision, Store, WrittenAs};
 use orch_rules::Action;
 use orch_rules::kinds::Context;
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
@@ -193,10 +194,13 @@ pub enum Answer {
 
 /// An object after a write.
 pub struct Written {
-    /// Canonical JSON in the stored form, without `apiVersion` and `kind`; with a revision unless nothing was stored.
+    /// Canonical JSON in the form `written_as`, or else the stored form, without `apiVersion` and `kind`; with a revision
+    /// unless nothing was stored.
     pub json: Bytes,
     /// The stored object, unless this was a dry run or the object is gone.
     pub stored: Option<SharedObject>,
+    /// The form of `json`, where objects of the kind say it.
+    pub written_as: Option<Arc<WrittenAs>>,
     /// Created, changed, or waiting for its deletion.
     pub outcome: WriteOutcome,
 }
@@ -241,8 +245,15 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Runs a request of any verb but watch.
+    /// Runs a request of any verb but watch. The objects of the answer are of the request's version, or of the stored form of
+    /// a built-in kind, which the renderer converts.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        let answer = self.run_in_state(request).await?;
+        staged::shown(request.resource, answer, request.budget).await
+    }
+
+    /// The same before the conversion stage.
+    async fn run_in_state(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
         if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {
             return Box::pin(self.review(request, review)).await.map(Answer::Written);
@@ -283,8 +294,8 @@ impl<S: Store> Pipeline<S> {
         let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
         let fields = SelectableFields { declared, namespaced };
         let text = request.query.text("fieldSelector");
-        let fields = match request.resource.conversion {
-            Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),
+        let fields = match request.resource.direct() {
+            Some(direct) => FieldSelector::parse_renamed(text, fields, direct.stored_field),
             None => FieldSelector::parse(text, fields),
         };
         let fields = fields.map_err(|error| ApiError::BadRequest(error.to_string()))?;

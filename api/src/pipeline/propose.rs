@@ -48,7 +48,7 @@ impl<S: Store> Pipeline<S> {
     /// The put of an object that admission replaces with a write.
     fn replacement(&self, key: &Key, value: &Value) -> Result<Put, ApiError> {
         let is_stored = |resource: &&Arc<Resource>| {
-            *resource.storage == **key.resource() && resource.conversion.is_none()
+            *resource.storage == **key.resource() && resource.is_storage_version()
         };
         // few: the served resources.
         let resource = self.registry.resources().find(is_stored);

@@ -19,6 +19,12 @@ impl<S: Store> Watch<S> {
             // The selectors matched none of these objects: other tasks run before the next look.
             return self.pipeline.store.sleep(Duration::ZERO).await;
         }
+        if self.conversions.is_waiting() {
+            if self.timers.end_before(self.conversions.wait()).await {
+                self.finish();
+            }
+            return;
+        }
         if matches!(self.phase, Phase::Following) {
             match self.timers.wait(&mut self.subscription).await {
                 Wake::Changed => self.gather().await,

@@ -78,8 +78,14 @@ impl Timers {
     /// Waits for `time`, or until the watch's time is over or the node stops. Returns whether it is; no timer is asked
     /// again then.
     pub(super) async fn end_within<S: Store>(&mut self, store: &S, time: Duration) -> bool {
-        let pause = pin!(store.sleep(time));
-        matches!(select(select(&mut self.timeout, &mut self.stopping), pause).await, Either::Left(_))
+        self.end_before(store.sleep(time)).await
+    }
+
+    /// Waits for `done`, or until the watch's time is over or the node stops. Returns whether it is; no timer is asked again
+    /// then.
+    pub(super) async fn end_before(&mut self, done: impl Future<Output = ()>) -> bool {
+        let done = pin!(done);
+        matches!(select(select(&mut self.timeout, &mut self.stopping), done).await, Either::Left(_))
     }
 
     /// Waits for a change, a due bookmark or the end.

@@ -230,7 +230,7 @@ impl Server {
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
         let mut served = self.pipeline.registry.resources();
-        let found = served.find(|served| *served.storage == *ask.storage && served.conversion.is_none());
+        let found = served.find(|served| *served.storage == *ask.storage && served.is_storage_version());
         found.cloned().ok_or(ApiError::UnknownPath)
     }
 }

@@ -87,7 +87,7 @@ impl Lookup<'_> {
         let is_named = |resource: &&Arc<Resource>| {
             resource.kind == reference.text("kind")
                 && resource.group == group
-                && resource.conversion.is_none()
+                && resource.is_storage_version()
         };
         // few: the served resources, for each controller of a budget's pods.
         self.registry.resources().find(is_named)

@@ -33,7 +33,7 @@ pub(super) struct ObjectToDelete {
 
 /// The namespaced resources, one for each storage resource, pods first.
 pub(super) fn resources(registry: &Registry) -> Vec<Arc<Resource>> {
-    let stored = registry.resources().filter(|resource| resource.namespaced && resource.conversion.is_none());
+    let stored = registry.resources().filter(|resource| resource.namespaced && resource.is_storage_version());
     let mut by_storage: BTreeMap<(bool, Arc<str>), Arc<Resource>> = BTreeMap::new();
     for resource in stored {
         let key = (*resource.storage != *PODS, resource.storage.clone());

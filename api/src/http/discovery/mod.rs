@@ -131,7 +131,7 @@ fn is_stored(resource: &Resource) -> bool {
 /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
 fn storage_hash(registry: &Registry, resource: &Resource) -> String {
     let mut alike = registry.resources().map(Arc::as_ref).filter(|other| other.storage == resource.storage);
-    let stored = alike.find(|other| other.conversion.is_none()).unwrap_or(resource);
+    let stored = alike.find(|other| other.is_storage_version()).unwrap_or(resource);
     let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
     STANDARD.encode(&Sha256::digest(name)[..8])
 }
