@@ -1,5 +1,5 @@
 //! The cost of creating one object through the whole pipeline: a config map, and pods without and with the admission
-//! plugins of the default set.
+//! plugins of the default set. And what a slow hook costs those who do not ask it.
 //!
 //! Prints one line for each figure, the median of many short runs, and what the pod costs more. Run with
 //! `make microbench BENCH=admission`. The store is in memory and waits for nobody; nothing is asserted: figures of one
@@ -9,17 +9,19 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use orch_api::admission::{Chain, PluginSelection};
+use futures::future::Either;
+use orch_api::admission::{self, Additions, Attributes, Chain, Plugin, PluginSelection, Ruling, View};
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::{AnonymousAccess, Authenticator, TokenTable, User};
+use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
 use orch_api::gate::Gate;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Features, Pipeline, Request};
+use orch_api::pipeline::{Answer, Features, Pipeline, Request};
 use orch_api::registry::Registry;
 use orch_api::request::{Query, Target, Verb};
 use orch_proto::brand::ORCH;
@@ -40,12 +42,25 @@ const RUNS: usize = 401;
 /// Creates in a run.
 const CALLS: u32 = 10;
 
+/// Time of the slow hook.
+const HOOK: Duration = Duration::from_millis(200);
+
+/// Clients that create pods through it, each one after another.
+const CLIENTS: usize = 64;
+
+/// Objects of the lists beside it.
+const LISTED: usize = 10_000;
+
+/// Time that the lists are measured for, in each of two runs.
+const MEASURED: Duration = Duration::from_secs(5);
+
 fn main() {
     let maps = report("create of a config map", server(Chain::new(Vec::new())), "configmaps", &map());
     let bare = report("create of a pod, no plugin", server(Chain::new(Vec::new())), "pods", &pod());
     let selected = Chain::selected(&PluginSelection::default());
     let whole = report("create of a pod, default plugins", server(selected), "pods", &pod());
     println!("a pod over a config map {:>24.1} us, its plugins {:>8.1} us", whole - maps, whole - bare);
+    report_lists_beside_a_hook();
 }
 
 /// A pipeline over a store with one namespace, whose pods are held to a level, and its service account.
@@ -85,31 +100,8 @@ fn put(
 fn report(name: &str, pipeline: Pipeline<MemoryStore>, resource: &str, object: &Value) -> f64 {
     let body = Bytes::from(object.to_string());
     let create = || {
-        let target = Target {
-            version: "v1".to_owned(),
-            namespace: "ns".to_owned(),
-            resource: resource.to_owned(),
-            ..Target::default()
-        };
-        let served = pipeline.registry.find("", "v1", resource).expect("it is served");
-        let (query, user, exchange, budget) =
-            (Query::parse(""), User::local_admin(), Exchange::internal(), Budget::default());
-        let request = Request {
-            verb: Verb::Create,
-            registry: &pipeline.registry,
-            target: &target,
-            resource: served,
-            action: Action::Object,
-            query: &query,
-            exchange: &exchange,
-            user: &user,
-            user_agent: "bench",
-            content_type: "application/json",
-            body: &body,
-            budget: &budget,
-        };
-        let answer = Box::pin(pipeline.run(request)).now_or_never().expect("it waits for nobody");
-        black_box(answer.is_ok_and(|_| true))
+        let answer = run(&pipeline, Verb::Create, resource, &body).now_or_never();
+        black_box(answer.expect("it waits for nobody").is_ok())
     };
     assert!(create(), "{name}");
     let mut micros: Vec<f64> = (0..RUNS)
@@ -124,6 +116,112 @@ fn report(name: &str, pipeline: Pipeline<MemoryStore>, resource: &str, object: &
     micros.sort_by(f64::total_cmp);
     println!("{name:<40} {:>8.1} us, {:>8.1} us at best", micros[RUNS / 2], micros[0]);
     micros[RUNS / 2]
+}
+
+/// Runs a request of the administrator for a collection in the namespace.
+async fn run(
+    pipeline: &Pipeline<MemoryStore>,
+    verb: Verb,
+    resource: &str,
+    body: &Bytes,
+) -> Result<Answer, ApiError> {
+    let target = Target {
+        version: "v1".to_owned(),
+        namespace: "ns".to_owned(),
+        resource: resource.to_owned(),
+        ..Target::default()
+    };
+    let registry = pipeline.registry();
+    let served = registry.find("", "v1", resource).expect("it is served");
+    let (query, user, exchange, budget) =
+        (Query::parse(""), User::local_admin(), Exchange::internal(), Budget::default());
+    let request = Request {
+        verb,
+        registry: &registry,
+        target: &target,
+        resource: served,
+        action: Action::Object,
+        query: &query,
+        exchange: &exchange,
+        user: &user,
+        user_agent: "bench",
+        content_type: "application/json",
+        body,
+        budget: &budget,
+    };
+    Box::pin(pipeline.run(request)).await
+}
+
+/// Has every pod wait for [`HOOK`], as for another server.
+struct Hook;
+
+impl Plugin for Hook {
+    fn name(&self) -> &'static str {
+        "Hook"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("pods", &[admission::Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        _object: Option<&'a mut Value>,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let wait = async {
+            tokio::time::sleep(HOOK).await;
+            Ok(())
+        };
+        Either::Right(wait.boxed())
+    }
+}
+
+/// Prints how long lists of [`LISTED`] config maps take, alone and beside [`CLIENTS`] clients that create pods through a
+/// [`Hook`], all on one thread, and how many pods those create.
+fn report_lists_beside_a_hook() {
+    let pipeline = server(Chain::new(vec![Box::new(Hook)]));
+    let (map, pod) = (Bytes::from(map().to_string()), Bytes::from(pod().to_string()));
+    for _ in 0..LISTED {
+        let made = run(&pipeline, Verb::Create, "configmaps", &map).now_or_never();
+        assert!(made.expect("it waits for nobody").is_ok());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    for clients in [0, CLIENTS] {
+        let until = Instant::now() + MEASURED;
+        let lists = async {
+            let mut micros = Vec::new();
+            while Instant::now() < until {
+                let began = Instant::now();
+                let Ok(Answer::List(list)) = run(&pipeline, Verb::List, "configmaps", &Bytes::new()).await
+                else {
+                    panic!("a list")
+                };
+                let bytes: usize = list.objects.iter().map(|object| object.json.len()).sum();
+                black_box(bytes);
+                micros.push(began.elapsed().as_secs_f64() * 1e6);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            micros.sort_by(f64::total_cmp);
+            micros
+        };
+        let client = async || {
+            let mut made = 0_u32;
+            while Instant::now() < until {
+                made += u32::from(run(&pipeline, Verb::Create, "pods", &pod).await.is_ok());
+            }
+            made
+        };
+        let creates = futures::future::join_all((0..clients).map(|_| client()));
+        let (micros, made) = runtime.block_on(futures::future::join(lists, creates));
+        let rate = f64::from(made.iter().sum::<u32>()) / MEASURED.as_secs_f64();
+        let (median, p99) = (micros[micros.len() / 2], micros[micros.len() * 99 / 100]);
+        println!(
+            "a list of {LISTED} objects beside {clients:>2} clients {median:>8.1} us, p99 {p99:>8.1} us; {rate:.0} pods/s"
+        );
+    }
 }
 
 fn map() -> Value {

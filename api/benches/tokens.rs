@@ -69,7 +69,7 @@ fn main() {
     let keys = Keys::new(Some(Arc::new(Pair { public, pair })), Vec::new());
     let accounts = ServiceAccounts::new(&ORCH, settings, keys);
     let (applied, exchange) = (stored(), Exchange::internal());
-    let now = Moment { applied: &applied, now: Timestamp(NOW * 1_000_000), exchange: &exchange };
+    let now = Moment { applied: &applied, now: Timestamp(NOW * 1_000_000), remarks: &exchange };
     let issue = |at: u64| accounts.issue(&claims(at)).expect("a key that signs");
     report("make a token (ES256)", |at| issue(at).len());
     let tokens: Vec<String> = (0..RUNS as u64 * CALLS).map(issue).collect();

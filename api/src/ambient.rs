@@ -3,8 +3,9 @@
 //! Owns the formats in which time appears in objects. Simulations pass a seeded implementation, a process the system's
 //! clock and generator. Nothing else in this crate reads a clock or draws a random number.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use orch_bounded::ExpiryClock;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -72,6 +73,16 @@ impl Timestamp {
         text.pop();
         text.push_str(&format!(".{:06}Z", self.0 % 1_000_000));
         text
+    }
+}
+
+impl ExpiryClock for Timestamp {
+    fn after(self, span: Duration) -> Self {
+        Timestamp(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    fn is_before_set_back(self, now: Self) -> bool {
+        Timestamp::is_before_set_back(self, now)
     }
 }
 

@@ -6,9 +6,6 @@ use orch_raft::{ProposeError, ReadError, Revision};
 use orch_rules::validate::FieldErrors;
 use orch_schema::budget::Stopped;
 
-use crate::connect::ConnectError;
-use crate::registry::Resource;
-
 /// The object or collection that an error is about, for Status details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
@@ -203,21 +200,28 @@ pub enum NotAcceptable {
     View(String),
 }
 
+/// The failure of a request that is passed on, beside those of requests in general.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The backend of a proxy cannot be reached, or there is none. The message is complete.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The kubelet or its address cannot be used, or an upgrade failed. The message is complete.
+    #[error("{0}")]
+    Failed(String),
+    /// The kubelet refused a request for a log.
+    #[error("the kubelet answered {code}")]
+    Refused {
+        /// Its status code.
+        code: u16,
+        /// Its text, at most [`REFUSAL_BYTES_MAX`].
+        text: String,
+        /// The pod.
+        pod: String,
+    },
+}
+
 impl Subject {
-    /// An object, named by its resource, as most errors name it.
-    pub fn resource(resource: &Resource, name: &str) -> Self {
-        let group = resource.path_group.clone();
-        Subject { group, kind: resource.plural.clone(), name: name.to_owned() }
-    }
-
-    /// An object, named by its kind, as validation errors name it.
-    pub fn kind(resource: &Resource, name: &str) -> Self {
-        // Objects of a converted version are validated in their stored form, whose group the errors name.
-        let stored = resource.direct().map(|direct| direct.stored_group.to_owned());
-        let group = stored.unwrap_or_else(|| resource.group.clone());
-        Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
-    }
-
     /// Kind or resource with its group: `roles.rbac.authorization.orch.io`, or `configmaps` in the core group.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }

@@ -13,8 +13,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 use orch_schema::excerpt::part;
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
-use crate::audit::{Auditor, Trail};
-use crate::authn::{Credential, User};
+use crate::audit::{Auditor, Facts, Trail};
+use crate::authn::{Credential, Remarks, User};
 use crate::authz::Ruling;
 use crate::flow::Entry;
 
@@ -102,9 +102,16 @@ impl Exchange {
         self.id_within(LOGGED_ID_BYTES_MAX)
     }
 
-    /// The request's id as audit events show it: the first 256 bytes of the one in the response.
-    pub(crate) fn audit_id(&self) -> Cow<'_, str> {
-        self.id_within(AUDITED_ID_BYTES_MAX)
+    /// What audit events show of the request: its id by the first 256 bytes of the one in the response.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        Facts {
+            id: self.id_within(AUDITED_ID_BYTES_MAX),
+            received: self.received(),
+            method: self.method(),
+            user: self.user(),
+            impersonated: self.impersonated(),
+            ruling: self.ruling(),
+        }
     }
 
     fn id_within(&self, bytes_max: usize) -> Cow<'_, str> {
@@ -263,11 +270,21 @@ impl Exchange {
     }
 }
 
+impl Remarks for Exchange {
+    fn annotate(&self, name: &dyn Fn() -> String, text: &str) {
+        Exchange::annotate(self, name, || text.to_owned());
+    }
+
+    fn warn(&self, text: &str) {
+        Exchange::warn(self, [text.to_owned()]);
+    }
+}
+
 /// Logs requests whose client left before the response, and ends their audit. The request may have been carried out.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(trail) = self.trail() {
-            trail.abandon(self);
+            trail.abandon(&self.facts());
         }
         let Some(asked) = self.asked.as_ref().filter(|_| !self.is_closed.load(Ordering::Relaxed)) else {
             return;
@@ -354,7 +371,7 @@ mod tests {
             headers.extend(sent.map(|id| (AUDIT_ID, HeaderValue::from_bytes(id).unwrap())));
             let exchange = exchange(&headers);
             assert!(exchange.id().len() <= 3 * LOGGED_ID_BYTES_MAX, "it fits into a log line");
-            assert!(exchange.audit_id().len() <= 3 * AUDITED_ID_BYTES_MAX, "it fits into an event");
+            assert!(exchange.facts().id.len() <= 3 * AUDITED_ID_BYTES_MAX, "it fits into an event");
             closed(&exchange)[AUDIT_ID].as_bytes().to_vec()
         };
         for sent in [&b"mine"[..], &[b'x'; 3000], "\u{e4}".as_bytes(), b"\xff\xfe"] {

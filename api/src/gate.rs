@@ -91,15 +91,17 @@ impl Gate {
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
         let applied = Applied::of(store);
-        let mut found =
-            self.authenticator.authenticate(peer, headers, Moment { applied: &applied, now, exchange }).await;
+        let mut found = self
+            .authenticator
+            .authenticate(peer, headers, Moment { applied: &applied, now, remarks: exchange })
+            .await;
         if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
             && Box::pin(self.catch_up.run(store, *evidence, now)).await
         {
             let applied = Applied::of(store);
             found = self
                 .authenticator
-                .authenticate(peer, headers, Moment { applied: &applied, now, exchange })
+                .authenticate(peer, headers, Moment { applied: &applied, now, remarks: exchange })
                 .await;
         }
         let found = found.map_err(Unauthenticated::into_fault);
@@ -171,14 +173,18 @@ impl Gate {
         (store, now): (&S, Timestamp),
     ) -> Result<Holder, Unauthenticated> {
         let applied = Applied::of(store);
-        let mut found =
-            self.authenticator.review(token, wanted, Moment { applied: &applied, now, exchange }).await;
+        let mut found = self
+            .authenticator
+            .review(token, wanted, Moment { applied: &applied, now, remarks: exchange })
+            .await;
         if let Err(Unauthenticated::Unseen { evidence, .. }) = &found
             && Box::pin(self.catch_up.run(store, *evidence, now)).await
         {
             let applied = Applied::of(store);
-            found =
-                self.authenticator.review(token, wanted, Moment { applied: &applied, now, exchange }).await;
+            found = self
+                .authenticator
+                .review(token, wanted, Moment { applied: &applied, now, remarks: exchange })
+                .await;
         }
         found.map_err(Unauthenticated::into_fault)
     }
@@ -203,7 +209,7 @@ impl Gate {
         applied: &Applied,
     ) -> Result<Arc<User>, ApiError> {
         if let Some(trail) = exchange.trail() {
-            let received = trail.receive(exchange, &user, headers, attributes).await;
+            let received = trail.receive(&exchange.facts(), &user, headers, attributes).await;
             received.map_err(|error| ApiError::Internal(error.to_string()))?;
         }
         let user = match Impersonation::of(headers).map_err(ApiError::BadRequest)? {
@@ -298,7 +304,7 @@ impl Gate {
         }
         let mut questions = asked.questions(mode, self.brand).into_iter();
         while let Some(question) = questions.next() {
-            let asked = question.attributes();
+            let asked = ResourceAttributes::from(&question);
             if let Some(reason) = &question.refusal {
                 return Err(authz::forbidden(requestor, Attributes::Resource(asked), reason));
             }
@@ -413,7 +419,7 @@ mod tests {
             });
             let credential = gate.credential(&peer, &HeaderMap::new(), &Arc::new(User::local_admin()));
             let applied = Applied::certain(State::default().into());
-            let at = Moment { applied: &applied, now: SystemAmbient.now(), exchange: &Exchange::internal() };
+            let at = Moment { applied: &applied, now: SystemAmbient.now(), remarks: &Exchange::internal() };
             let asked = gate.admits_still(&credential, Attributes::Path { verb: "get", path: "/x" }, at);
             let found = asked.now_or_never().expect("nobody else is asked");
             let text = found.err().map(|error| error.to_string());

@@ -6,12 +6,14 @@
 pub mod admission;
 pub mod allocation;
 pub mod ambient;
+pub mod answer;
 pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
 pub mod conversion;
+mod document;
 pub mod egress;
 pub mod endpoint;
 pub mod error;

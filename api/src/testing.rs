@@ -38,6 +38,8 @@ pub(crate) struct Lag {
     pub(crate) behind: Mutex<Option<Arc<State>>>,
     /// Read barriers so far.
     pub(crate) barriers: AtomicUsize,
+    /// The changes that its disk tells of; `None`: those that the wrapped store tells of.
+    pub(crate) past: Mutex<Option<Arc<[Change]>>>,
 }
 
 /// A [`MemoryStore`] with controlled leadership, lag and outcomes.
@@ -76,7 +78,10 @@ impl Store for ScriptedStore {
     }
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
-        self.below.past_changes(resource, after)
+        match &*self.lag.past.lock() {
+            Some(past) => Ok(past.clone()),
+            None => self.below.past_changes(resource, after),
+        }
     }
 
     async fn collection_at(

@@ -12,7 +12,8 @@ pub mod cli;
 pub mod connect;
 pub mod egress;
 pub mod encryption;
-mod files;
+#[cfg(test)]
+mod error_texts;
 pub mod kubeconfig;
 pub mod log_check;
 pub mod logging;
@@ -20,7 +21,6 @@ pub mod metrics;
 pub mod object_store;
 mod operator;
 pub mod recovery;
-pub mod report;
 pub mod reset;
 pub mod run;
 pub mod secrecy;

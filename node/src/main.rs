@@ -10,8 +10,8 @@ use orch_node::cli::{
     CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
     log_format, parse_and_find_files,
 };
-use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, secrecy, snapshot, tls};
+use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, secrecy, snapshot};
+use orch_serving::{Causes, stamps};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -43,7 +43,7 @@ fn start(arguments: Vec<OsString>) -> anyhow::Result<()> {
     // One provider of cryptography in the process, installed before any library asks for the default.
     let is_first = rustls::crypto::ring::default_provider().install_default().is_ok();
     anyhow::ensure!(is_first, "another cryptography provider is installed already");
-    tls::note_beginning();
+    stamps::note_beginning();
     dispatch(parse_and_find_files(arguments)?.command)
 }
 

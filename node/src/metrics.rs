@@ -1,18 +1,21 @@
 //! The metrics of the process: the recorder, and the text of `/metrics`.
 //!
-//! Owns the recorder that every crate's counters, gauges and histograms go to, the buckets of histograms, and the series
+//! Owns the catalog of metrics ([`catalog`]), the recorder that every crate's counters, gauges and histograms go to, and the series
 //! of the process itself, which are read from the kernel when somebody asks. Names and types are those of the reference.
 //! It opens no port: the API serves the text to users with the right to its path.
 
 mod buckets;
-mod process;
+pub mod catalog;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use metrics::{KeyName, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use orch_api::metrics::Exposition;
 use tokio_util::sync::CancellationToken;
+
+use self::catalog::{CATALOG, Kind};
 
 /// Time between two passes over the histograms, which keep single values until then: five for each request, at 100,000
 /// requests a second four megabytes.
@@ -25,11 +28,26 @@ pub fn install() {
     RECORDER.get_or_init(|| {
         let recorder = buckets::set(PrometheusBuilder::new()).build_recorder();
         let handle = recorder.handle();
+        describe(&recorder);
         if metrics::set_global_recorder(recorder).is_err() {
             tracing::warn!("another recorder of metrics is installed already: /metrics stays empty");
         }
         handle
     });
+}
+
+/// Gives `recorder` the help of every metric.
+fn describe(recorder: &impl Recorder) {
+    for metric in CATALOG {
+        for name in metric.names() {
+            let (name, help) = (KeyName::from(name), SharedString::from(metric.description()));
+            match metric.kind {
+                Kind::Counter => recorder.describe_counter(name, None, help),
+                Kind::Gauge => recorder.describe_gauge(name, None, help),
+                Kind::Histogram => recorder.describe_histogram(name, None, help),
+            }
+        }
+    }
 }
 
 /// The text of `/metrics`, and the upkeep of its histograms until `stopping`. Needs a Tokio runtime.
@@ -55,9 +73,19 @@ struct Page {
 impl Exposition for Page {
     fn render(&self) -> String {
         let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
-        process::write(&mut text);
+        orch_serving::process::write_series(&mut text, &|_| true);
         text
     }
+
+    fn head(&self, name: &str, kind: &str) -> String {
+        head(name, kind)
+    }
+}
+
+/// The lines before the series called `name` of a page.
+fn head(name: &str, kind: &str) -> String {
+    let help = catalog::metric(name).map(|metric| format!("# HELP {name} {}\n", metric.description()));
+    format!("{}# TYPE {name} {kind}\n", help.unwrap_or_default())
 }
 
 /// The text of `/metrics` before the API is there. Its few histograms are kept up later.
@@ -77,10 +105,10 @@ mod tests {
         metrics::histogram!("apiserver_request_duration_seconds").record(0.03);
         let text = exposition(CancellationToken::new()).render();
         for expected in [
-            "# TYPE apiserver_request_total counter\n",
+            "# HELP apiserver_request_total [STABLE] Requests by resource, verb and status code.\n# TYPE apiserver_request_total counter\n",
             "apiserver_request_total{code=\"200\"} 2\n",
             "apiserver_request_duration_seconds_bucket{le=\"0.05\"} 1\n",
-            "# TYPE process_start_time_seconds gauge\n",
+            "# HELP process_start_time_seconds Start, in seconds since 1970.\n# TYPE process_start_time_seconds gauge\n",
             "# TYPE process_cpu_seconds_total counter\n",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");

@@ -17,7 +17,7 @@ use crate::encryption::{EncryptionError, Keyring};
 use crate::operator::{self, CLIENTS_LIST_ANEW, date};
 use crate::run::{self, RunError};
 
-/// Why no cluster was recovered. The member's data is as before.
+/// Why no cluster was recovered, the member's data being as before, or why nothing was told of one that was.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// The keys of the data cannot be loaded.
@@ -51,8 +51,16 @@ pub enum RecoveryError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The text cannot be written, or the answer not be read.
-    #[error("cannot ask")]
+    #[error("nothing was changed: cannot ask")]
     Out(#[from] io::Error),
+    /// The new cluster is made, and the text about it cannot be written.
+    #[error("cluster {cluster} was made, and what to do next cannot be written")]
+    Untold {
+        /// The new cluster's id.
+        cluster: Arc<str>,
+        /// The error of the output.
+        source: io::Error,
+    },
 }
 
 /// Asks on the terminal; `None` where there is none.
@@ -81,8 +89,8 @@ pub fn recover(
     let new = decide(arguments, &found, &origin, &*run::clock(), ask, out)?;
     writeln!(out, "making the new store ...")?;
     let made = reseed::recover(&arguments.data_dir, keys, examined, &new)?;
-    tell_next(&found, &made, &new.member, out)?;
-    Ok(())
+    tell_next(&found, &made, &new.member, out)
+        .map_err(|source| RecoveryError::Untold { cluster: made.cluster.clone(), source })
 }
 
 /// Tells what was found, and makes the beginning of the new cluster once it is confirmed.

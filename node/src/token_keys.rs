@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use orch_api::authn::service_account::{Curve, Keys, PublicKey, Signer, SigningFailed, VerifyingKey};
+use orch_serving::files;
 use rustls::SignatureScheme;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
@@ -17,8 +18,6 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey as ParsedKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
-
-use crate::files;
 
 /// Largest key file: some hundred keys. A larger one is taken for the wrong file.
 const FILE_BYTES_MAX: u64 = 1 << 20;

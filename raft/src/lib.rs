@@ -22,7 +22,7 @@ pub mod store;
 mod tests;
 pub mod transaction;
 pub mod transport;
-pub mod warnings;
+mod warnings;
 
 pub use digest::{Digest, DigestError, digest};
 pub use encoding::FEATURE_LEVEL_MAX;

@@ -1,64 +1,13 @@
-//! Rate limit of the warnings that clients and peers can cause: one per cause in ten seconds, with the number of those
-//! left out since the last.
+//! Limits of a member's warnings by cause: peers and clients that cause one warning do not silence another.
 //!
-//! Owns the limit of one cause, and a map of such limits by cause. It does not log. [`WarningLimit::pass`] reads
-//! Tokio's clock; the other functions take an instant, or the clock of the member's runtime, which a simulation
-//! controls.
+//! Owns the map of limits by cause, by the clock of the member's runtime, which a simulation controls. It does not log. The
+//! limit of one cause is [`WarningLimit`].
 
 use std::collections::BTreeMap;
-use std::ops::Sub;
-use std::time::Duration;
 
 use openraft_rt::Instant;
+use orch_bounded::WarningLimit;
 use parking_lot::Mutex;
-
-/// Shortest time between two warnings of one cause: clients and peers that cause them must not fill a log.
-const WARNING_PAUSE: Duration = Duration::from_secs(10);
-
-/// The limit for one cause. `I` is the instant of the caller's clock.
-#[derive(Debug)]
-pub struct WarningLimit<I = tokio::time::Instant>(Mutex<Passed<I>>);
-
-#[derive(Debug)]
-struct Passed<I> {
-    /// `None` before the first warning.
-    last: Option<I>,
-    /// Warnings left out since the last one that passed.
-    left_out: u64,
-}
-
-impl<I> WarningLimit<I> {
-    /// A limit that lets the first warning pass.
-    pub const fn new() -> WarningLimit<I> {
-        WarningLimit(Mutex::new(Passed { last: None, left_out: 0 }))
-    }
-}
-
-impl<I> Default for WarningLimit<I> {
-    fn default() -> Self {
-        WarningLimit::new()
-    }
-}
-
-impl<I: Copy + Sub<Output = Duration>> WarningLimit<I> {
-    /// `Some` if a warning may be logged at `now`, with the number of warnings left out since the last.
-    pub fn pass_at(&self, now: I) -> Option<u64> {
-        let mut passed = self.0.lock();
-        if passed.last.is_some_and(|last| now - last < WARNING_PAUSE) {
-            passed.left_out += 1;
-            return None;
-        }
-        passed.last = Some(now);
-        Some(std::mem::take(&mut passed.left_out))
-    }
-}
-
-impl WarningLimit {
-    /// `Some` if a warning may be logged now by Tokio's clock, with the number of warnings left out since the last.
-    pub fn pass(&self) -> Option<u64> {
-        self.pass_at(tokio::time::Instant::now())
-    }
-}
 
 /// Limits by cause. Causes are literals in the program, so they are few.
 pub(crate) struct Warnings<I>(Mutex<BTreeMap<&'static str, WarningLimit<I>>>);
@@ -121,15 +70,6 @@ pub(crate) mod counting {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_warning_passes_in_ten_seconds_and_says_how_many_did_not() {
-        let limit = WarningLimit::<tokio::time::Instant>::new();
-        let began = tokio::time::Instant::now();
-        let passed =
-            [0, 1, 9_999, 10_000, 10_001, 20_000].map(|ms| limit.pass_at(began + Duration::from_millis(ms)));
-        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
-    }
 
     #[test]
     fn each_cause_has_its_own_pause() {

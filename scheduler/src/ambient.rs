@@ -1,4 +1,4 @@
-//! Randomness and the time of day, which the process takes from outside of its inputs.
+//! Randomness and wall time, the only facts that the process takes from outside of its inputs.
 //!
 //! Owns the only places where the program reads them. A simulation may give its thread a source
 //! of its own, from which the same seed draws the same run; a release has no such source, and no branch for it. The monotonic

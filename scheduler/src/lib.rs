@@ -1,8 +1,8 @@
 //! The scheduler: assigns pods to nodes.
 //!
-//! Pure cores are [`objects`] (compact forms of what the API serves), [`plan`] (where a pod goes, and why not) and
-//! [`queue`] (which pod is next); they know no clock, socket or thread. The rims are [`client`] (the API server),
-//! [`run`] (assume, reserve, bind), [`election`] (who leads), [`serve`] (HTTPS), [`metrics`], [`logging`] and [`config`]
+//! Pure cores are [`objects`] (compact forms of API objects), [`plan`] (the choice of a node, or the reasons for none) and
+//! [`queue`] (the order of pods); they know no clock, socket or thread. The rims are [`client`] (the API server),
+//! [`run`] (assume, reserve, bind), [`election`] (the leader), [`serve`] (HTTPS), [`metrics`], [`logging`] and [`config`]
 //! (flags and file). [`process`] puts them together.
 //! It links no part of `orch-api` or `orch-raft`: it is a client like any other.
 
@@ -28,7 +28,6 @@ mod simulation;
 pub mod stopwatch;
 pub mod version;
 pub mod wall_time;
-mod warnings;
 
 /// Structs of the kinds that the scheduler reads and writes, with the field numbers of the API's Protobuf form.
 #[allow(

@@ -1,30 +1,27 @@
-//! Log lines: where they go, which there are, and when they are written.
+//! Log lines: destination, form, verbosity, and the time of writing.
 //!
 //! Lines go to standard error, as text or JSON, one for each event: control characters and line breaks of their texts are
 //! written escaped. `--v` raises the level of this project's crates only, since libraries print headers at their finest levels,
 //! and a header can be a bearer token. Lines wait at most `--log-flush-frequency`; warnings and errors are written at
 //! once, with what waits before them.
 
-use std::fmt::{self as text, Write as _};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_serving::logging::{Limited, log_libraries, log_panics, one_line_fields, own_level};
 use parking_lot::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{FilterFn, filter_fn};
-use tracing_subscriber::fmt::format::debug_fn;
-use tracing_subscriber::fmt::{FormatFields, MakeWriter};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
 use crate::config::flags::{LogFlags, VmodulePattern};
 
 /// Crates whose level follows `--v`.
-const OWN: [&str; 2] = ["scheduler", "orch_scheduler"];
+const OWN: [&str; 3] = ["scheduler", "orch_scheduler", "orch_serving"];
 /// Libraries whose warnings strangers cause.
 const STRANGERS: [&str; 2] = ["rustls", "h2"];
 /// Bytes that wait at most: more lines are written than flushed one by one.
@@ -73,7 +70,7 @@ impl Verbosity {
     /// Sets it.
     pub fn set(&self, level: u32) {
         self.0.store(level, std::sync::atomic::Ordering::Relaxed);
-        // Decisions about single places of the code are made anew.
+        // Clears tracing's cache of call sites.
         tracing::callsite::rebuild_interest_cache();
     }
 
@@ -93,19 +90,35 @@ impl Flusher {
     }
 }
 
-/// Installs the process's logger. Fails if one is installed.
-pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
+/// Another logger is installed in the process.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggerError {
+    /// One of `tracing`.
+    #[error(transparent)]
+    Events(#[from] tracing::subscriber::SetGlobalDefaultError),
+    /// One of `log`.
+    #[error(transparent)]
+    Libraries(#[from] log::SetLoggerError),
+}
+
+/// Installs the process's logger.
+///
+/// # Errors
+/// Another one is installed.
+pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), LoggerError> {
     let verbosity = Verbosity::default();
     verbosity.set(flags.verbosity);
     let frequency = flags.log_flush_frequency.duration();
     let lines = Lines::new(frequency);
     let layer = fmt::layer().with_writer(lines.clone()).with_target(flags.verbosity > 0).with_ansi(false);
-    let filter = filter(verbosity.clone(), &flags.vmodule);
+    let filter = Limited::new(filter(verbosity.clone(), &flags.vmodule), &OWN);
     let layer = match Format::named(&flags.logging_format) {
         Some(Format::Json) => layer.json().flatten_event(true).with_filter(filter).boxed(),
         Some(Format::Text) | None => layer.fmt_fields(one_line_fields()).with_filter(filter).boxed(),
     };
-    tracing_subscriber::registry().with(layer).try_init()?;
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
+    // Nothing else in this program installs a logger of the `log` crate.
+    log_libraries(&STRANGERS)?;
     let flusher = Flusher(lines);
     if !frequency.is_zero() {
         let regular = flusher.clone();
@@ -122,13 +135,7 @@ pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), TryInitError> {
         });
     }
     let last = flusher.clone();
-    std::panic::set_hook(Box::new(move |panic| {
-        // A line like the others, and without the path on the machine that built the program.
-        let file = panic.location().map_or("", |place| place.file().rsplit('/').next().unwrap_or_default());
-        let line = panic.location().map(std::panic::Location::line);
-        tracing::error!(file, line, "panicked: {}", panic.payload_as_str().unwrap_or("without a message"));
-        last.flush();
-    }));
+    log_panics(move || last.flush());
     Ok((verbosity, flusher))
 }
 
@@ -150,12 +157,7 @@ fn filter(
             target.split("::").any(|module| matches(pattern.pattern.as_bytes(), module.as_bytes()))
         });
         let level = by_module.map_or_else(|| verbosity.level(), |pattern| pattern.level);
-        let loudest = match level {
-            0..=3 => Level::INFO,
-            4..=5 => Level::DEBUG,
-            _ => Level::TRACE,
-        };
-        *metadata.level() <= loudest
+        *metadata.level() <= own_level(level)
     })
 }
 
@@ -197,7 +199,7 @@ impl Waiting {
     }
 }
 
-/// One line under way.
+/// A line that is being written.
 struct Line {
     lines: Lines,
     is_urgent: bool,
@@ -227,38 +229,6 @@ impl<'w> MakeWriter<'w> for Lines {
 
     fn make_writer_for(&'w self, metadata: &tracing::Metadata<'_>) -> Line {
         Line { lines: self.clone(), is_urgent: *metadata.level() <= Level::WARN }
-    }
-}
-
-/// Fields as `name=value`, the message without a name, in one line.
-fn one_line_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
-    let fields = debug_fn(|writer, field, value| {
-        let mut line = OneLine(writer);
-        match field.name() {
-            "message" => write!(line, "{value:?}"),
-            // Records of the `log` crate: among their fields is a path of the machine that built the program.
-            name if name.starts_with("log.") => Ok(()),
-            name => write!(line, "{name}={value:?}"),
-        }
-    });
-    fields.delimited(" ")
-}
-
-/// Writes text without control characters and without characters that break a line or change its direction.
-struct OneLine<W>(W);
-
-impl<W: text::Write> text::Write for OneLine<W> {
-    fn write_str(&mut self, text: &str) -> text::Result {
-        for char in text.chars() {
-            match char {
-                '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                    write!(self.0, "{}", char.escape_default())?
-                }
-                char if char.is_control() => write!(self.0, "{}", char.escape_default())?,
-                char => self.0.write_char(char)?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -326,12 +296,5 @@ mod tests {
         assert_eq!(waiting(5, false), 2);
         assert_eq!(waiting(5, true), 0);
         assert_eq!(waiting(0, false), 0);
-    }
-
-    #[test]
-    fn no_text_breaks_or_forges_a_line() {
-        let mut written = String::new();
-        write!(OneLine(&mut written), "a\n2026 INFO forged\r\u{1b}[2K\u{202e}").unwrap();
-        assert_eq!(written, r"a\n2026 INFO forged\r\u{1b}[2K\u{202e}");
     }
 }

@@ -27,14 +27,14 @@ impl LabelLookup for Labels {
 /// The field of a node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";
 
-/// One requirement of a selector.
+/// A requirement of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Requirement {
     key: Box<str>,
     test: Test,
 }
 
-/// What a requirement asks of the value under its key.
+/// The condition of a requirement on the value under its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Test {
     In(Vec<String>),

@@ -1,4 +1,4 @@
-//! How long things take in the cores that know no clock.
+//! A stopwatch for metrics: the only clock that pure code may read.
 //!
 //! Owns the only way in which planner, queue and executor see time pass while they work: a function that the rim gives
 //! them. Its durations go into metrics and decide nothing, so that the cores stay deterministic. Without a function

@@ -1,6 +1,6 @@
-//! The time of day, as it is written into objects.
+//! Wall time, as objects hold it.
 //!
-//! Owns its two forms in the API, messages and texts. It is shown to people, and decides nothing between machines: their
+//! Owns its two forms in the API, messages and texts. It is for people, and decides nothing between machines: their
 //! clocks differ. Durations are measured by the monotonic clock.
 
 use std::ops::RangeInclusive;

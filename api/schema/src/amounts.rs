@@ -4,7 +4,7 @@
 //! compares amounts by value wherever it asks whether an update changes a field; rules over untyped values cannot, so
 //! they are given the stored value as the new one would write it.
 
-use super::types::{ObjectType, Scalar, Schema, TypeId, ValueType};
+use super::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType};
 use crate::budget::count_step;
 use crate::quantity::Quantity;
 use crate::value::Value;
@@ -14,20 +14,25 @@ use crate::value::Value;
 pub(super) struct AmountFields(Vec<Box<[usize]>>);
 
 impl AmountFields {
-    /// The fields of `types`, whose ids are positions.
-    pub(super) fn of(types: &[ObjectType]) -> Self {
-        let held: Vec<Vec<TypeId>> = types
-            .iter()
-            .map(|ty| ty.fields.iter().filter_map(|field| object_in(&field.value)).collect())
-            .collect();
+    /// The fields of `types`, whose ids are positions behind the types of `base`.
+    pub(super) fn of(types: &[ObjectType], base: Option<&Schema>) -> Self {
+        let first = base.map_or(0, Schema::len);
+        let own = |TypeId(id): TypeId| (id as usize).checked_sub(first);
+        let is_in_base = |id: TypeId| {
+            let of_base = base.filter(|_| own(id).is_none());
+            of_base.is_some_and(|base| !base.amount_fields(id).is_empty())
+        };
         let mut holders: Vec<Vec<usize>> = vec![Vec::new(); types.len()];
-        for (holder, held) in held.iter().enumerate() {
-            for TypeId(id) in held {
-                holders[*id as usize].push(holder);
+        for (holder, ty) in types.iter().enumerate() {
+            let held = ty.fields.iter().filter_map(|field| object_in(&field.value));
+            for at in held.filter_map(own) {
+                holders[at].push(holder);
             }
         }
+        let is_or_holds_of_base =
+            |field: &Field| is_amount(&field.value) || object_in(&field.value).is_some_and(is_in_base);
         // once: one pass over the fields of each type, when the schema is made.
-        let has_amount = |ty: &ObjectType| ty.fields.iter().any(|field| is_amount(&field.value));
+        let has_amount = |ty: &ObjectType| ty.fields.iter().any(is_or_holds_of_base);
         let mut holds: Vec<bool> = types.iter().map(has_amount).collect();
         let mut found: Vec<usize> = (0..types.len()).filter(|&at| holds[at]).collect();
         while let Some(at) = found.pop() {
@@ -38,16 +43,18 @@ impl AmountFields {
             }
         }
         let fields = |ty: &ObjectType| {
-            let with_amounts = ty.fields.iter().enumerate().filter(|(_, field)| {
-                is_amount(&field.value) || object_in(&field.value).is_some_and(|id| holds[id.0 as usize])
-            });
+            let holds_own = |field: &Field| object_in(&field.value).and_then(own).is_some_and(|at| holds[at]);
+            let with_amounts = ty.fields.iter().enumerate();
+            let with_amounts =
+                with_amounts.filter(|(_, field)| is_or_holds_of_base(field) || holds_own(field));
             with_amounts.map(|(at, _)| at).collect::<Box<[usize]>>()
         };
         Self(types.iter().map(fields).collect())
     }
 
-    fn get(&self, TypeId(id): TypeId) -> &[usize] {
-        &self.0[id as usize]
+    /// Those of the type at this position.
+    pub(super) fn get(&self, at: usize) -> &[usize] {
+        &self.0[at]
     }
 }
 
@@ -84,7 +91,7 @@ fn rewritten(schema: &Schema, ty: &ValueType, old: &Value, new: &Value) -> Optio
         }
         (ValueType::Object(id), Value::Object(before), Value::Object(after)) => {
             let (mut out, fields) = (None, &schema.get(*id).fields);
-            for field in schema.amount_fields().get(*id).iter().map(|&at| &fields[at]) {
+            for field in schema.amount_fields(*id).iter().map(|&at| &fields[at]) {
                 let (Some(old), Some(new)) = (before.get(&field.name), after.get(&field.name)) else {
                     continue;
                 };
@@ -146,7 +153,7 @@ mod tests {
 
     #[test]
     fn types_without_amounts_are_not_walked() {
-        let fields = |name: &str| orch().amount_fields().get(orch().find_type(name).unwrap()).len();
+        let fields = |name: &str| orch().amount_fields(orch().find_type(name).unwrap()).len();
         assert_eq!(fields("core.v1.ConfigMap"), 0);
         assert_eq!(fields("core.v1.Pod"), 2);
         assert_eq!(fields("core.v1.ResourceRequirements"), 2);

@@ -16,6 +16,7 @@ mod amounts;
 pub mod budget;
 pub mod compile;
 mod compile_resource;
+mod duration;
 pub mod excerpt;
 mod fill;
 mod held;
@@ -33,16 +34,18 @@ mod yaml;
 pub use amounts::written_alike;
 pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
+pub use duration::{DurationFault, SignedDuration};
 pub use fill::apply_defaults;
 pub use held::check_held;
 pub use instant::{Instant, Precision};
 pub use json::encode_stored;
-pub use json::{DecodeError, Decoded, Head, Limits, Shape, StrictError, decode_json, encode_json};
+pub use json::{
+    DecodeError, Decoded, EnvelopeError, Head, Limits, Shape, StrictError, decode_json, encode_json,
+};
 pub use json::{read_json, write_value};
 pub use order::order_members;
 pub use protobuf::{
-    Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
-    write_envelope,
+    Envelope, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope, write_envelope,
 };
 pub use resource::{
     Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,

@@ -5,6 +5,7 @@ use orch_proto::brand::{KUBERNETES, ORCH};
 use super::*;
 
 mod definitions;
+mod owners;
 mod random;
 pub(crate) mod vectors;
 

@@ -1,9 +1,16 @@
 //! Compiled type tables: the JSON and Protobuf forms, defaults, list semantics and patch directives of each type.
 //!
-//! Owns the shape of the tables. They are compiled once at start from the descriptors in `proto/`; every codec, patcher
-//! and ownership tracker walks them. They hold no behaviour of a single kind: that belongs to its strategy.
+//! Owns the shape of the tables, and which schema owns a type. Those of the built-in kinds are compiled once at start from the
+//! descriptors in `proto/`; every codec, patcher and ownership tracker walks them. They hold no behaviour of a single kind: that
+//! belongs to its strategy.
+//!
+//! A schema may stand on a base: it refers to the base's types without copying them, and shares ownership of them. Its own types
+//! are freed with it, so that no arena only grows.
+//!
+//! Invariant: an id below the number of the base's types is the base's id of the same type.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use orch_proto::Brand;
 
@@ -13,13 +20,16 @@ use super::index::FieldIndex;
 use super::resource::ResourceType;
 use crate::value::{Map, SmolStr, Value};
 
-/// Index of an [`ObjectType`] in its [`Schema`].
+/// Index of an [`ObjectType`] in its [`Schema`], and in every schema that has that one as its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 
-/// All object types that refer to each other, in one arena.
+/// All object types that refer to each other: those of the base, and its own.
 #[derive(Debug, Default)]
 pub struct Schema {
+    base: Option<Arc<Schema>>,
+    /// Number of the base's types, and the id of the first own one.
+    first: usize,
     types: Vec<ObjectType>,
     by_name: HashMap<Box<str>, TypeId>,
     amount_fields: AmountFields,
@@ -189,12 +199,28 @@ pub struct PatchStrategy {
 impl Schema {
     /// A schema of these types, each known by its name; ids are positions.
     pub fn new(types: Vec<ObjectType>) -> Self {
-        let by_name = (0..).zip(&types).map(|(at, ty)| (ty.name.clone(), TypeId(at))).collect();
-        Self { amount_fields: AmountFields::of(&types), types, by_name, resources: Vec::new() }
+        Self::on(None, types)
+    }
+
+    /// A schema of these types beside those of `base`. Ids are those of the base, and behind them positions in `types`.
+    ///
+    /// # Panics
+    /// There are more than 2^32 types, which no limit of a definition allows.
+    pub fn over(base: Arc<Schema>, types: Vec<ObjectType>) -> Self {
+        Self::on(Some(base), types)
+    }
+
+    fn on(base: Option<Arc<Schema>>, types: Vec<ObjectType>) -> Self {
+        let first = base.as_ref().map_or(0, |base| base.len());
+        let ids = u32::try_from(first).expect("types are fewer than 2^32")..;
+        let by_name = ids.zip(&types).map(|(id, ty)| (ty.name.clone(), TypeId(id))).collect();
+        let amount_fields = AmountFields::of(&types, base.as_deref());
+        Self { base, first, amount_fields, types, by_name, resources: Vec::new() }
     }
 
     /// The schema with the definitions of its resources.
-    pub(super) fn with_resources(mut self, resources: Vec<ResourceType>) -> Self {
+    #[must_use]
+    pub fn with_resources(mut self, resources: Vec<ResourceType>) -> Self {
         self.resources = resources;
         self
     }
@@ -207,34 +233,52 @@ impl Schema {
         compile(brand).expect("the embedded descriptors compile: a test does the same")
     }
 
-    /// Every resource that has a definition, in no special order; which of them are served is the caller's choice.
+    /// Every resource that has a definition here, not in the base, in no special order; which of them are served is the
+    /// caller's choice.
     pub fn resources(&self) -> &[ResourceType] {
         &self.resources
     }
 
-    /// The fields of its types that hold amounts.
-    pub(super) fn amount_fields(&self) -> &AmountFields {
-        &self.amount_fields
+    /// The positions of the fields of the type behind `id` that hold amounts, or hold objects with amounts.
+    pub(super) fn amount_fields(&self, id: TypeId) -> &[usize] {
+        let (owner, at) = self.owner(id);
+        owner.amount_fields.get(at)
     }
 
-    /// The number of types; their ids are the numbers below it.
+    /// The number of types, those of the base included; their ids are the numbers below it.
     pub fn len(&self) -> usize {
-        self.types.len()
+        self.first + self.types.len()
     }
 
     /// Whether there is no type at all.
     pub fn is_empty(&self) -> bool {
-        self.types.is_empty()
+        self.len() == 0
     }
 
-    /// The type behind `id`. An id comes from this schema, so it is always there.
+    /// The type behind `id`. An id comes from this schema or its base, so it is always there.
     pub fn get(&self, id: TypeId) -> &ObjectType {
-        &self.types[id.0 as usize]
+        let (owner, at) = self.owner(id);
+        &owner.types[at]
     }
 
-    /// The type called `name` (`core.v1.ConfigMap`).
+    /// The type called `name` (`core.v1.ConfigMap`), of this schema or its base.
     pub fn find_type(&self, name: &str) -> Option<TypeId> {
-        self.by_name.get(name).copied()
+        let own = self.by_name.get(name).copied();
+        own.or_else(|| self.base.as_ref()?.find_type(name))
+    }
+
+    /// The schema whose types this one shares.
+    pub fn base(&self) -> Option<&Arc<Schema>> {
+        self.base.as_ref()
+    }
+
+    /// The schema that owns a type, and the type's place there.
+    fn owner(&self, id: TypeId) -> (&Schema, usize) {
+        let at = id.0 as usize;
+        match &self.base {
+            Some(base) if at < self.first => base.owner(id),
+            _ => (self, at - self.first),
+        }
     }
 }
 
@@ -364,3 +408,6 @@ impl Scalar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 //! counts. Bounded are the depth, the bytes that aliases copy, and the scanner's look-ahead (`ahead`), so that a small
 //! text cannot become a large object. JSON, which clients send as YAML, is read as JSON: the result is the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -92,7 +92,23 @@ struct Open {
 
 enum Content {
     Items(Vec<Value>),
-    Members { members: BTreeMap<SmolStr, Value>, merged: Vec<Value>, key: Option<Key> },
+    Members { members: BTreeMap<SmolStr, Value>, merged: Merged, key: Option<Key> },
+}
+
+/// The values of a mapping's merge keys.
+#[derive(Default)]
+struct Merged {
+    values: Vec<Value>,
+    /// Their members' names: the reference's strict reader takes a member that is written behind the merge key for a duplicate.
+    names: HashSet<SmolStr>,
+}
+
+impl Merged {
+    fn push(&mut self, value: Value) {
+        let objects = std::slice::from_ref(&value).iter().chain(value.as_array().into_iter().flatten());
+        self.names.extend(objects.filter_map(Value::as_object).flat_map(|map| map.keys().cloned()));
+        self.values.push(value);
+    }
 }
 
 /// A key that waits for its value.
@@ -148,7 +164,7 @@ impl Builder {
             Event::SequenceStart(anchor, _) => self.open(anchor, line, Content::Items(Vec::new())),
             Event::MappingStart(anchor, _) => {
                 let members = BTreeMap::new();
-                self.open(anchor, line, Content::Members { members, merged: Vec::new(), key: None })
+                self.open(anchor, line, Content::Members { members, merged: Merged::default(), key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
         }
@@ -172,7 +188,7 @@ impl Builder {
         let value = match content {
             Content::Items(items) => Value::Array(items),
             Content::Members { mut members, merged, .. } => {
-                for value in merged {
+                for value in merged.values {
                     merge(&mut members, value)?;
                 }
                 Value::Object(members.into_iter().collect())
@@ -227,7 +243,8 @@ impl Builder {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => {
                     self.held.entry()?;
-                    if members.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
+                    let is_set = members.contains_key(&name) || merged.names.contains(&name);
+                    if is_set && self.duplicates.len() < DUPLICATES_MAX {
                         self.duplicates.push(already_set(line, &name));
                     }
                     members.insert(name, value);

@@ -1,7 +1,17 @@
 //! Conditions and operations that plugins add to the transaction of a write.
+//!
+//! Owns, too, what the plugins of one document say to each other between the two rounds of mutating admission: that there
+//! has to be a second one, and what each remembers of the first.
+
+use std::any::Any;
+use std::sync::Arc;
 
 use orch_raft::{Condition, Key, Operation, Revision};
+use orch_rules::validate::tree::{child_mut, set};
 use orch_schema::value::Value;
+
+/// The `resourceVersion` of an object that is not stored yet.
+pub(crate) const UNSET_REVISION: &str = "0";
 
 /// The author of the allocator's additions: no position in a chain.
 const ALLOCATOR: usize = usize::MAX;
@@ -18,6 +28,24 @@ pub struct Additions {
     conditions: Vec<(usize, Condition)>,
     operations: Vec<Operation>,
     replacements: Vec<(Key, Value)>,
+    round: Round,
+    /// What plugins remember of the first round of mutating admission, by position in the chain.
+    memories: Vec<(usize, Memory)>,
+    /// A plugin returned a future while it mutated, and may have had effects.
+    has_waited: bool,
+}
+
+/// A value that a plugin remembers of a document.
+type Memory = Arc<dyn Any + Send + Sync>;
+
+/// A round of mutating admission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Round {
+    #[default]
+    First,
+    /// The first one, in which a plugin asked for another.
+    FirstOfTwo,
+    Second,
 }
 
 /// Counts of conditions, operations and replacements.
@@ -44,9 +72,67 @@ impl Additions {
 
     /// Replaces an object that many writes share, a counter for example, by `value` in its stored form: if the object is no
     /// longer of `revision`, the write is tried again, in turn with the others of this node.
-    pub fn replace(&mut self, key: Key, revision: Revision, value: Value) {
+    pub fn replace(&mut self, key: Key, revision: Revision, mut value: Value) {
+        let is_new = self.replacements.last().is_none_or(|(last, _)| *last != key);
+        assert!(is_new, "an object is replaced once in a transaction");
+        // As it is encoded for the store, so that it need not be copied then.
+        set(child_mut(&mut value, "metadata"), "resourceVersion", UNSET_REVISION);
         self.require(Condition::AtRevision(key.clone(), revision));
         self.replacements.push((key, value));
+    }
+
+    /// Asks for a second round of mutating admission, since the plugin that is being called has changed the object: all
+    /// plugins are asked once more, on the object as it is after the first round. Nothing in the second round.
+    pub fn ask_again(&mut self) {
+        if self.round == Round::First {
+            self.round = Round::FirstOfTwo;
+        }
+    }
+
+    /// Whether this is the second round of mutating admission.
+    pub fn is_second_round(&self) -> bool {
+        self.round == Round::Second
+    }
+
+    /// Keeps `memory` for the plugin that is being called, until its next call about this document. Replaces an earlier one.
+    pub fn remember<T: Any + Send + Sync>(&mut self, memory: T) {
+        let plugin = self.plugin;
+        // few: the plugins of a chain, here and below.
+        self.memories.retain(|(of, _)| *of != plugin);
+        self.memories.push((plugin, Arc::new(memory)));
+    }
+
+    /// The last value of this type that the plugin being called remembered of this document.
+    pub fn remembered<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        // few: as above.
+        let (_, memory) = self.memories.iter().find(|(of, _)| *of == self.plugin)?;
+        Arc::clone(memory).downcast().ok()
+    }
+
+    /// Begins the second round of mutating admission, if a plugin asked for it in the first.
+    pub(super) fn begin_second_round(&mut self) -> bool {
+        let is_asked_for = self.round == Round::FirstOfTwo;
+        if is_asked_for {
+            self.round = Round::Second;
+        }
+        is_asked_for
+    }
+
+    /// Notes whether a mutating plugin's ruling was known at once.
+    pub(super) fn note_ruling(&mut self, is_known: bool) {
+        self.has_waited |= !is_known;
+    }
+
+    /// Whether a plugin returned a future while it mutated: it may have had effects and must not be asked again.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
+    /// Adds those of `others`, which are of another document that is written with this one.
+    pub(crate) fn extend(&mut self, others: &Additions) {
+        self.conditions.extend_from_slice(&others.conditions);
+        self.operations.extend_from_slice(&others.operations);
+        self.replacements.extend_from_slice(&others.replacements);
     }
 
     /// The object whose turns the write takes after a conflict: the first one that it replaces.
@@ -96,6 +182,13 @@ impl Additions {
 
     /// Removes the additions made after `extent`.
     pub(crate) fn truncate(&mut self, extent: Extent) {
+        let now = self.extent();
+        assert!(
+            extent.conditions <= now.conditions
+                && extent.operations <= now.operations
+                && extent.replacements <= now.replacements,
+            "additions are taken back to an extent that they had"
+        );
         self.conditions.truncate(extent.conditions);
         self.operations.truncate(extent.operations);
         self.replacements.truncate(extent.replacements);

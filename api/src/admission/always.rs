@@ -34,7 +34,7 @@ impl Plugin for AlwaysDeny {
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {

@@ -27,10 +27,11 @@ impl Plugin for AlwaysPullImages {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         if has_new_image(attributes.old, pod) {
             pull_always(pod);
         }

@@ -2,7 +2,9 @@
 
 use orch_proto::Brand;
 use orch_rules::Action;
+use orch_rules::validate::tree::set;
 use orch_schema::budget::Budget;
+use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
@@ -11,6 +13,7 @@ use crate::error::Subject;
 use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::registry::{Registry, Resource};
+use crate::request::Query;
 
 /// Kind of a write, or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,10 @@ pub struct Attributes<'a> {
     pub path_name: &'a str,
     /// The stored object before the write, in its stored form; absent for a create.
     pub old: Option<&'a Value>,
+    /// The query of the request.
+    pub query: &'a Query,
+    /// The options of a deletion, those of its body with those of its query; absent for other operations.
+    pub deletion: Option<&'a Value>,
     /// The authenticated user.
     pub user: &'a User,
     /// Decides on rights.
@@ -71,6 +78,35 @@ impl Attributes<'_> {
             && self.action == Action::Object
             // few: three operations.
             && operations.contains(&self.operation)
+    }
+
+    /// The options of the request as a document of its kind (`CreateOptions`, `UpdateOptions` of a patch, too, or
+    /// `DeleteOptions`), without fields that were not given. `None` for a connection, whose options are the object.
+    pub fn options(&self) -> Option<Value> {
+        let kind = match self.operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => return None,
+        };
+        let version = format!("{}/v1", self.brand.group("meta"));
+        let mut options = json!({"kind": kind, "apiVersion": version});
+        if let Some(deletion) = self.deletion {
+            for (name, value) in deletion.as_object().into_iter().flatten() {
+                set(&mut options, name, value.clone());
+            }
+            return Some(options);
+        }
+        let dry_run: Vec<Value> = self.query.values("dryRun").map(Value::from).collect();
+        if !dry_run.is_empty() {
+            set(&mut options, "dryRun", dry_run);
+        }
+        for name in ["fieldManager", "fieldValidation"] {
+            if !self.query.text(name).is_empty() {
+                set(&mut options, name, self.query.text(name));
+            }
+        }
+        Some(options)
     }
 
     /// Warns the client. The warning is kept even if the write is judged again.

@@ -21,10 +21,11 @@ impl Plugin for DefaultIngressClass {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        ingress: &'a mut Value,
+        ingress: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(ingress) = ingress else { return rule(Ok(())) };
         let annotations = ingress.at("metadata").at("annotations");
         // Older clients name the class in an annotation.
         let is_annotated = annotations.has(&attributes.brand.label("ingress.class"));

@@ -22,10 +22,11 @@ impl Plugin for DefaultStorageClass {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        claim: &'a mut Value,
+        claim: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(claim) = claim else { return rule(Ok(())) };
         // Old clients name the class in an annotation.
         let annotation = format!("volume.beta.{}", attributes.brand.label("storage-class"));
         let is_annotated = claim.at("metadata").at("annotations").has(&annotation);

@@ -25,10 +25,11 @@ impl Plugin for DefaultTolerationSeconds {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         add_tolerations(attributes.brand, self.seconds, pod);
         rule(Ok(()))
     }

@@ -26,10 +26,11 @@ impl Plugin for ExtendedResourceToleration {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         tolerate(attributes.brand, pod);
         rule(Ok(()))
     }

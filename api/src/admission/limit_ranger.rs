@@ -49,10 +49,11 @@ impl Plugin for LimitRanger {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(object) = object else { return rule(Ok(())) };
         if *attributes.resource.storage == *PODS {
             for range in view.list(RANGES, attributes.namespace) {
                 complete(&attributes.brand.label("limit-ranger"), &range, object);

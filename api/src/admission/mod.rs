@@ -1,12 +1,17 @@
 //! Admission: plugins that complete a write or refuse it, in view of other objects (DESIGN 13).
 //!
-//! Owns the chain and its three phases. A plugin mutates before the kind prepares the object, and validates after the
-//! kind's own rules; both once for a document, since they may wait for another server. It reserves when the write is about
-//! to be proposed, again for each view of the store. A deletion is not mutated. Conditions that have to hold when the write
-//! is applied, and counters that change with it, go into the same transaction
+//! Owns the chain and its three phases. A plugin mutates before the server sets uid and name and the kind prepares the
+//! object, and validates after the kind's own rules; both once for a document, since they may wait for another server. It
+//! reserves when the write is about to be proposed, again for each view of the store. Conditions that have to hold when the
+//! write is applied, and counters that change with it, go into the same transaction
 //! (docs/decisions/0020-admission-adds-to-the-transaction.md).
 //!
-//! Connections that the server passes on (exec, attach, portforward, proxy) pass the chain with their options.
+//!     mutate     first round: every plugin; second round, once, if a plugin asks for it: every plugin
+//!     validate   every plugin
+//!     reserve    every plugin, again for each view
+//!
+//! Documents that are not stored pass the chain, too: the options of connections that the server passes on (exec, attach,
+//! portforward, proxy), bindings, evictions, token requests and reviews.
 //!
 //! A refusal based on a state that may be stale is not final: its plugin is asked again on the newest state.
 //!
@@ -62,6 +67,7 @@ mod view;
 
 use std::sync::Arc;
 
+use futures::future::Either;
 // Names and rules in configurations of plugins.
 pub use orch_rules::pod_security as standards;
 pub use orch_rules::validate::names::{dns1123_label, dns1123_subdomain};
@@ -72,16 +78,18 @@ use crate::error::ApiError;
 use ruling::awaited;
 
 pub use additions::Additions;
-pub(crate) use additions::Extent;
+pub(crate) use additions::{Extent, UNSET_REVISION};
 pub use attributes::{Attributes, Operation};
 pub use event_rate_limit::{CACHE_SIZE, EventLimit, LimitType};
 pub use namespace_auto_provision::{MakeNamespace, NamespaceMaker};
 pub use pod_node_selector::{NodeLabels, NodeSelectors, parse_node_labels};
 pub use pod_security::PodSecuritySettings;
 pub use pod_toleration_restriction::{Toleration, TolerationLists};
+pub(crate) use role_escalation::confirm_rights;
 pub(crate) use ruling::{Finality, Refused, forbidden};
 pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
+pub(crate) use service_account::root_ca_config_map;
 pub use settings::{Settings, TolerationSeconds};
 pub use view::{Labels, View};
 
@@ -93,13 +101,16 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether the plugin is called for the write at all.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
-    /// Completes `object`, in its stored form with defaults, or refuses the write. Asked once for a document; may wait and have
-    /// effects. A refusal leaves `object` as it was: unless it is final, the plugin is asked again in view of a newer
-    /// state.
+    /// Completes `object`, in its stored form with defaults, or refuses the write; `None` where it is to be deleted. Asked once
+    /// for a document, and once more if a plugin asks for a second round ([`Additions::ask_again`]). May wait, and may have
+    /// effects if it returns a future: a ruling that is ready may be asked for again. A refusal leaves `object` as it
+    /// was: unless it is final, the plugin is asked again in view of a newer state.
+    ///
+    /// A new object has no uid, no creation time and no generated name yet.
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
@@ -181,7 +192,7 @@ impl Chain {
             Box::new(namespace_exists::NamespaceExists),
             Box::new(limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology),
             Box::new(limit_ranger::LimitRanger),
-            Box::new(service_account::ServiceAccount),
+            Box::new(service_account::ServiceAccount { ambient: ambient.clone() }),
             Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
             Box::new(always_pull_images::AlwaysPullImages),
@@ -204,7 +215,6 @@ impl Chain {
             Box::new(deny_service_external_ips::DenyServiceExternalIps),
             Box::new(pod_topology_labels::PodTopologyLabels),
             Box::new(pod_resize_validator::PodResizeValidator),
-            Box::new(role_escalation::RoleEscalation),
             Box::new(claim_status::ClaimStatus),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
@@ -229,23 +239,43 @@ impl Chain {
         self.0.iter().map(|plugin| plugin.name())
     }
 
-    /// Has every plugin from place `first` on complete `object`. A write whose refusal may be due to a stale view goes on
-    /// with the plugin that refused it; what the plugins before it completed stays.
+    /// Has every plugin from place `first` of the present round on complete `object`, `None` where it is to be deleted. A
+    /// write whose refusal may be due to a stale view goes on with the plugin that refused it; what the plugins before it
+    /// completed stays.
     ///
     /// # Errors
     /// The first refusal. `object` and `additions` are as the plugins before it left them.
     pub(crate) async fn mutate(
         &self,
         attributes: &Attributes<'_>,
-        object: &mut Value,
+        mut object: Option<&mut Value>,
+        view: &View,
+        additions: &mut Additions,
+        first: usize,
+    ) -> Result<(), Refused> {
+        self.mutate_once(attributes, object.as_deref_mut(), view, additions, first).await?;
+        match additions.begin_second_round() {
+            true => self.mutate_once(attributes, object, view, additions, 0).await,
+            false => Ok(()),
+        }
+    }
+
+    /// One round of [`Chain::mutate`].
+    async fn mutate_once(
+        &self,
+        attributes: &Attributes<'_>,
+        mut object: Option<&mut Value>,
         view: &View,
         additions: &mut Additions,
         first: usize,
     ) -> Result<(), Refused> {
         for (at, plugin) in self.asked(attributes, first) {
             let before = additions.begin(at);
-            let ruling = plugin.mutate(attributes, object, view, additions);
-            if let Err(refusal) = awaited(ruling, attributes.budget).await {
+            let ruling = plugin.mutate(attributes, object.as_deref_mut(), view, additions);
+            let is_known = matches!(ruling, Either::Left(_));
+            let ruled = awaited(ruling, attributes.budget).await;
+            additions.note_ruling(is_known);
+            if let Err(refusal) = ruled {
                 additions.truncate(before);
                 return Err(Refused::of(at, refusal, attributes));
             }
@@ -287,11 +317,11 @@ impl Chain {
         object: Option<&Value>,
         view: &View,
         additions: &mut Additions,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Refused> {
         for (at, plugin) in self.asked(attributes, 0) {
             additions.begin(at);
             let reserved = plugin.reserve(attributes, object, view, additions);
-            reserved.map_err(|refusal| refusal.into_error(attributes))?;
+            reserved.map_err(|refusal| Refused::of(at, refusal, attributes))?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Plugin for NamespaceAutoProvision {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {

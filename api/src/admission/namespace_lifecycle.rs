@@ -21,17 +21,21 @@ impl Plugin for NamespaceLifecycle {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        let is_create = attributes.operation == Operation::Create;
+        // Answering that there is no such namespace would tell more than the review's answer does.
+        let is_create = attributes.operation == Operation::Create && attributes.resource.review.is_none();
         (is_create && !attributes.namespace.is_empty()) || attributes.is(NAMESPACES, &[Operation::Delete])
     }
 
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        if attributes.operation != Operation::Create {
+            return rule(Ok(()));
+        }
         additions.require(Condition::NamespaceActive(attributes.namespace.into()));
         rule(match view.is_terminating(attributes.namespace) {
             Some(false) => Ok(()),

@@ -108,10 +108,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
 
 /// The resource of a kind, as its own version or another serves it.
 fn owner_resource<'a>(attributes: &Attributes<'a>, api_version: &str, kind: &str) -> Option<&'a Resource> {
-    let mut resources = attributes.registry.resources();
-    // few: once for each owner that is new and blocks, over what is served.
-    let found = resources.find(|resource| resource.kind == kind && resource.api_version() == api_version);
-    found.map(|resource| &**resource)
+    attributes.registry.find_named(api_version, kind).map(|resource| &**resource)
 }
 
 async fn may(

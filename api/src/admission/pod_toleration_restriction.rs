@@ -68,10 +68,11 @@ impl Plugin for PodTolerationRestriction {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         rule(self.complete(attributes, pod, view).map_err(Refusal::Forbidden))
     }
 

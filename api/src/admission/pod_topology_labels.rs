@@ -29,10 +29,11 @@ impl Plugin for PodTopologyLabels {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(object) = object else { return rule(Ok(())) };
         let name = match attributes.action {
             Action::Binding if object.at("target").text("kind") == "Node" => object.at("target").text("name"),
             Action::Binding => "",

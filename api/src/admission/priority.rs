@@ -99,10 +99,11 @@ impl Plugin for Priority {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         if *attributes.resource.storage == *CLASSES {
             return rule(Ok(()));
         }

@@ -1,8 +1,8 @@
 //! Refuses roles and bindings by which a user would grant rights beyond their own.
 //!
-//! Owns that refusal, and its exceptions: a writer that may `escalate` the role or `bind` it. In the reference this is part
-//! of the storage of the four kinds, has no name, and comes before the rules of the kind. So it is the last of the mutating
-//! plugins, and changes nothing.
+//! Owns that refusal, and its exceptions: a writer that may `escalate` the role or `bind` it. As in the reference this is no
+//! plugin, has no name and cannot be turned off. The pipeline asks between mutating admission and the rules of the kind: what
+//! plugins added to a role is judged, too.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use futures::future::{Either, FutureExt};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, forbidden, rule};
+use super::ruling::{ENDPOINT, Refused, awaited};
+use super::{Attributes, Operation, Refusal, View, forbidden};
 use crate::authn::User;
 use crate::authz::rbac::{
     ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Rules, SOURCES, Uncovered,
@@ -23,64 +24,53 @@ use crate::error::{ApiError, Subject};
 /// Members of metadata that may change without a look at the rights: the garbage collector's, and the server's own.
 const UNRELATED: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
 
-/// Name of the plugin, which no flag knows.
-pub(super) const NAME: &str = "RoleEscalation";
-
-/// Refuses roles and bindings beyond the writer's own rights.
-pub(super) struct RoleEscalation;
-
-impl Plugin for RoleEscalation {
-    fn name(&self) -> &'static str {
-        NAME
+/// Refuses the create or update of a role or binding, as mutating admission left it in `object`, by which the user would
+/// grant rights beyond the own ones. Other writes are none of its business.
+///
+/// # Errors
+/// The refusal.
+pub(crate) async fn confirm_rights(
+    attributes: &Attributes<'_>,
+    object: &Value,
+    view: &View,
+) -> Result<(), Refused> {
+    let writes = [Operation::Create, Operation::Update];
+    // few: four kinds.
+    let is_guarded = SOURCES.into_iter().any(|kind| attributes.is(kind, &writes));
+    if !is_guarded || attributes.old.is_some_and(|old| grants_same(old, object)) {
+        return Ok(());
     }
-
-    fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        let writes = [Operation::Create, Operation::Update];
-        // few: four kinds.
-        SOURCES.into_iter().any(|kind| attributes.is(kind, &writes))
-    }
-
-    fn mutate<'a>(
-        &'a self,
-        attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
-        view: &'a View,
-        _additions: &'a mut Additions,
-    ) -> Ruling<'a> {
-        if attributes.old.is_some_and(|old| grants_same(old, object)) {
-            return rule(Ok(()));
-        }
-        let object: &'a Value = object;
-        let checked = async move {
-            check(attributes, object, view).await.map_err(|refusal| match refusal {
-                Refusal::Forbidden(reason) => refused(attributes, object, &reason),
-                other => other,
-            })
+    // Boxed, because it is rare, and large in the futures of all writes.
+    let checked = Either::Right(check(attributes, object, view).boxed());
+    awaited(checked, attributes.budget).await.map_err(|refusal| {
+        let refusal = match refusal {
+            Refusal::Forbidden(reason) => refused(attributes, object, &reason),
+            other => other,
         };
-        Either::Right(checked.boxed())
-    }
+        Refused::of(ENDPOINT, refusal, attributes)
+    })
 }
 
-/// The refusal of `object`. As in the reference, one whose name is generated has no name yet.
+/// The refusal of `object`. As in the reference, one whose name is to be generated has no name yet.
 fn refused(attributes: &Attributes<'_>, object: &Value, reason: &str) -> Refusal {
-    let is_named = object.at("metadata").text("name") == attributes.name;
-    let name = if is_named { attributes.name } else { "" };
+    let name = object.at("metadata").text("name");
     Refusal::Error(forbidden(Subject::resource(attributes.resource, name), reason))
 }
 
 /// Whether both versions grant the same to the same, apart from what the garbage collector changes.
 fn grants_same(old: &Value, new: &Value) -> bool {
-    let member = |object: &Value, name: &str| object.get(name).cloned();
-    let metadata = |object: &Value| {
-        let mut metadata = object.at("metadata").clone();
-        if let Some(members) = metadata.as_object_mut() {
-            // few: four names.
-            members.retain(|name, _| !UNRELATED.contains(&name.as_str()));
-        }
-        metadata
-    };
-    let same = |name: &&str| member(old, name) == member(new, name);
-    ["rules", "aggregationRule", "subjects", "roleRef"].iter().all(same) && metadata(old) == metadata(new)
+    let same = |name: &&str| old.get(*name) == new.get(*name);
+    ["rules", "aggregationRule", "subjects", "roleRef"].iter().all(same)
+        && related(old).count() == related(new).count()
+        && related(old).all(|(name, value)| new.at("metadata").get(name) == Some(value))
+}
+
+/// The members of an object's metadata but for [`UNRELATED`] ones.
+fn related(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let members = object.at("metadata").as_object().into_iter().flatten();
+    let members = members.map(|(name, value)| (name.as_str(), value));
+    // few: four names.
+    members.filter(|(name, _)| !UNRELATED.contains(name))
 }
 
 async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Result<(), Refusal> {
@@ -217,7 +207,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
-    use crate::admission::testing::{Objects, attributes, mutate};
+    use crate::admission::testing::{Objects, attributes};
 
     /// The outcome of a write by `ann`, who has the rules `owned`, in a namespace where a role `all` grants everything.
     fn written(owned: &Value, storage: &str, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
@@ -238,10 +228,9 @@ mod tests {
         let objects = Objects(objects.into_iter().map(at).collect());
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let asked = Attributes { user: &user, gate: &gate, old, ..attributes(storage, operation) };
-        let mut tried = new.clone();
-        mutate(&asked, &mut tried, &objects)?;
-        assert_eq!(tried, *new, "the check changes nothing");
-        Ok(())
+        let view = objects.view("ns");
+        let confirmed = confirm_rights(&asked, new, &view).now_or_never().expect("nobody else is asked");
+        confirmed.map_err(|refused| refused.error)
     }
 
     fn right(verbs: Value, resources: Value) -> Value {
@@ -275,7 +264,7 @@ mod tests {
         let own_group = "rbac.authorization.orch.io";
         let binding_in = |group: &str, name: &str| {
             json!({
-                "metadata": {"name": "generated", "generateName": "n"},
+                "metadata": {"generateName": "n"},
                 "roleRef": {"apiGroup": group, "kind": "Role", "name": name}, "subjects": [],
             })
         };

@@ -35,10 +35,13 @@ pub(crate) enum Finality {
     Final,
 }
 
-/// The refusal of one plugin of a [`super::Chain`].
+/// The place of a [`Refused`] that is no plugin's.
+pub(super) const ENDPOINT: usize = usize::MAX;
+
+/// The refusal of a write, by one plugin of a [`super::Chain`] or by the endpoint.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// The plugin's place in the chain.
+    /// The plugin's place in the chain; [`ENDPOINT`] where the pipeline itself refuses.
     pub(crate) plugin: usize,
     pub(crate) finality: Finality,
     pub(crate) error: ApiError,
@@ -64,6 +67,13 @@ impl Refused {
     /// The refusal of the write by the plugin at place `plugin`.
     pub(super) fn of(plugin: usize, refusal: Refusal, attributes: &Attributes<'_>) -> Refused {
         Refused { plugin, finality: refusal.finality(), error: refusal.into_error(attributes) }
+    }
+}
+
+/// A refusal of the pipeline itself, in this view.
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Refused { plugin: ENDPOINT, finality: Finality::OfView, error }
     }
 }
 

@@ -23,10 +23,11 @@ impl Plugin for RuntimeClass {
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         rule(
             match class_of(pod, view) {
                 Ok(Some(class)) => complete(pod, &class),

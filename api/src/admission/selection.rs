@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Chain, claim_status, role_escalation, service_account};
+use super::{Chain, claim_status, service_account};
 
 /// The flag of plugins that are turned on.
 const TURNED_ON: &str = "--enable-admission-plugins";
@@ -44,7 +44,7 @@ const OFF: [&str; 12] = [
 ];
 
 /// Plugins that guard rights.
-const UNNAMED: [&str; 2] = [role_escalation::NAME, claim_status::NAME];
+const UNNAMED: [&str; 1] = [claim_status::NAME];
 
 /// The plugins that are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl PluginSelection {
     /// A name is unknown, stands in both lists, or is turned on and no part of this server.
     pub fn parse(on: &[String], off: &[String]) -> Result<PluginSelection, String> {
         let chain = Chain::selected(&PluginSelection::all());
-        // few: two names.
+        // few: one name.
         let own: BTreeSet<&str> = chain.names().filter(|name| !UNNAMED.contains(name)).collect();
         let off: BTreeSet<String> = off.iter().filter(|name| !name.is_empty()).cloned().collect();
         for name in on.iter().filter(|name| !name.is_empty()) {

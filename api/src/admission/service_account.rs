@@ -4,6 +4,8 @@
 //! with mountable secrets may refer to. The loops `service_accounts` and `root_ca` make the account and the config map that
 //! pods depend on; a pod that comes before its namespace's default account waits for it.
 
+use std::sync::Arc;
+
 use orch_proto::Brand;
 use orch_rules::Action;
 use orch_rules::validate::tree::{Tree, child_mut, items_mut, object_mut, set};
@@ -11,8 +13,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
-use crate::ambient::suffix_text;
-use crate::controllers::root_ca::config_map_name;
+use crate::ambient::{Ambient, suffix_text};
 
 /// Name of the plugin.
 pub(crate) const NAME: &str = "ServiceAccount";
@@ -29,8 +30,15 @@ const FILE_MODE: i64 = 0o644;
 /// The word for ephemeral containers in refusals.
 const EPHEMERAL: &str = "ephemeral container";
 
-#[derive(Debug)]
-pub(super) struct ServiceAccount;
+/// Name of the config map that every namespace has, with the authority of the servers: `orch-root-ca.crt`.
+pub(crate) fn root_ca_config_map(brand: &Brand) -> String {
+    format!("{}-root-ca.crt", brand.component_prefix)
+}
+
+pub(super) struct ServiceAccount {
+    /// Gives the random part of the volume's name.
+    pub(super) ambient: Arc<dyn Ambient>,
+}
 
 impl Plugin for ServiceAccount {
     fn name(&self) -> &'static str {
@@ -44,12 +52,16 @@ impl Plugin for ServiceAccount {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        pod: &'a mut Value,
+        pod: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(pod) = pod else { return rule(Ok(())) };
         // The account of a stored pod is settled.
-        rule(if adds_ephemeral_containers(attributes) { Ok(()) } else { complete(attributes, pod, view) })
+        rule(match adds_ephemeral_containers(attributes) {
+            true => Ok(()),
+            false => complete(attributes, pod, view, || self.ambient.random()),
+        })
     }
 
     fn validate<'a>(
@@ -74,7 +86,12 @@ fn adds_ephemeral_containers(attributes: &Attributes<'_>) -> bool {
 }
 
 /// Completes a new pod from its account. A refusal leaves the pod as it was.
-fn complete(attributes: &Attributes<'_>, pod: &mut Value, view: &View) -> Result<(), Refusal> {
+fn complete(
+    attributes: &Attributes<'_>,
+    pod: &mut Value,
+    view: &View,
+    random: impl Fn() -> u128,
+) -> Result<(), Refusal> {
     let (brand, namespace) = (attributes.brand, attributes.namespace);
     if is_mirror(brand, pod) {
         return check(attributes, pod, view);
@@ -87,7 +104,6 @@ fn complete(attributes: &Attributes<'_>, pod: &mut Value, view: &View) -> Result
     if is_limited(brand, &account) {
         check_references(&account, pod).map_err(Refusal::Forbidden)?;
     }
-    let random = pod.at("metadata").text("uid").parse::<uuid::Uuid>().unwrap_or_default().as_u128();
     let spec = child_mut(pod, "spec");
     for field in ["serviceAccountName", "serviceAccount"] {
         set(spec, field, name.as_str());
@@ -278,13 +294,13 @@ fn unlisted(of: &str, subject: &str) -> String {
 }
 
 /// Mounts the volume of a token in each container that mounts nothing in its place, and adds the volume if one does.
-fn mount_token(brand: &Brand, spec: &mut Value, random: u128) {
+fn mount_token(brand: &Brand, spec: &mut Value, random: impl Fn() -> u128) {
     let prefix = format!("{}-api-access-", brand.component_prefix);
     let place = format!("/var/run/secrets/{}/serviceaccount", brand.label_domain);
     // once: the volumes of a pod.
     let existing = volumes(spec).map(|volume| volume.text("name")).find(|name| name.starts_with(&prefix));
     let (is_new, name) = (existing.is_none(), existing.map(str::to_owned));
-    let name = name.unwrap_or_else(|| format!("{prefix}{}", suffix_text(random)));
+    let name = name.unwrap_or_else(|| format!("{prefix}{}", suffix_text(random())));
     let mut is_mounted = false;
     for field in ["initContainers", "containers"] {
         for container in items_mut(spec, field) {
@@ -314,7 +330,7 @@ fn volume(brand: &Brand, name: &str) -> Value {
         "projected": {
             "sources": [
                 {"serviceAccountToken": {"expirationSeconds": MOUNTED_LIFE_S, "path": "token"}},
-                {"configMap": {"name": config_map_name(brand), "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"configMap": {"name": root_ca_config_map(brand), "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
                 {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
             ],
             "defaultMode": FILE_MODE,

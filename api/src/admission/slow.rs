@@ -1,4 +1,4 @@
-//! A plugin for tests that waits, like one that asks another server, until the test lets it answer.
+//! A plugin for tests that waits, like one that asks another server: until the test lets it answer, or for some time.
 //!
 //! Owns what the test sees of it: how many writes wait at once, and how often the plugin was asked about each. It is asked
 //! about writes of one resource and action, waits while it mutates and, for deletions, while it validates.
@@ -30,6 +30,8 @@ struct State {
     waiting: watch::Sender<usize>,
     /// A permit lets one question through.
     answers: Semaphore,
+    /// The time that each answer takes instead.
+    takes: Option<Duration>,
     /// Whether the answer is a refusal.
     refuses: bool,
 }
@@ -37,17 +39,22 @@ struct State {
 impl Slow {
     /// A plugin that admits the writes of `storage` when the test says so.
     pub(crate) fn of(storage: &'static str) -> Slow {
-        Slow::with(storage, false)
+        Slow::with(storage, false, None)
     }
 
     /// A plugin that refuses them, finally.
     pub(crate) fn refusing(storage: &'static str) -> Slow {
-        Slow::with(storage, true)
+        Slow::with(storage, true, None)
     }
 
-    fn with(storage: &'static str, refuses: bool) -> Slow {
+    /// A plugin that admits the writes of `storage` after `delay`.
+    pub(crate) fn taking(storage: &'static str, delay: Duration) -> Slow {
+        Slow::with(storage, false, Some(delay))
+    }
+
+    fn with(storage: &'static str, refuses: bool, takes: Option<Duration>) -> Slow {
         let (asked, waiting, answers) = (Mutex::default(), watch::Sender::new(0), Semaphore::new(0));
-        Slow(Arc::new(State { storage, asked, waiting, answers, refuses }))
+        Slow(Arc::new(State { storage, asked, waiting, answers, takes, refuses }))
     }
 
     /// Waits until `count` writes wait for the plugin at once.
@@ -77,7 +84,10 @@ impl Slow {
 
     async fn wait(&self) -> Result<(), Refusal> {
         self.0.waiting.send_modify(|waiting| *waiting += 1);
-        self.0.answers.acquire().await.unwrap().forget();
+        match self.0.takes {
+            Some(delay) => tokio::time::sleep(delay).await,
+            None => self.0.answers.acquire().await.unwrap().forget(),
+        }
         self.0.waiting.send_modify(|waiting| *waiting -= 1);
         match self.0.refuses {
             true => Err(Refusal::Final(ApiError::BadRequest("the other server says no".to_owned()))),
@@ -98,12 +108,15 @@ impl Plugin for Slow {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         self.note("mutate", attributes);
-        Either::Right(self.wait().boxed())
+        match attributes.operation {
+            Operation::Delete => rule(Ok(())),
+            Operation::Create | Operation::Update | Operation::Connect => Either::Right(self.wait().boxed()),
+        }
     }
 
     fn validate<'a>(

@@ -24,10 +24,11 @@ impl Plugin for StorageObjectInUseProtection {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(object) = object else { return rule(Ok(())) };
         let Some((_, name)) = finalizer_of(&attributes.resource.storage) else { return rule(Ok(())) };
         let protection = json!(attributes.brand.label(name));
         let metadata = child_mut(object, "metadata");

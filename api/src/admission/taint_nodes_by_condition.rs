@@ -22,10 +22,11 @@ impl Plugin for TaintNodesByCondition {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        node: &'a mut Value,
+        node: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(node) = node else { return rule(Ok(())) };
         let key = format!("node.{}", attributes.brand.label("not-ready"));
         let spec = child_mut(node, "spec");
         let mut taints = spec.items("taints").to_vec();

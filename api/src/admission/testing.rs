@@ -1,6 +1,6 @@
 //! Calls the built-in plugins in tests of kinds as the pipeline does.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use futures::future::FutureExt;
 use orch_proto::brand::ORCH;
@@ -11,18 +11,20 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::budget::Budget;
 use orch_schema::value::Value;
 
-use super::{Additions, Attributes, Chain, Operation, Plugin, View};
+use super::{Additions, Attributes, Chain, Operation, Plugin, PluginSelection, Ruling, View, rule};
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::registry::Registry;
+use crate::request::Query;
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 static GATE: LazyLock<Arc<Gate>> = LazyLock::new(crate::testing::gate);
 static EXCHANGE: LazyLock<Exchange> = LazyLock::new(Exchange::internal);
 static BUDGET: LazyLock<Budget> = LazyLock::new(Budget::default);
+static QUERY: LazyLock<Query> = LazyLock::new(Query::default);
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);
 
 /// A write of the administrator to an object of the resource that is stored under `storage`.
@@ -38,6 +40,8 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         name: "n",
         path_name: "n",
         old: None,
+        query: &QUERY,
+        deletion: None,
         user: &USER,
         gate: &GATE,
         exchange: &EXCHANGE,
@@ -97,6 +101,37 @@ pub(crate) fn builtin_with(plugin: Box<dyn Plugin>) -> Chain {
     chain
 }
 
+/// The selected plugins, and one behind them that has all of them asked twice and notes each of its rounds.
+pub(crate) fn selected_twice(selection: &PluginSelection, rounds: Arc<Mutex<Vec<String>>>) -> Chain {
+    let mut chain = Chain::selected(selection);
+    chain.0.push(Box::new(AskingAgain(rounds)));
+    chain
+}
+
+struct AskingAgain(Arc<Mutex<Vec<String>>>);
+
+impl Plugin for AskingAgain {
+    fn name(&self) -> &'static str {
+        "AskingAgain"
+    }
+
+    fn handles(&self, _attributes: &Attributes<'_>) -> bool {
+        true
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        _object: Option<&'a mut Value>,
+        _view: &'a View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        additions.ask_again();
+        self.0.lock().unwrap().push(format!("second {}", additions.is_second_round()));
+        rule(Ok(()))
+    }
+}
+
 /// The validating and the reserving phase of the built-in plugins, all of which rule at once.
 pub(crate) fn validate(
     attributes: &Attributes<'_>,
@@ -107,7 +142,7 @@ pub(crate) fn validate(
     let chain = Chain::builtin();
     let ruling = chain.validate(attributes, Some(object), &view, &mut additions, 0).now_or_never();
     ruling.expect("nobody else is asked").map_err(|refused| refused.error)?;
-    chain.reserve(attributes, Some(object), &view, &mut additions)
+    chain.reserve(attributes, Some(object), &view, &mut additions).map_err(|refused| refused.error)
 }
 
 /// The mutating phase of the built-in plugins, all of which rule at once.
@@ -118,6 +153,6 @@ pub(crate) fn mutate(
 ) -> Result<(), ApiError> {
     let (view, mut additions) = (objects.view(attributes.namespace), Additions::default());
     let chain = Chain::builtin();
-    let mutated = chain.mutate(attributes, object, &view, &mut additions, 0).now_or_never();
+    let mutated = chain.mutate(attributes, Some(object), &view, &mut additions, 0).now_or_never();
     mutated.expect("nobody else is asked").map_err(|refused| refused.error)
 }

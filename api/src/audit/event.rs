@@ -2,7 +2,11 @@
 //!
 //! Owns the form, with members in the reference's order. Everything in it has passed `redaction` before.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use bytes::Bytes;
+use http::Method;
 use memchr::memmem;
 use orch_proto::Brand;
 use orch_schema::value::Value;
@@ -14,12 +18,28 @@ use super::stage::Stage;
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::authz::Ruling;
-use crate::exchange::Exchange;
+
+/// The part of an event that the request itself gives, beside its draft.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    /// The request's id, cut.
+    pub(crate) id: Cow<'a, str>,
+    /// When the request arrived.
+    pub(crate) received: Timestamp,
+    /// `None` for requests that start inside the node.
+    pub(crate) method: Option<&'a Method>,
+    /// The authenticated user; `None` before the gate.
+    pub(crate) user: Option<&'a Arc<User>>,
+    /// The user as whom it acts; `None` where it acts as itself.
+    pub(crate) impersonated: Option<&'a Arc<User>>,
+    /// The ruling of the authorizers; `None` before it.
+    pub(crate) ruling: Option<&'a Ruling>,
+}
 
 /// An event to be written.
 pub(super) struct Event<'a> {
     pub(super) brand: &'static Brand,
-    pub(super) exchange: &'a Exchange,
+    pub(super) facts: &'a Facts<'a>,
     pub(super) draft: &'a Draft,
     pub(super) annotations: &'a [(String, String)],
     pub(super) stage: Stage,
@@ -78,13 +98,13 @@ impl Event<'_> {
         let mut out = Members(Vec::with_capacity(1024));
         out.0.extend_from_slice(event_head(self.brand).as_bytes());
         out.text("level", draft.decision.level.as_str());
-        out.text("auditID", &self.exchange.audit_id());
+        out.text("auditID", &self.facts.id);
         out.text("stage", self.stage.as_str());
         out.text("requestURI", &draft.uri);
         out.text("verb", &draft.verb);
         out.member("user");
         write_user(&mut out.0, draft.user.as_deref());
-        if let Some(user) = self.exchange.impersonated() {
+        if let Some(user) = self.facts.impersonated {
             out.member("impersonatedUser");
             write_user(&mut out.0, Some(user));
         }
@@ -119,7 +139,7 @@ impl Event<'_> {
                 out.0.extend_from_slice(object);
             }
         }
-        let received = self.exchange.received();
+        let received = self.facts.received;
         let at = if self.stage == Stage::RequestReceived { received } else { self.at };
         out.text("requestReceivedTimestamp", &received.micros_text());
         out.text("stageTimestamp", &at.micros_text());
@@ -132,7 +152,7 @@ impl Event<'_> {
         let mut all: Vec<(String, &str)> =
             self.annotations.iter().map(|(name, text)| (name.clone(), text.as_str())).collect();
         let reason;
-        if let Some(ruling) = self.exchange.ruling() {
+        if let Some(ruling) = self.facts.ruling {
             let group = self.brand.group("authorization");
             reason = ruling.reason();
             all.push((format!("{group}/decision"), decision(ruling)));

@@ -32,6 +32,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::draft::Document;
 use self::event::Event;
+pub(crate) use self::event::Facts;
 pub use self::event::event_list;
 pub use self::policy::Policy;
 pub use self::sink::{NotStored, Sink, Storing, settled};

@@ -17,13 +17,12 @@ use http::{HeaderMap, StatusCode, Uri};
 use orch_schema::value::Value;
 
 use super::draft::{Document, Draft, ResponseStatus};
-use super::event::Event;
+use super::event::{Event, Facts};
 use super::sink::NotStored;
 use super::stage::{Level, Stage};
 use super::{Auditor, DOCUMENT_BYTES_MAX, Outcomes, settle};
 use crate::authn::User;
 use crate::authz::{Asked, Attributes};
-use crate::exchange::Exchange;
 use crate::request::{Query, TargetPath, parse_path};
 use crate::status::Status;
 
@@ -74,13 +73,13 @@ impl Trail {
     /// A sink without which no request may be carried out has not stored it.
     pub(crate) async fn receive(
         &self,
-        exchange: &Exchange,
+        facts: &Facts<'_>,
         user: &Arc<User>,
         headers: &HeaderMap,
         attributes: Attributes<'_>,
     ) -> Result<(), NotStored> {
         self.open(Some(user.clone()), headers, attributes);
-        let stored = settle(self.emit(exchange, Stage::RequestReceived)).await;
+        let stored = settle(self.emit(facts, Stage::RequestReceived)).await;
         if stored.is_err() {
             metrics::counter!("apiserver_audit_requests_rejected_total").increment(1);
         }
@@ -131,43 +130,43 @@ impl Trail {
     /// of [`Trail::close`], when it ends.
     pub(crate) async fn answer(
         &self,
-        exchange: &Exchange,
+        facts: &Facts<'_>,
         headers: &HeaderMap,
         code: StatusCode,
         lasts: bool,
     ) -> bool {
         if self.is_undecided() {
-            let is_refused = exchange.user().is_none() && code == StatusCode::UNAUTHORIZED;
+            let is_refused = facts.user.is_none() && code == StatusCode::UNAUTHORIZED;
             let anonymous = || (!is_refused).then(|| Arc::new(User::anonymous()));
-            self.open_late(exchange.user().cloned().or_else(anonymous), exchange, headers);
+            self.open_late(facts.user.cloned().or_else(anonymous), facts, headers);
             if is_refused {
                 self.record_status(&Status::unauthorized(), code.as_u16());
-                let outcomes = self.emit(exchange, Stage::ResponseStarted);
+                let outcomes = self.emit(facts, Stage::ResponseStarted);
                 *self.progress() = Progress::Closed;
                 // The response is the same: nothing was carried out.
                 let _ = settle(outcomes).await;
                 return false;
             }
-            let _ = settle(self.emit(exchange, Stage::RequestReceived)).await;
+            let _ = settle(self.emit(facts, Stage::RequestReceived)).await;
         }
         self.with_draft(|draft| {
             draft.status.get_or_insert(ResponseStatus::Code(code.as_u16()));
         });
         // Later events than the first keep no request from being answered: it has been carried out.
-        let outcomes = if lasts { self.emit(exchange, Stage::ResponseStarted) } else { self.close(exchange) };
+        let outcomes = if lasts { self.emit(facts, Stage::ResponseStarted) } else { self.close(facts) };
         let _ = settle(outcomes).await;
         lasts
     }
 
     /// Ends an open trail whose client left before the response. Waits for no sink.
-    pub(crate) fn abandon(&self, exchange: &Exchange) {
+    pub(crate) fn abandon(&self, facts: &Facts<'_>) {
         self.with_draft(|draft| {
             let (code, message) = CLIENT_GONE;
             let status = orch_schema::json!({"metadata": {}, "status": "Failure", "message": message});
             draft.set_status(status, code);
             draft.response = None;
         });
-        self.close(exchange);
+        self.close(facts);
     }
 
     /// Opens the trail, unless the policy wants no events.
@@ -185,7 +184,7 @@ impl Trail {
     }
 
     /// Hands the event of `stage` to the sinks, unless the policy omits it.
-    fn emit(&self, exchange: &Exchange, stage: Stage) -> Outcomes {
+    fn emit(&self, facts: &Facts<'_>, stage: Stage) -> Outcomes {
         let progress = self.progress();
         let Progress::Open(draft) = &*progress else { return Outcomes::new() };
         if draft.decision.omitted.has(stage) {
@@ -193,13 +192,13 @@ impl Trail {
         }
         let annotations = self.annotations.lock().unwrap_or_else(PoisonError::into_inner);
         let (brand, at) = (self.auditor.brand, self.auditor.ambient.now());
-        let event = Event { brand, exchange, draft, annotations: &annotations, stage, at };
+        let event = Event { brand, facts, draft, annotations: &annotations, stage, at };
         self.auditor.hand_over(&event)
     }
 
     /// Hands over the last event of an open trail.
-    pub(crate) fn close(&self, exchange: &Exchange) -> Outcomes {
-        let outcomes = self.emit(exchange, Stage::ResponseComplete);
+    pub(crate) fn close(&self, facts: &Facts<'_>) -> Outcomes {
+        let outcomes = self.emit(facts, Stage::ResponseComplete);
         *self.progress() = Progress::Closed;
         outcomes
     }
@@ -227,8 +226,8 @@ impl Trail {
 
     /// Opens the trail of a request that did not reach the gate's decision: its credentials were refused, its path
     /// needs none, or its path cannot be read.
-    fn open_late(&self, user: Option<Arc<User>>, exchange: &Exchange, headers: &HeaderMap) {
-        let Some(method) = exchange.method() else { return };
+    fn open_late(&self, user: Option<Arc<User>>, facts: &Facts<'_>, headers: &HeaderMap) {
+        let Some(method) = facts.method else { return };
         let query = Query::parse(self.uri.query().unwrap_or(""));
         match parse_path(self.uri.path()) {
             TargetPath::Resource(target) => {

@@ -21,7 +21,6 @@ use super::token::LiveTokens;
 use super::unauthenticated::Unauthenticated;
 use super::user::User;
 use crate::ambient::Timestamp;
-use crate::exchange::Exchange;
 use crate::follow::Applied;
 
 /// Whether requests without a credential are served as the anonymous user.
@@ -89,6 +88,15 @@ pub fn found<'a, T>(result: Found<T>) -> Finding<'a, T> {
     Either::Left(ready(result))
 }
 
+/// Takes what a client is told, and audit events show, of the credential of a request.
+pub trait Remarks: Send + Sync {
+    /// Adds an annotation to the audit events of the request. `name` is called only where it is audited.
+    fn annotate(&self, name: &dyn Fn() -> String, text: &str);
+
+    /// Adds a warning for the client.
+    fn warn(&self, text: &str);
+}
+
 /// The time and the state that a credential is held against, and the request that shows it.
 #[derive(Clone, Copy)]
 pub struct Moment<'a> {
@@ -96,8 +104,8 @@ pub struct Moment<'a> {
     pub applied: &'a Applied,
     /// The time.
     pub now: Timestamp,
-    /// The request, which is told and audited of noteworthy credentials.
-    pub exchange: &'a Exchange,
+    /// Takes remarks about noteworthy credentials.
+    pub remarks: &'a dyn Remarks,
 }
 
 impl Moment<'_> {

@@ -2,9 +2,10 @@
 //!
 //! Owns a copy of the headers that prove and choose a user: `Authorization`, headers of impersonation, and those of an
 //! allowed front proxy. They are copied, since a header's bytes keep the whole head of its request in memory. Never shows
-//! them.
+//! them. Two credentials are equal where every authentication finds the same for both: watches of one client share one.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
@@ -34,8 +35,10 @@ impl Credential {
         let is_kept = |name: &HeaderName| {
             *name == AUTHORIZATION || name.as_str().starts_with(impersonate::PREFIX) || is_identity(name)
         };
-        let mut kept = HeaderMap::new();
-        for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
+        let sent = || headers.iter().filter(|(name, _)| is_kept(name));
+        // The map of a usual request is as large as its one header.
+        let mut kept = HeaderMap::with_capacity(sent().count());
+        for (name, value) in sent() {
             // A copy of a value is a value.
             if let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) {
                 copy.set_sensitive(true);
@@ -65,6 +68,25 @@ impl Credential {
     /// Whether it still stands for the same user: a name may have been given to another one.
     pub fn is_of(&self, user: &User) -> bool {
         (&self.user.name, &self.user.uid) == (&user.name, &user.uid)
+    }
+}
+
+impl PartialEq for Credential {
+    fn eq(&self, other: &Credential) -> bool {
+        self.is_of(&other.user) && self.headers == other.headers && self.peer.is_like(&other.peer)
+    }
+}
+
+impl Eq for Credential {}
+
+impl Hash for Credential {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.user.name, &self.user.uid, self.peer.address.ip()).hash(state);
+        // Equal maps may be in another order.
+        let mut fields: Vec<(&str, &[u8])> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        fields.sort_unstable();
+        fields.hash(state);
     }
 }
 

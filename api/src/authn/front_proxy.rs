@@ -197,7 +197,7 @@ mod tests {
         authenticator.strip(Some(peer), &mut headers);
         let applied = Applied::certain(orch_raft::State::default().into());
         let exchange = crate::exchange::Exchange::internal();
-        let at = Moment { applied: &applied, now: Timestamp::default(), exchange: &exchange };
+        let at = Moment { applied: &applied, now: Timestamp::default(), remarks: &exchange };
         let found = authenticator.authenticate(peer, &headers, at).now_or_never();
         found.expect("no other server is asked")
     }

@@ -22,8 +22,6 @@ use super::{
     GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, USER_NODE_PREFIX,
     User,
 };
-use crate::authz::ResourceAttributes;
-
 /// Prefix of every header of impersonation, in lower case.
 pub const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
@@ -55,36 +53,20 @@ pub enum Mode {
 /// Groups, or values of extra, from which on the constrained modes first ask for all at once: the reference's.
 const MANY: usize = 4;
 
-/// A right on an identity. Borrowed by [`Question::attributes`].
+/// A right on an identity, which authorizers are asked about.
 #[derive(Debug, Default)]
 pub struct Question {
     /// The reason why the user cannot have the right; `None`: authorizers are asked.
     pub refusal: Option<String>,
     /// How many of the following questions are answered by this one where it is allowed. Where it is not, they are asked.
     pub covers: usize,
-    verb: String,
-    group: String,
-    version: &'static str,
-    resource: &'static str,
-    subresource: String,
-    namespace: String,
-    name: String,
-}
-
-impl Question {
-    /// The question to the authorizers.
-    pub fn attributes(&self) -> ResourceAttributes<'_> {
-        ResourceAttributes {
-            verb: &self.verb,
-            group: &self.group,
-            version: self.version,
-            resource: self.resource,
-            subresource: &self.subresource,
-            namespace: &self.namespace,
-            name: &self.name,
-            ..ResourceAttributes::default()
-        }
-    }
+    pub(crate) verb: String,
+    pub(crate) group: String,
+    pub(crate) version: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 impl Mode {
@@ -318,7 +300,7 @@ mod tests {
     }
 
     fn spelled(question: &Question) -> String {
-        let asked = question.attributes();
+        let asked = crate::authz::ResourceAttributes::from(question);
         let scope = [asked.namespace, &asked.qualified(), asked.name].join(" ");
         format!("{} {}/{} {scope}", asked.verb, asked.group, asked.version)
     }

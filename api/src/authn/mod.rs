@@ -24,7 +24,9 @@ pub mod webhook;
 pub mod websocket;
 
 use authenticator::TOKEN_BYTES_MAX;
-pub use authenticator::{AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, found};
+pub use authenticator::{
+    AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, Remarks, found,
+};
 pub use credential::Credential;
 pub use peer::{CertificateError, ClientCertificate, Peer, UserReporter};
 pub use token::{LiveTokens, TokenFileError, TokenTable};

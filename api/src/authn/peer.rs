@@ -22,6 +22,21 @@ pub struct Peer {
     pub is_front_proxy: bool,
 }
 
+impl Peer {
+    /// Whether the same credential from `other` is authenticated in the same way: all but the port of the address is equal.
+    pub(super) fn is_like(&self, other: &Peer) -> bool {
+        let Peer { address, certificate, local_admin, is_front_proxy } = self;
+        let is_same_certificate = match (certificate, &other.certificate) {
+            (None, None) => true,
+            (Some(Ok(own)), Some(Ok(other))) => own.is_like(other),
+            (Some(Err(own)), Some(Err(other))) => own == other,
+            _ => false,
+        };
+        let facts = (address.ip(), *local_admin, *is_front_proxy);
+        facts == (other.address.ip(), other.local_admin, other.is_front_proxy) && is_same_certificate
+    }
+}
+
 /// The subject of a client certificate whose chain, validity and purpose have been checked.
 #[derive(Debug, Default)]
 pub struct ClientCertificate {
@@ -46,6 +61,13 @@ impl ClientCertificate {
         fingerprint: String,
     ) -> Self {
         ClientCertificate { common_name, organizations, uid, fingerprint, user: OnceLock::new() }
+    }
+
+    /// Whether `other` is the same certificate.
+    fn is_like(&self, other: &ClientCertificate) -> bool {
+        let ClientCertificate { common_name, organizations, uid, fingerprint, user: _ } = self;
+        (fingerprint, uid, common_name, organizations)
+            == (&other.fingerprint, &other.uid, &other.common_name, &other.organizations)
     }
 }
 

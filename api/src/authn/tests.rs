@@ -32,7 +32,7 @@ fn empty() -> Applied {
 
 fn moment(applied: &Applied) -> Moment<'_> {
     static INTERNAL: std::sync::LazyLock<Exchange> = std::sync::LazyLock::new(Exchange::internal);
-    Moment { applied, now: Timestamp::default(), exchange: &INTERNAL }
+    Moment { applied, now: Timestamp::default(), remarks: &*INTERNAL }
 }
 
 /// The user that the methods of this node find without asking another server.

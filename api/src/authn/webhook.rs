@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::{ExpiringMap, WarningLimit};
 use ring::digest::{Context, SHA256, digest};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::authenticator::bearer_token;
 use super::{Finding, Found, Holder, Method, Moment, Peer, TOKEN_BYTES_MAX, Unauthenticated, User, found};
 use crate::ambient::Timestamp;
-use crate::egress::{Askers, ExpiringMap, ReviewHook};
+use crate::egress::{Askers, ReviewHook};
 
 /// Accepted tokens that are remembered.
 const ACCEPTED_MAX: usize = 8 << 10;
@@ -43,8 +43,8 @@ pub struct TokenWebhook {
     /// Audiences of this server.
     audiences: Vec<String>,
     span: Duration,
-    accepted: ExpiringMap<Digest, Holder>,
-    refused: ExpiringMap<Digest, Refusal>,
+    accepted: ExpiringMap<Digest, Holder, Timestamp>,
+    refused: ExpiringMap<Digest, Refusal, Timestamp>,
     /// Addresses that tokens come from, `None` for reviews: one must not take all places of the target.
     askers: Askers<Option<IpAddr>>,
     /// Limits the log: anyone can show a token.

@@ -7,6 +7,7 @@ use orch_rules::validate::names;
 use orch_schema::excerpt::{part, quoted};
 
 use crate::authn::User;
+use crate::authn::impersonate::Question;
 use crate::error::{ApiError, Subject};
 use crate::request::{Query, Target, Verb};
 
@@ -45,6 +46,22 @@ pub struct ResourceAttributes<'a> {
     pub field_selector: &'a str,
     /// The label selector of the same, as sent; else empty.
     pub label_selector: &'a str,
+}
+
+impl<'a> From<&'a Question> for ResourceAttributes<'a> {
+    /// The right on an identity that impersonation asks for.
+    fn from(question: &'a Question) -> Self {
+        ResourceAttributes {
+            verb: &question.verb,
+            group: &question.group,
+            version: question.version,
+            resource: question.resource,
+            subresource: &question.subresource,
+            namespace: &question.namespace,
+            name: &question.name,
+            ..ResourceAttributes::default()
+        }
+    }
 }
 
 /// A request's verb and the name it is limited to, which [`ResourceAttributes`] borrow.

@@ -28,8 +28,7 @@ pub use self::decision::{Decision, OnFailure, Reason, Ruling};
 use self::modes::Mode;
 use self::review::UserRules;
 use crate::authn::{GROUP_MASTERS, User};
-use crate::controllers::any_changed;
-use crate::follow::Applied;
+use crate::follow::{Applied, any_changed};
 
 /// Time between two turns of [`Authorizers::keep_prepared`]: requests take in what has changed meanwhile, some hundred
 /// changes on a busy cluster.

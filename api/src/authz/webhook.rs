@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::{ExpiringMap, WarningLimit};
 use orch_rules::selector::{FieldSelector, LabelSelector, Operator};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::egress::{Askers, ExpiringMap, ReviewHook};
+use crate::egress::{Askers, ReviewHook};
 use crate::follow::Applied;
 
 /// Answers that are remembered, as in the reference.
@@ -39,7 +39,7 @@ pub struct Webhook {
     settings: Settings,
     hook: ReviewHook,
     ambient: Arc<dyn Ambient>,
-    answers: ExpiringMap<[u8; 32], Answer>,
+    answers: ExpiringMap<[u8; 32], Answer, Timestamp>,
     /// Names of the users that questions are about: one user must not take all places of the target.
     askers: Askers<String>,
     /// Limits the log: any request asks.

@@ -104,27 +104,6 @@ pub struct Connector {
     pub address_types: Vec<String>,
 }
 
-/// The failure of a request that is passed on, beside those of requests in general.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The backend of a proxy cannot be reached, or there is none. The message is complete.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The kubelet or its address cannot be used, or an upgrade failed. The message is complete.
-    #[error("{0}")]
-    Failed(String),
-    /// The kubelet refused a request for a log.
-    #[error("the kubelet answered {code}")]
-    Refused {
-        /// Its status code.
-        code: u16,
-        /// Its text, at most [`REFUSAL_BYTES_MAX`].
-        text: String,
-        /// The pod.
-        pod: String,
-    },
-}
-
 /// Where a request goes: a host that is not resolved yet, and the path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {

@@ -6,9 +6,9 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::id::ProxyId;
-use super::{BackendTrust, ConnectError, Location, path};
+use super::{BackendTrust, Location, path};
 use crate::egress::Scheme;
-use crate::error::ApiError;
+use crate::error::{ApiError, ConnectError};
 
 /// The port of kubelets that name none.
 const KUBELET_PORT: i64 = 10250;

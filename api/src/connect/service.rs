@@ -9,8 +9,8 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::id::ProxyId;
-use super::{BackendTrust, ConnectError, Location, path};
-use crate::error::ApiError;
+use super::{BackendTrust, Location, path};
+use crate::error::{ApiError, ConnectError};
 
 /// An address and a port of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
-use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, Condition, Key, ObjectPath, Operation, Outcome, State, Store, Transaction};
 use orch_rules::validate::address::Family;
 use orch_rules::validate::tree::Tree;

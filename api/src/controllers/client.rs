@@ -23,7 +23,7 @@ use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::gate::Gate;
 use crate::pipeline::{Answer, Pipeline, Request};
-use crate::registry::{Registry, Resource};
+use crate::registry::{Changes, Registry, Resource};
 use crate::request::{Query, Target, Verb};
 
 /// Deletion propagation policy: the treatment of a deleted object's dependents.
@@ -92,9 +92,14 @@ impl<S: Store> Client<S> {
         &self.pipeline.gate
     }
 
-    /// The served resources.
-    pub(super) fn registry(&self) -> &Arc<Registry> {
-        &self.pipeline.registry
+    /// What is served now.
+    pub(super) fn registry(&self) -> Arc<Registry> {
+        self.pipeline.registry()
+    }
+
+    /// The changes of what is served, from now on.
+    pub(super) fn follow(&self) -> Changes {
+        self.pipeline.served.follow()
     }
 
     /// Now.
@@ -127,11 +132,7 @@ impl<S: Store> Client<S> {
 
     /// The served resource stored as `storage`, in the version that is stored.
     pub(super) fn stored_resource(&self, storage: &str) -> Option<Arc<Resource>> {
-        self.registry()
-            .resources()
-            // few: the served resources.
-            .find(|resource| *resource.storage == *storage && resource.is_storage_version())
-            .cloned()
+        self.registry().stored(storage).cloned()
     }
 
     /// A state no older than any write acknowledged before the call.
@@ -204,7 +205,7 @@ impl<S: Store> Client<S> {
             if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
         let request = Request {
             verb,
-            registry: self.registry(),
+            registry: &self.registry(),
             target: &target,
             resource,
             action,
@@ -252,7 +253,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use orch_raft::warnings::WarningLimit;
+    use orch_bounded::WarningLimit;
 
     use super::*;
 

@@ -6,9 +6,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use orch_bounded::WarningLimit;
 use orch_raft::Store;
 use orch_raft::state::NAMESPACES;
-use orch_raft::warnings::WarningLimit;
 use orch_rules::Action;
 use orch_rules::validate::Path;
 use orch_rules::validate::address::{Cidr, validate_cidr};

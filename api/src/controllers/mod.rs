@@ -47,7 +47,7 @@ mod protection;
 mod provision;
 mod queue;
 mod quota_usage;
-pub(crate) mod root_ca;
+mod root_ca;
 mod rounds;
 mod secret_tokens;
 mod selection;
@@ -67,9 +67,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all, select, select_all};
+use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
-use orch_raft::warnings::WarningLimit;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
@@ -80,7 +80,6 @@ use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
-pub(crate) use self::turns::any_changed;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 use crate::signing::CertificateSigner;

@@ -12,7 +12,7 @@
 //! Invariant: a status is written only as long as the quota is of the revision at which was counted. Each write of an object
 //! that a quota counts changes the quota, or depends on its revision while the usage is unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,7 @@ use super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::admission::resource_quota::QUOTAS;
 use crate::error::ApiError;
 use crate::follow::Derived;
+use crate::registry::Registry;
 
 /// From the first charge since a quota was counted to the next count: a wrong usage, which only a write of the status by
 /// hand brings about, lasts no longer.
@@ -61,16 +62,34 @@ const OVERDUE_SLACK_S: i64 = 10;
 struct Due {
     source: Arc<str>,
     queue: Queue<Arc<str>>,
+    /// Paths of quotas that limit a resource which was not served when they were counted.
+    lacking: BTreeSet<Arc<str>>,
+}
+
+/// Work for one quota that has not failed.
+struct Synced {
+    progress: Progress,
+    /// It limits a resource that is not served.
+    lacks: bool,
+}
+
+impl From<Progress> for Synced {
+    fn from(progress: Progress) -> Self {
+        Synced { progress, lacks: false }
+    }
 }
 
 impl Due {
     fn new() -> Self {
-        Due { source: QUOTAS.into(), queue: Queue::default() }
+        Due { source: QUOTAS.into(), queue: Queue::default(), lacking: BTreeSet::new() }
     }
 
     fn set(&mut self, path: &Arc<str>, quota: Option<&SharedObject>) {
         // A deleted quota is found to be gone when it is due.
-        let Some(quota) = quota else { return };
+        let Some(quota) = quota else {
+            self.lacking.remove(path);
+            return;
+        };
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
         let status = value.at("status");
         let is_known = status.has("used") && is_unchanged(value.at("spec").at("hard"), status.at("hard"));
@@ -88,6 +107,7 @@ impl Derived for Due {
     }
 
     fn rebuild(&mut self, state: &State) {
+        self.lacking.clear();
         for (path, _) in state.collection(QUOTAS).range_from("") {
             // An earlier leader may have left any of them uncounted.
             self.queue.add(path, Duration::ZERO);
@@ -101,6 +121,15 @@ impl Queued for Due {
     fn queue(&mut self) -> &mut Queue<Arc<str>> {
         &mut self.queue
     }
+
+    fn sources_of(_served: &Registry) -> Option<Vec<Arc<str>>> {
+        Some(vec![QUOTAS.into()])
+    }
+
+    /// Writes of what was added wait for its usage. What was taken out stops counting in the next look, `RESYNC_WAIT` later.
+    fn follow(&mut self, _sources: Vec<Arc<str>>, _state: &State) {
+        self.lacking.iter().for_each(|path| self.queue.add(path, Duration::ZERO));
+    }
 }
 
 /// Keeps the usage of quotas. Completes only with an error.
@@ -108,8 +137,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let (due, counting) = (Due::new(), Arc::new(Semaphore::new(1)));
     let mut rounds = Rounds::new(client, [QUOTAS.into()], due, QUOTAS_AT_ONCE).await?;
     loop {
-        let Round { due, .. } =
-            rounds.next(|due, path, result| end(client, &mut due.queue, (path, path), result, WARNING)).await;
+        let ended = |due: &mut Due, path: &Arc<str>, result: Result<Synced, ApiError>| {
+            match &result {
+                Ok(Synced { lacks: true, .. }) => due.lacking.insert(path.clone()),
+                Ok(_) | Err(_) => due.lacking.remove(path),
+            };
+            end(client, &mut due.queue, (path, path), result.map(|synced| synced.progress), WARNING);
+        };
+        let Round { due, .. } = rounds.next(ended).await;
         for path in due {
             rounds.start(path.clone(), sync(client, counting.clone(), path));
         }
@@ -121,27 +156,32 @@ async fn sync<S: Store>(
     client: &Client<S>,
     counting: Arc<Semaphore>,
     path: Arc<str>,
-) -> Result<Progress, ApiError> {
-    let Some(resource) = client.stored_resource(QUOTAS) else { return Ok(Progress::Settled) };
+) -> Result<Synced, ApiError> {
+    let Some(resource) = client.stored_resource(QUOTAS) else { return Ok(Progress::Settled.into()) };
     for _ in 0..COUNTS_MAX {
         let state = client.most_recent().await?;
-        let Some(quota) = state.collection(QUOTAS).get(&path).cloned() else { return Ok(Progress::Settled) };
+        let Some(quota) = state.collection(QUOTAS).get(&path).cloned() else {
+            return Ok(Progress::Settled.into());
+        };
         let value: Value = serde_json::from_slice(&quota.json).unwrap_or_default();
         // An error means that the semaphore was closed, which it never is.
         let turn = counting.acquire().await;
         let counted = count(client, &state, &path, &value).await;
         drop(turn);
-        let Some(patch) = patch(&value, &counted) else { return Ok(Progress::After(RESYNC_WAIT)) };
+        let Some(patch) = patch(&value, &counted) else {
+            let lacks = amounts(value.at("spec"), "hard").keys().any(|name| !counted.contains_key(name));
+            return Ok(Synced { progress: Progress::After(RESYNC_WAIT), lacks });
+        };
         match client.patch(Place { resource: &resource, path: &path }, Action::Status, &patch).await {
             // A namespace that ends takes its quotas along.
             Ok(()) | Err(ApiError::Forbidden { .. }) => {}
-            Err(ApiError::Invalid { .. }) => return Ok(Progress::After(RESYNC_WAIT)),
+            Err(ApiError::Invalid { .. }) => return Ok(Progress::After(RESYNC_WAIT).into()),
             Err(error) if is_overtaken(&error) => {}
             Err(error) => return Err(error),
         }
     }
     // It changes faster than it can be counted.
-    Ok(Progress::After(VERIFY_WAIT))
+    Ok(Progress::After(VERIFY_WAIT).into())
 }
 
 /// The merge patch that makes the status of `quota` what was counted; `None` where it is so already.
@@ -182,11 +222,9 @@ async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &
     let limits = amounts(quota.at("spec"), "hard");
     let scopes = Scope::of_spec(quota.at("spec"));
     let mut total = Amounts::new();
-    for resource in client.registry().resources() {
-        if !resource.namespaced || !resource.is_storage_version() || resource.review.is_some() {
-            continue;
-        }
-        let brand = client.registry().brand;
+    let served = client.registry();
+    for resource in served.stored_resources().filter(|resource| resource.namespaced) {
+        let brand = served.brand;
         let measure = Measure::of(brand, &resource.storage, &resource.plural, &resource.group);
         let Some(measure) = measure else { continue };
         let counted: Vec<&String> = limits.keys().filter(|name| measure.counts(name)).collect();

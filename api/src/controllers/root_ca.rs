@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::pin::pin;
 
 use futures::future::{Either, select};
-use orch_proto::Brand;
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use orch_rules::validate::tree::Tree;
@@ -15,15 +14,11 @@ use tokio::sync::watch;
 
 use super::client::Client;
 use super::each_namespace::{self, Wanted};
+use crate::admission::root_ca_config_map;
 use crate::error::ApiError;
 
 /// Key of the authority in the config map.
 const KEY: &str = "ca.crt";
-
-/// Name of the config map: `orch-root-ca.crt`.
-pub(crate) fn config_map_name(brand: &Brand) -> String {
-    format!("{}-root-ca.crt", brand.component_prefix)
-}
 
 /// Keeps a config map with `authority`, PEM, in every namespace, and writes a later version into all of them. Completes
 /// only with an error.
@@ -49,7 +44,7 @@ pub(super) async fn run<S: Store>(
 /// Keeps a config map with `authority` in every namespace.
 async fn publish<S: Store>(client: &Client<S>, authority: &str) -> Result<Infallible, ApiError> {
     let brand = client.registry().brand;
-    let name = config_map_name(brand);
+    let name = root_ca_config_map(brand);
     let description = "Certificate authority of the API servers, for clients inside the cluster.";
     let annotations = json!({(brand.label("description").as_str()): description});
     let data = json!({(KEY): authority});

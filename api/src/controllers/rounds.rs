@@ -14,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::{Store, Subscription};
+use orch_raft::{State, Store};
 
 use super::FAILED;
 use super::client::{Client, is_overtaken};
@@ -22,6 +22,7 @@ use super::queue::Queue;
 use super::turns::Turns;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
+use crate::registry::Registry;
 
 /// Result of work that has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,16 @@ pub(super) trait Queued: Derived {
     type Key: Clone + Ord + Send + 'static;
 
     fn queue(&mut self) -> &mut Queue<Self::Key>;
+
+    /// All storage resources that the value may ever be derived from where this is served, in its order; `None`: they are the
+    /// same whatever is served.
+    fn sources_of(_served: &Registry) -> Option<Vec<Arc<str>>> {
+        None
+    }
+
+    /// Takes in that something else is served: `sources` are those of [`Queued::sources_of`]. The value is up to date with
+    /// `state`.
+    fn follow(&mut self, _sources: Vec<Arc<str>>, _state: &State) {}
 }
 
 /// The keys that are due, and the state that the derived value has been brought up to.
@@ -84,7 +95,7 @@ pub(super) struct Rounds<'a, S, D: Queued, R> {
 
 impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
     /// Rounds over `value`, with work for `at_once` keys under way at most. `sources`: all storage resources that it may ever
-    /// be derived from, in its order; those that it is derived from just then wake the loop.
+    /// be derived from, in its order, unless it follows what is served; those that it is derived from just then wake the loop.
     pub(super) async fn new(
         client: &'a Client<S>,
         sources: impl IntoIterator<Item = Arc<str>>,
@@ -93,9 +104,19 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
     ) -> Result<Self, ApiError> {
         let store = client.store();
         // Before the state is read: no change lies between the two.
-        let changed: Vec<Subscription> = sources.into_iter().map(|source| store.subscribe(&source)).collect();
-        let follower = Follower::new(value, &client.newest().await?);
-        Ok(Rounds { client, turns: Turns::new(store, changed), follower, at_once })
+        let mut turns = Turns::new(store, sources);
+        let served = client.follow();
+        let followed = D::sources_of(served.seen());
+        if let Some(sources) = &followed {
+            turns = turns.following(served);
+            turns.hear(sources.clone());
+        }
+        let applied = client.newest().await?;
+        let mut follower = Follower::new(value, &applied);
+        if let Some(sources) = followed {
+            follower.value_mut().follow(sources, &applied.state);
+        }
+        Ok(Rounds { client, turns, follower, at_once })
     }
 
     /// Waits for the next round; passes the results of ended work to `end`, which tells the queue.
@@ -108,9 +129,17 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         for (key, result) in self.turns.next_of(heard, wait).await {
             end(value, &key, result);
         }
+        let followed = self.turns.newly_served().and_then(|served| D::sources_of(&served));
+        if let Some(sources) = &followed {
+            self.turns.hear(sources.clone());
+        }
         let applied = Applied::of(self.client.store());
         value.queue().advance(self.client.store().elapsed());
-        let queue = self.follower.advance(&applied).queue();
+        let value = self.follower.advance(&applied);
+        if let Some(sources) = followed {
+            value.follow(sources, &applied.state);
+        }
+        let queue = value.queue();
         let due = queue.take_due(self.at_once.saturating_sub(queue.taken()));
         Round { due, applied }
     }

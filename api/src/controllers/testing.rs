@@ -225,7 +225,7 @@ impl Fixture {
         };
         let request = Request {
             verb,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource: &resource,
             action: Action::Object,

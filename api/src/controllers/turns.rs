@@ -1,4 +1,5 @@
-//! The turns of loops: one after each change, due time, or end of work that the loop began.
+//! The turns of loops: one after each change, due time, or end of work that the loop began, and, for loops that follow what is
+//! served, after each change of that.
 //!
 //! Owns waiting, and the futures of work under way, which are driven while the loop waits: slow work for one object
 //! holds up no other. No loop of this kind polls: without a change, a due time or work under way it sleeps.
@@ -8,14 +9,20 @@
 //! Invariant: between two turns of one loop lies at least its wait for changes that come together, so that a burst of
 //! changes is looked at in batches, and the number of turns is bounded whatever clients write.
 
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use orch_raft::{Store, Subscription};
+
+pub(super) use crate::follow::any_changed;
+use crate::follow::poll_changed;
+use crate::registry::{Changes, Registry};
 
 /// Wait for the changes that come together with the first one. Two hundred turns a second are few beside the writes that
 /// cause them, and a chain of owners takes a turn or two for each level.
@@ -35,14 +42,43 @@ const REFILL: Duration = Duration::from_secs(1);
 /// The turns of one loop. `R`: results of its work.
 pub(super) struct Turns<'a, S, R> {
     store: &'a S,
+    /// Storage resources whose changes wake the loop, each with what announces them.
+    sources: Vec<Arc<str>>,
     changed: Vec<Subscription>,
+    /// What is served, for a loop that follows it.
+    served: Option<Changes>,
     under_way: FuturesUnordered<BoxFuture<'a, R>>,
 }
 
 impl<'a, S: Store, R> Turns<'a, S, R> {
-    /// Turns after changes that `changed` announce.
-    pub(super) fn new(store: &'a S, changed: Vec<Subscription>) -> Self {
-        Turns { store, changed, under_way: FuturesUnordered::new() }
+    /// Turns after changes of `sources`, storage resources.
+    pub(super) fn new(store: &'a S, sources: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let heard = sources.into_iter().collect();
+        let (sources, changed, under_way) = (Vec::new(), Vec::new(), FuturesUnordered::new());
+        let mut turns = Turns { store, sources, changed, served: None, under_way };
+        turns.hear(heard);
+        turns
+    }
+
+    /// The same turns, and one after each change of what is served.
+    pub(super) fn following(self, served: Changes) -> Self {
+        Turns { served: Some(served), ..self }
+    }
+
+    /// What is served, where that is something else than at the last call. The caller calls `hear` before it reads the state.
+    pub(super) fn newly_served(&mut self) -> Option<Arc<Registry>> {
+        let served = self.served.as_mut()?;
+        served.advance().then(|| served.seen().clone())
+    }
+
+    /// Has changes of `sources`, and no others, wake the loop.
+    pub(super) fn hear(&mut self, sources: Vec<Arc<str>>) {
+        let known = std::mem::take(&mut self.sources).into_iter().zip(std::mem::take(&mut self.changed));
+        let mut known: BTreeMap<Arc<str>, Subscription> = known.collect();
+        let store = self.store;
+        let heard = |source: &Arc<str>| known.remove(source).unwrap_or_else(|| store.subscribe(source));
+        self.changed = sources.iter().map(heard).collect();
+        self.sources = sources;
     }
 
     /// Begins work that goes on between turns. The caller bounds how much of it is under way.
@@ -63,7 +99,9 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
             let mut sleep = pin!(sleep_for(self.store, due));
             poll_fn(|context| {
                 drive(&mut self.under_way, &mut ended, context);
-                let is_changed = poll_changed(&mut self.changed[..heard], context).is_ready();
+                let mut is_changed = poll_changed(&mut self.changed[..heard], context).is_ready();
+                is_changed |=
+                    self.served.as_ref().is_some_and(|served| served.poll_changed(context).is_ready());
                 match is_changed || !ended.is_empty() {
                     true => Poll::Ready(()),
                     false => sleep.as_mut().poll(context),
@@ -92,28 +130,12 @@ fn drive<R>(
     }
 }
 
-/// Ready when a change was announced. Every announcement so far counts as seen: the loop reads the state afterwards.
-fn poll_changed(subscriptions: &mut [Subscription], context: &mut Context<'_>) -> Poll<()> {
-    let mut is_changed = false;
-    for subscription in subscriptions {
-        let changed = pin!(subscription.changed());
-        // Pending for ever once the store has ended.
-        is_changed |= matches!(changed.poll(context), Poll::Ready(Some(_)));
-    }
-    if is_changed { Poll::Ready(()) } else { Poll::Pending }
-}
-
 async fn sleep_for<S: Store>(store: &S, wait: Option<Duration>) {
     match wait {
         Some(wait) if wait.is_zero() => {}
         Some(wait) => store.sleep(wait).await,
         None => std::future::pending().await,
     }
-}
-
-/// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
-pub(crate) async fn any_changed(subscriptions: &mut [Subscription]) {
-    poll_fn(|context| poll_changed(subscriptions, context)).await;
 }
 
 /// Waits for a change on one of `subscriptions`, for at most `wait` where given.
@@ -175,6 +197,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use orch_schema::json;
 
     use super::*;
@@ -202,7 +226,7 @@ mod tests {
     async fn work_that_does_not_end_holds_up_no_turn() {
         let fixture = Fixture::new();
         let store = fixture.store();
-        let mut turns = Turns::new(store, vec![store.subscribe(&"namespaces".into())]);
+        let mut turns = Turns::new(store, ["namespaces".into()]);
         turns.start(std::future::pending());
         turns.start(async {
             store.sleep(Duration::from_secs(1)).await;
@@ -222,12 +246,30 @@ mod tests {
         fixture.namespace("n").await;
         let store = fixture.store();
         let sources = ["namespaces", "configmaps", "secrets"];
-        let mut turns = Turns::new(store, Vec::from(sources.map(|source| store.subscribe(&source.into()))));
+        let mut turns = Turns::new(store, sources.map(Arc::from));
         for source in ["configmaps", "secrets"] {
             fixture.create(source, "n", json!({"metadata": {"name": "a"}})).await;
         }
         let _: Vec<()> = turns.next(None).await;
         let mut next = pin!(turns.next(None));
         assert!(futures::poll!(&mut next).is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_what_is_served_is_a_turn_and_leads_to_other_sources() {
+        let fixture = Fixture::new();
+        let (store, client) = (fixture.store(), fixture.client());
+        let mut turns: Turns<'_, _, ()> = Turns::new(store, ["namespaces".into()]).following(client.follow());
+        fixture.pipeline().served.update(|now| Ok::<_, Infallible>(now.without("secrets"))).unwrap();
+        turns.next(None).await;
+        let served = turns.newly_served().unwrap();
+        assert!(served.stored("secrets").is_none() && turns.newly_served().is_none());
+        turns.hear(vec!["configmaps".into()]);
+        let _: Vec<()> = turns.next(Some(Duration::ZERO)).await;
+        fixture.namespace("n").await;
+        let mut next = Box::pin(turns.next(None));
+        assert!(futures::poll!(&mut next).is_pending(), "it is no longer a source");
+        fixture.create("configmaps", "n", json!({"metadata": {"name": "a"}})).await;
+        next.await;
     }
 }

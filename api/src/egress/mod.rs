@@ -5,7 +5,6 @@
 //! checked is the one that is dialled; redirects are answers and never followed.
 
 mod askers;
-mod cache;
 mod review;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -19,7 +18,6 @@ use futures::future::BoxFuture;
 use http::Uri;
 
 pub(crate) use self::askers::Askers;
-pub use self::cache::ExpiringMap;
 pub use self::review::{ReviewError, ReviewHook, ReviewKind};
 
 /// Bytes of an answer that is read: an answer of a webhook has a few hundred, a set of keys a few thousand.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_bounded::{Attempts, jittered};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,10 +19,6 @@ use serde_json::{Value, json};
 use super::{Egress, EgressError, Outgoing, Reply, Url};
 use crate::ambient::Ambient;
 
-/// Attempts at one review, as in the reference.
-const ATTEMPTS_MAX: u32 = 5;
-/// The pause after the first attempt; each later one is half as long again, and up to a fifth longer by chance.
-const PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause that an answer may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -107,25 +104,20 @@ impl ReviewHook {
         });
         let document = Bytes::from(document.to_string());
         let began = self.ambient.now();
-        let mut pause = PAUSE;
-        let mut attempt = 1;
+        let mut attempts = Attempts::default();
         loop {
             let outcome = self.attempt(document.clone()).await;
             let (error, asked) = match outcome {
                 Ok(status) => return Ok(status),
                 Err(refused) => refused,
             };
-            let wait = asked.unwrap_or_else(|| self.jittered(pause)).min(PAUSE_MAX);
+            let Some(pause) = attempts.next_pause() else { return Err(error) };
+            let wait = asked.unwrap_or_else(|| jittered(pause, self.ambient.random())).min(PAUSE_MAX);
             let passed = Duration::from_micros(self.ambient.now().0.saturating_sub(began.0));
-            if attempt == ATTEMPTS_MAX
-                || !(asked.is_some() || is_transient(&error))
-                || passed + wait >= self.timeout
-            {
+            if !(asked.is_some() || is_transient(&error)) || passed + wait >= self.timeout {
                 return Err(error);
             }
             self.egress.pause(wait).await;
-            pause = pause * 3 / 2;
-            attempt += 1;
         }
     }
 
@@ -148,12 +140,6 @@ impl ReviewHook {
             return Err(malformed());
         }
         Ok(review.status)
-    }
-
-    fn jittered(&self, pause: Duration) -> Duration {
-        let fifth = pause.as_micros() / 5;
-        let more = self.ambient.random() % fifth.max(1);
-        pause + Duration::from_micros(u64::try_from(more).unwrap_or_default())
     }
 }
 

@@ -54,12 +54,12 @@ impl FlowControl {
     }
 
     /// Appends the histograms of what the levels use over time to the text of the metrics.
-    pub(crate) fn write_usage(&self, text: &mut String) {
+    pub(crate) fn write_usage(&self, text: &mut String, head: impl Fn(&str) -> String) {
         let Some(config) = self.config.load_full() else { return };
         let levels = config.levels.iter();
         let levels: Vec<_> =
             levels.map(|placed| (placed.level.name.as_str(), placed.level.usage())).collect();
-        usage::write(text, &levels);
+        usage::write(text, &levels, head);
     }
 }
 

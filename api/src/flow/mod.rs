@@ -17,6 +17,7 @@ mod demand;
 mod dump;
 mod gauges;
 mod in_flight;
+mod initial_events;
 mod level;
 mod limits;
 mod queueset;
@@ -44,9 +45,11 @@ use orch_raft::{Interest, Store};
 pub use self::config::Entry;
 use self::config::{Config, version};
 use self::in_flight::InFlightLimits;
+pub use self::initial_events::InitialEvents;
 use self::level::{Entered, Waiter};
 pub use self::seat::Seat;
 pub(crate) use self::seat::hold_while_sent;
+pub(crate) use self::width::Watcher;
 use self::width::estimate;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -225,7 +228,7 @@ impl FlowControl {
     }
 
     /// Counts a watch of a collection until the result is dropped: it widens the writes that wake it.
-    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> width::Watcher {
+    pub(crate) fn watch(&self, storage: &Arc<str>, interest: &Arc<Interest>) -> Watcher {
         self.watchers.add(storage, interest)
     }
 

@@ -14,8 +14,8 @@ use orch_raft::Store;
 
 use super::config::Entry;
 use super::in_flight::Place;
+use super::initial_events::InitialEvents;
 use super::queueset::Ticket;
-use crate::watch::InitialEvents;
 
 /// Longest hold of a seat for a response that is being sent: a gigabyte on a fast network.
 const SENDING_MAX: Duration = Duration::from_secs(1);

@@ -275,10 +275,10 @@ async fn the_metrics_have_the_use_of_each_level() {
     let flow = flow(4);
     let asker = Asker { fixture: &fixture, flow: &flow };
     let mut text = String::new();
-    flow.write_usage(&mut text);
+    flow.write_usage(&mut text, |_| String::new());
     assert_eq!(text, "", "nothing is configured before the first request");
     drop(asker.admit(&user("ann", "devs")).await.ok().unwrap());
-    flow.write_usage(&mut text);
+    flow.write_usage(&mut text, |_| String::new());
     for level in ["catch-all", "exempt", "l"] {
         let count = format!("_seat_utilization_count{{phase=\"executing\",priority_level=\"{level}\"}} ");
         assert!(text.contains(&count), "{level}: {text}");

@@ -127,13 +127,13 @@ impl TimedHistogram {
 type Selected = fn(&Usage) -> &TimedHistogram;
 
 /// Appends the histograms of `levels`, each a name and its use, in the text format of Prometheus. Names of levels need no
-/// escapes: they are names of objects.
-pub(super) fn write(text: &mut String, levels: &[(&str, Usage)]) {
+/// escapes: they are names of objects. `head`: the lines before the series of a name.
+pub(super) fn write(text: &mut String, levels: &[(&str, Usage)], head: impl Fn(&str) -> String) {
     if levels.is_empty() {
         return;
     }
     let mut series = |name: &str, select: &[(&str, Selected)]| {
-        let _ = writeln!(text, "# TYPE {name} histogram");
+        text.push_str(&head(name));
         for (level, usage) in levels {
             for (phase, histogram) in select {
                 let labels = format!("{phase}priority_level=\"{level}\"");
@@ -154,6 +154,10 @@ pub(super) fn write(text: &mut String, levels: &[(&str, Usage)]) {
 mod tests {
     use super::*;
 
+    fn head(name: &str) -> String {
+        format!("# TYPE {name} histogram\n")
+    }
+
     #[test]
     fn values_weigh_by_the_time_for_which_they_held() {
         let mut usage = Usage::new();
@@ -162,7 +166,7 @@ mod tests {
         usage.add(30, totals(5));
         usage.add(10, totals(10));
         let mut text = String::new();
-        write(&mut text, &[("l", usage)]);
+        write(&mut text, &[("l", usage)], head);
         for expected in [
             "# TYPE apiserver_flowcontrol_priority_level_seat_utilization histogram\n",
             "_seat_utilization_bucket{phase=\"executing\",priority_level=\"l\",le=\"0.4\"} 0\n",
@@ -186,11 +190,11 @@ mod tests {
         let mut usage = Usage::new();
         usage.add(1, Totals { seats_in_use: 3, executing: 3, ..Totals::default() });
         let mut text = String::new();
-        write(&mut text, &[("exempt", usage)]);
+        write(&mut text, &[("exempt", usage)], head);
         assert!(
             text.contains("_seat_utilization_sum{phase=\"executing\",priority_level=\"exempt\"} 3000\n"),
             "{text}"
         );
-        write(&mut text, &[]);
+        write(&mut text, &[], head);
     }
 }

@@ -116,6 +116,13 @@ impl<T: Derived> Maintained<T> {
         current.as_ref().map(|follower| read(follower.value()))
     }
 
+    /// Does `work` while the value is locked, as by a step that takes long.
+    #[cfg(test)]
+    pub(crate) fn while_locked<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _held = self.0.follower.write();
+        work()
+    }
+
     /// Passes the value as of `applied`, or of a later state, to `read`, once it is there.
     pub async fn read<R>(&self, applied: &Applied, mut read: impl FnMut(&T) -> R) -> R {
         loop {

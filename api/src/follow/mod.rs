@@ -11,6 +11,7 @@
 //!
 //! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 
+mod changed;
 mod digest;
 mod maintained;
 mod shrink;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use orch_raft::{Change, Revision, State, Store};
 
+pub(crate) use changed::{any_changed, poll_changed};
 pub(crate) use digest::Digest;
 pub use maintained::{Builder, Maintained};
 pub(crate) use shrink::shrink;
@@ -123,8 +125,13 @@ impl<T: Derived> Follower<T> {
         for source in changed {
             let collection = state.collection(&source);
             let Ok(changes) = collection.changes_after(self.seen) else { return false };
-            let due = changes.take_while(|change| change.revision <= until);
-            due.for_each(|change| self.value.change(&source, change));
+            let mut last = Revision(self.seen.0 + 1);
+            for change in changes.take_while(|change| change.revision <= until) {
+                // One transaction may change several objects of a resource.
+                assert!(change.revision >= last, "each change is taken in once, and in order");
+                last = change.revision;
+                self.value.change(&source, change);
+            }
         }
         true
     }

@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::health::{Checks, Scope};
 use super::held::{Ledger, WATCHES_DEFAULT};
 use super::pool::Pool;
-use super::served::Served;
+use super::served::{NodeDocuments, Served};
+use super::stages::handle;
 use super::version::{self, Build};
-use super::{Api, gzip, handle, token_keys};
+use super::{Api, gzip, token_keys};
 use crate::audit::Auditor;
 use crate::connect::Connector;
 use crate::flow::{FlowControl, Options as FlowOptions};
@@ -23,19 +24,20 @@ use crate::pipeline::Pipeline;
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
-        let served = Served::new(pipeline.registry.clone(), None, token_keys::served(&pipeline.gate));
+        let node = NodeDocuments::new(None, token_keys::served(&pipeline.gate));
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
-            FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
+            FlowControl::new(FlowOptions::default(), pipeline.served.brand(), pipeline.ambient.clone());
         let flow = Arc::new(flow);
         let (exposition, checks, auditor, connector) = (None, Checks::default(), None, None);
         Api {
             pipeline,
             stopping,
-            served,
+            node,
             pool,
             ledger,
             watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
+            rights: Arc::default(),
             metrics,
             flow,
             exposition,
@@ -51,7 +53,7 @@ impl<S: Store> Api<S> {
     /// The same API under these settings of flow control.
     #[must_use]
     pub fn controlled(self, options: FlowOptions) -> Self {
-        let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
+        let flow = FlowControl::new(options, self.pipeline.served.brand(), self.pipeline.ambient.clone());
         Api { flow: Arc::new(flow), ..self }
     }
 
@@ -82,8 +84,12 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn reached_at(self, address: &str) -> Self {
         let keys = token_keys::served(&self.pipeline.gate);
-        let served = Served::new(self.pipeline.registry.clone(), Some(address), keys);
-        Api { served, ..self }
+        Api { node: NodeDocuments::new(Some(address), keys), ..self }
+    }
+
+    /// What a request that begins now is served from.
+    pub(super) fn served(&self) -> Served {
+        Served { registry: self.pipeline.served.load(), node: self.node.clone() }
     }
 
     /// The same API, telling what the program was built from.
@@ -95,7 +101,7 @@ impl<S: Store> Api<S> {
     /// The same API, serving the text of `exposition` at `/metrics`.
     #[must_use]
     pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
-        version::report(self.pipeline.registry.brand, self.pipeline.features, self.build);
+        version::report(self.pipeline.served.brand(), self.pipeline.features, self.build);
         Api { exposition: Some(exposition), ..self }
     }
 

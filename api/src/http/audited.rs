@@ -79,7 +79,7 @@ pub async fn finish_audit(
 ) -> Response<Body> {
     let Some(trail) = exchange.trail() else { return response };
     let lasts = response.extensions().get::<WatchResponse>().is_some();
-    if !trail.answer(exchange, headers, response.status(), lasts).await {
+    if !trail.answer(&exchange.facts(), headers, response.status(), lasts).await {
         return response;
     }
     let ending = WatchEnd(exchange.clone());
@@ -102,7 +102,7 @@ struct WatchEnd(Arc<Exchange>);
 impl Drop for WatchEnd {
     fn drop(&mut self) {
         if let Some(trail) = self.0.trail() {
-            trail.close(&self.0);
+            trail.close(&self.0.facts());
         }
     }
 }

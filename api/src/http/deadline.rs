@@ -11,6 +11,7 @@ use futures::future::{Either, select};
 use http::Method;
 use orch_raft::Store;
 use orch_schema::budget::Budget;
+use orch_schema::{DurationFault, SignedDuration};
 
 use crate::error::ApiError;
 use crate::registry::Registry;
@@ -65,18 +66,17 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     if text.is_empty() || verb == Verb::Watch {
         return Ok(REQUEST_MAX);
     }
-    let asked = parse_duration_seconds(text).ok_or_else(|| {
-        let shown = quote_shortened(text);
-        ApiError::BadRequest(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {shown}"
-        ))
-    })?;
-    // Zero or less means no preference.
-    Ok(if asked > 0.0 {
-        REQUEST_MAX.min(Duration::try_from_secs_f64(asked).unwrap_or(REQUEST_MAX))
-    } else {
-        REQUEST_MAX
-    })
+    match SignedDuration::parse(text) {
+        // Zero or less means no preference.
+        Ok(asked) if asked.is_positive() => Ok(REQUEST_MAX.min(asked.duration())),
+        Ok(_) | Err(DurationFault::Range) => Ok(REQUEST_MAX),
+        Err(_) => {
+            let shown = quote_shortened(text);
+            Err(ApiError::BadRequest(format!(
+                "invalid timeout specified in the request URL - time: invalid duration {shown}"
+            )))
+        }
+    }
 }
 
 /// The result of `work` within `limit`.
@@ -100,43 +100,6 @@ pub(super) async fn run_until_deadline<S: Store, T>(
         }
         Either::Right(_) if verb.is_read() => Err(ApiError::DeadlineExceeded),
         Either::Right(_) => Err(ApiError::NothingChanged),
-    }
-}
-
-/// Seconds of a Go duration such as `1.5s`, `2m30s` or `-1h`.
-fn parse_duration_seconds(text: &str) -> Option<f64> {
-    let (sign, mut rest) = match text.split_at_checked(1) {
-        Some(("-", rest)) => (-1.0, rest),
-        Some(("+", rest)) => (1.0, rest),
-        _ => (1.0, text),
-    };
-    if rest == "0" {
-        return Some(0.0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
-        let (number, behind) = rest.split_at(rest.find(|c| !is_digit(c))?);
-        let unit_end = behind.find(is_digit).unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(unit_end);
-        seconds += number.parse::<f64>().ok()? * seconds_of(unit)?;
-        rest = behind;
-    }
-    Some(sign * seconds)
-}
-
-fn seconds_of(unit: &str) -> Option<f64> {
-    match unit {
-        "ns" => Some(1e-9),
-        "us" | "µs" | "μs" => Some(1e-6),
-        "ms" => Some(1e-3),
-        "s" => Some(1.0),
-        "m" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
     }
 }
 

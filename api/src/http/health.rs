@@ -19,6 +19,7 @@ use orch_schema::excerpt::quoted;
 use tokio_util::sync::CancellationToken;
 
 use super::respond;
+use super::slis::Slis;
 use crate::controllers::bootstrap;
 use crate::request::Query;
 
@@ -60,6 +61,8 @@ pub(super) struct Checks {
     added: Vec<(&'static str, Scope, Passes)>,
     /// The hooks that this node has found done. They stay so, as in the reference, whatever is deleted later.
     done: [AtomicBool; HOOKS.len()],
+    /// The results of requests for whole endpoints.
+    pub(super) slis: Slis,
 }
 
 /// A check of an endpoint.
@@ -135,9 +138,8 @@ pub(super) async fn answer<S: Store>(path: &str, query: &Query, node: Node<'_, S
         Some((endpoint, check)) => (endpoint, Some(check)),
         None => (path, None),
     };
-    if !ENDPOINTS.contains(&endpoint) {
-        return None;
-    }
+    // few: three endpoints.
+    let endpoint = ENDPOINTS.into_iter().find(|known| *known == endpoint)?;
     let mut checks = node.checks.of(endpoint);
     if let Some(only) = only {
         checks.retain(|(name, _)| *name == only);
@@ -153,6 +155,9 @@ pub(super) async fn answer<S: Store>(path: &str, query: &Query, node: Node<'_, S
             true => None,
             false => Some(node.passes(&check, &mut quorum).await),
         };
+        if let (Some(passes), None) = (passes, only) {
+            node.checks.slis.observe(name, endpoint, passes);
+        }
         outcomes.push((name, passes));
     }
     // Not a check: a node that refuses growth must stay in service, because deletions go through it.

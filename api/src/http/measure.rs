@@ -6,48 +6,48 @@ use axum::body::{Body, HttpBody};
 use http::{Method, Response};
 use orch_raft::Store;
 
-use super::{Api, Parts, header_text, respond};
-use crate::endpoint::Endpoint;
+use super::headers::header_text;
+use super::stages::{Arrived, RequestInfo, Resolved, ResourceRoute};
+use super::{Api, respond};
 use crate::error::ApiError;
-use crate::metrics::{InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
+use crate::metrics::{Exposition, InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
 use crate::pipeline::Request;
-use crate::request::{Target, Verb};
+use crate::request::Verb;
 
 /// The path of the metrics.
 const METRICS_PATH: &str = "/metrics";
+
+/// The path of the results of health checks.
+const SLIS_PATH: &str = "/metrics/slis";
 
 /// Content types of server-side apply begin so.
 const APPLY: &str = "application/apply-patch";
 
 impl<S: Store> Api<S> {
     /// Counts a request for a resource as under way, and notes what it is.
-    pub(super) fn measure_begin(
-        &self,
-        parts: &Parts,
-        target: &Target,
-        endpoint: Option<&Endpoint<'_>>,
-        verb: Option<Verb>,
-    ) -> Option<InFlight> {
-        let endpoint = endpoint?;
-        let content_type = header_text(&parts.headers, &http::header::CONTENT_TYPE);
+    pub(super) fn measure_begin(&self, resolved: &Resolved<'_, ResourceRoute<'_>>) -> Option<InFlight> {
+        let (arrived, route) = (resolved.arrived(), resolved.route());
+        let RequestInfo { target, verb, .. } = route.info;
+        let (endpoint, verb) = (route.endpoint_to_measure()?, *verb);
+        let content_type = header_text(&arrived.headers, &http::header::CONTENT_TYPE);
         let is_apply = verb == Some(Verb::Patch) && content_type.starts_with(APPLY);
-        let is_dry_run = verb.is_some_and(|verb| !verb.is_read()) && parts.query.value("dryRun").is_some();
+        let is_dry_run = verb.is_some_and(|verb| !verb.is_read()) && arrived.query.value("dryRun").is_some();
         let subresource = endpoint.action.subresource();
         let measured =
             Measured::of_resource(endpoint.resource, subresource, verb, target, is_apply, is_dry_run);
         if endpoint.action.is_passed_on() {
-            let _ = parts.measured.set(measured.passed_on(endpoint.action));
+            let _ = arrived.measured().set(measured.passed_on(endpoint.action));
             return None;
         }
         // A request has one endpoint.
-        let _ = parts.measured.set(measured);
+        let _ = arrived.measured().set(measured);
         self.metrics.begin(verb?)
     }
 
     /// Counts an answered request.
-    pub(super) fn measure_end(&self, parts: &Parts, response: &Response<Body>) {
-        let measured = parts.measured.get_or_init(|| Measured::of_path(&parts.method));
-        let micros = parts.exchange.micros_until(self.pipeline.ambient.now());
+    pub(super) fn measure_end(&self, arrived: &Arrived, response: &Response<Body>) {
+        let measured = arrived.measured().get_or_init(|| Measured::of_path(&arrived.method));
+        let micros = arrived.exchange.micros_until(self.pipeline.ambient.now());
         let bytes = response.body().size_hint().exact();
         self.metrics.end(measured, response.status().as_u16(), micros, bytes);
     }
@@ -61,17 +61,14 @@ impl<S: Store> Api<S> {
     }
 
     /// Counts a request that is passed on as under way.
-    pub(super) fn measure_passing(&self, parts: &Parts) -> Option<LongRunning> {
-        parts.measured.get().map(|measured| self.metrics.long_running(measured))
+    pub(super) fn measure_passing(&self, arrived: &Arrived) -> Option<LongRunning> {
+        arrived.measured().get().map(|measured| self.metrics.long_running(measured))
     }
 
     /// Reports the objects of every resource that is stored, in its first group and version.
-    fn measure_objects(&self, parts: &Parts) {
+    fn measure_objects(&self, arrived: &Arrived) {
         let state = self.pipeline.store.state();
-        let resources = parts.served.registry.resources();
-        for resource in
-            resources.filter(|resource| resource.review.is_none() && resource.is_storage_version())
-        {
+        for resource in arrived.served.registry.stored_resources() {
             let objects = state.collection(&resource.storage);
             RequestMetrics::note_objects(
                 &resource.group,
@@ -84,20 +81,45 @@ impl<S: Store> Api<S> {
 
     /// The path of the metrics, where they are served.
     pub(super) fn metrics_paths(&self) -> &'static [&'static str] {
-        if self.exposition.is_some() { &[METRICS_PATH] } else { &[] }
+        if self.exposition.is_some() { &[METRICS_PATH, SLIS_PATH] } else { &[] }
     }
 
-    /// The response for `/metrics`; `None` for other paths, and where no metrics are kept.
-    pub(super) fn metrics_page(&self, parts: &Parts, path: &str) -> Option<Result<Response<Body>, ApiError>> {
-        let exposition = self.exposition.as_ref().filter(|_| path == METRICS_PATH)?;
-        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    /// The response for `/metrics` and `/metrics/slis`; `None` for other paths, and where no metrics are kept.
+    pub(super) fn metrics_page(
+        &self,
+        arrived: &Arrived,
+        path: &str,
+    ) -> Option<Result<Response<Body>, ApiError>> {
+        let exposition = self.exposition.as_ref()?;
+        match path {
+            METRICS_PATH => {}
+            SLIS_PATH => return Some(self.slis_page(arrived, &**exposition)),
+            _ => return None,
+        }
+        let is_read = matches!(arrived.method, Method::GET | Method::HEAD);
         if !is_read {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         self.flow.refresh_gauges();
-        self.measure_objects(parts);
+        self.measure_objects(arrived);
         let mut text = exposition.render();
-        self.flow.write_usage(&mut text);
+        self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
+    }
+
+    /// The results of health checks. A DELETE forgets them, as in the reference.
+    fn slis_page(&self, arrived: &Arrived, exposition: &dyn Exposition) -> Result<Response<Body>, ApiError> {
+        let slis = &self.checks.slis;
+        match arrived.method {
+            Method::GET | Method::HEAD => {
+                let text = slis.render(arrived.served.registry.brand, exposition);
+                Ok(respond::bytes(200, TEXT_FORMAT, text.into()))
+            }
+            Method::DELETE => {
+                slis.reset();
+                Ok(respond::bytes(200, "text/plain; charset=utf-8", "metrics reset\n".to_owned().into()))
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
     }
 }

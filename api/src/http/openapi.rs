@@ -14,8 +14,10 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
+use super::headers::accept;
+use super::respond;
 use super::served::Served;
-use super::{Parts, accept, respond};
+use super::stages::Arrived;
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::negotiate::clauses;
@@ -51,15 +53,19 @@ pub(super) fn is_openapi_path(path: &str) -> bool {
 }
 
 /// The response to a request for the document at `path`, which has no empty segments.
-pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<Response<Body>, ApiError> {
-    let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
+pub(super) async fn answer(
+    arrived: &Arrived,
+    path: &str,
+    now: Timestamp,
+) -> Result<Response<Body>, ApiError> {
+    let Some(form) = form(path, accept(&arrived.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let document = find(parts.served.clone(), path, form).await?;
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+    let document = find(arrived.served.clone(), path, form).await?;
+    if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
-    let hash = parts.query.text("hash");
+    let hash = arrived.query.text("hash");
     let by_hash = !hash.is_empty() && path != VERSION_3 && path != VERSION_2;
     if by_hash && hash != document.hash {
         let mut response = empty(StatusCode::MOVED_PERMANENTLY);
@@ -67,10 +73,10 @@ pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<
         return Ok(response);
     }
     let etag = format!("\"{}\"", document.hash);
-    let mut response = if respond::is_known(&parts.headers, &etag) {
+    let mut response = if respond::is_known(&arrived.headers, &etag) {
         respond::not_modified()
     } else {
-        whole(document, path, form, takes_gzip(&parts.headers)).await?
+        whole(document, path, form, takes_gzip(&arrived.headers)).await?
     };
     let headers = response.headers_mut();
     respond::put(headers, ETAG, &etag);
@@ -108,7 +114,7 @@ async fn whole(
 }
 
 /// The document behind `path`, which may have to be made.
-async fn find(served: Arc<Served>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
+async fn find(served: Served, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
     let asked = path.to_owned();
     let found = on_blocking_thread(path, move || served.openapi(&asked, form)).await?;
     found.ok_or(ApiError::UnknownPath)

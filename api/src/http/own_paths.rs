@@ -7,11 +7,13 @@ use axum::body::{Body, HttpBody};
 use http::{Method, Response};
 use orch_raft::Store;
 
+use super::headers::accept;
 use super::held::{COUNTED_BYTES_MIN, Payer, keep_until_sent};
-use super::{Api, Parts, accept, health, openapi, respond, token_keys, version};
-use crate::authn::User;
+use super::stages::{Arrived, Page, Seated};
+use super::{Api, health, openapi, respond, token_keys, version};
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH};
 use crate::error::ApiError;
+use crate::follow::Applied;
 use crate::negotiate::require;
 use crate::request::without_trailing_slash;
 
@@ -39,12 +41,12 @@ pub(super) fn is_own(path: &str) -> bool {
 
 impl<S: Store> Api<S> {
     /// Health and version paths.
-    pub(super) async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        let path = without_trailing_slash(&parts.path).filter(|path| is_own(path))?;
+    pub(super) async fn open_path(&self, arrived: &Arrived) -> Option<Result<Response<Body>, ApiError>> {
+        let path = without_trailing_slash(&arrived.path).filter(|path| is_own(path))?;
         if path == version::PATH {
-            let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+            let is_read = arrived.method == Method::GET || arrived.method == Method::HEAD;
             return Some(if is_read {
-                require("application/json", accept(&parts.headers).as_deref())
+                require("application/json", accept(&arrived.headers).as_deref())
                     .map(|()| respond::json(200, self.version.clone()))
             } else {
                 Err(ApiError::MethodNotAllowed)
@@ -52,40 +54,50 @@ impl<S: Store> Api<S> {
         }
         let node = health::Node {
             store: &self.pipeline.store,
-            brand: self.pipeline.registry.brand,
+            brand: self.pipeline.served.brand(),
             stopping: &self.stopping,
             checks: &self.checks,
         };
-        health::answer(path, &parts.query, node).await.map(Ok)
+        health::answer(path, &arrived.query, node).await.map(Ok)
     }
 
     /// A page of the node's own: OpenAPI, flow control, metrics, keys of tokens.
     pub(super) async fn own_path(
         &self,
-        parts: &Parts,
-        user: &User,
+        seated: &Seated<'_, Page>,
         path: &str,
     ) -> Result<Response<Body>, ApiError> {
+        let arrived = seated.arrived();
         if openapi::is_openapi_path(path) {
-            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
+            let response = openapi::answer(arrived, path, self.pipeline.ambient.now()).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
                 bytes => {
-                    let payer = Payer::of(user, &parts.exchange);
+                    let payer = Payer::of(seated.user(), &arrived.exchange);
                     Ok(keep_until_sent(response, self.ledger.take(&payer, bytes)?))
                 }
             };
         }
         // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
-        let exact = parts.path.as_str();
-        if let Some(response) = self.flow_page(parts, exact).or_else(|| self.metrics_page(parts, exact)) {
+        let exact = arrived.path.as_str();
+        if let Some(response) = self.flow_page(arrived, exact).or_else(|| self.metrics_page(arrived, exact)) {
             return response;
         }
         let accounts = self.pipeline.gate.service_accounts();
-        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, exact, accounts)) {
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(arrived, exact, accounts)) {
             return response;
         }
-        Err(parts.not_found_error())
+        Err(arrived.not_found_error())
+    }
+
+    /// The response for a debug page of flow control; `None` for other paths.
+    fn flow_page(&self, arrived: &Arrived, path: &str) -> Option<Result<Response<Body>, ApiError>> {
+        let text = self.flow.page(path, &arrived.query, &Applied::of(&self.pipeline.store))?;
+        let is_read = matches!(arrived.method, Method::GET | Method::HEAD);
+        Some(match is_read {
+            true => Ok(respond::bytes(200, "text/plain; charset=utf-8", text.into())),
+            false => Err(ApiError::MethodNotAllowed),
+        })
     }
 }

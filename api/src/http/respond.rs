@@ -6,21 +6,17 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::stream;
+use futures::{Stream, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, RETRY_AFTER, VARY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
-use orch_raft::Store;
 use parking_lot::Mutex;
 
-use super::Api;
-use super::turns::Party;
-use crate::authn::User;
+use crate::flow::InitialEvents;
 use crate::render::Payload;
-use crate::watch::{InitialEvents, Watch};
 
 /// Responses are per user and must not be cached.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -154,26 +150,14 @@ pub(super) fn text_stream(body: Body) -> Response<Body> {
     respond(200, "text/plain", body)
 }
 
-/// A response that lasts until the watch ends, which `under_way` is held for. Looks over many objects run in the pool, in
-/// the turns of its `user`.
-pub(super) fn stream<S: Store>(
+/// A response that lasts until the watch ends whose `frames` it sends; `initial_events`: whether it still begins.
+pub(super) fn stream(
     content_type: &str,
-    user: &User,
-    watch: Box<Watch<S>>,
-    api: Arc<Api<S>>,
-    under_way: impl Send + Sync + 'static,
+    initial_events: InitialEvents,
+    frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response<Body> {
-    let lasting = WatchResponse { initial_events: watch.initial_events() };
-    let party = Party::of(user);
-    // In a box: a stream holds its state or the future that has taken it, and room for both.
-    let state = (watch, Arc::new((api, party, under_way)));
-    let frames = stream::unfold(state, |(watch, shared)| async move {
-        let (api, party, _) = &*shared;
-        let (watch, frame) = api.pool.next_frame(party, watch).await?;
-        Some((Ok::<Bytes, Infallible>(frame), (watch, shared)))
-    });
     let mut response = respond(200, "application/json", Body::from_stream(frames));
-    response.extensions_mut().insert(lasting);
+    response.extensions_mut().insert(WatchResponse { initial_events });
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }

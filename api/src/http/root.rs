@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 use orch_raft::Store;
 use orch_schema::json;
 
-use super::{Api, Document, discovery, openapi, token_keys, version};
+use super::{Api, Document, openapi, token_keys, version};
+use crate::registry::Registry;
 
 impl<S: Store> Api<S> {
-    /// The index over the documents of `discovery` and everything else, indented for people.
-    pub(super) fn index(&self, discovery: &discovery::Documents) -> Document {
-        let own = self.own_paths();
+    /// The index over what `registry` serves and everything else, indented for people.
+    pub(super) fn index(&self, registry: &Registry) -> Document {
+        let (own, discovery) = (self.own_paths(), registry.discovery_paths());
         let beside = self.beside.iter().copied();
-        let all = discovery.paths().chain(own.iter().map(String::as_str)).chain(beside);
+        let all = discovery.iter().chain(&own).map(String::as_str).chain(beside);
         let paths: BTreeSet<&str> = all.collect();
         format!("{:#}", json!({ "paths": paths })).into()
     }

@@ -1,30 +1,79 @@
-//! A registry with the documents that describe it.
+//! The registry as it was when a request arrived, and the documents that describe the node.
 //!
-//! Invariant: all documents describe the same registry. A request keeps the one that it began with.
+//! Owns the documents that describe the node and no resource: the versions of the core API with the server's address, and
+//! OpenAPI of the node's own pages.
+//!
+//! Invariant: all documents of one request describe the same registry.
 
 use std::io;
 use std::sync::Arc;
 
-use super::discovery;
-use crate::openapi::{self, Document, Form, TokenKeys};
-use crate::registry::Registry;
+use orch_schema::json;
+use orch_schema::value::Value;
 
-/// A registry, with its discovery and OpenAPI documents.
+use crate::error::ApiError;
+use crate::openapi::{Document, Form, NodePages, TokenKeys, document};
+use crate::registry::discovery::Plain;
+use crate::registry::{Registry, Resource};
+
+/// The registry and the node's documents that one request sees.
+#[derive(Clone)]
 pub(super) struct Served {
     pub(super) registry: Arc<Registry>,
-    pub(super) discovery: discovery::Documents,
-    openapi: openapi::Documents,
+    pub(super) node: Arc<NodeDocuments>,
+}
+
+/// The documents that describe a node.
+pub(super) struct NodeDocuments {
+    /// The document at `/api`.
+    pub(super) versions: Plain,
+    pages: NodePages,
+}
+
+impl NodeDocuments {
+    /// Those of a node that is served at `address` (`HOST:PORT`), if known, beside `keys`.
+    pub(super) fn new(address: Option<&str>, keys: TokenKeys) -> Arc<Self> {
+        let addresses = address.map(|address| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": address}));
+        let addresses: Vec<Value> = addresses.into_iter().collect();
+        let core = json!({"versions": ["v1"], "serverAddressByClientCIDRs": addresses});
+        Arc::new(NodeDocuments {
+            versions: Plain::of_core("APIVersions", &core),
+            pages: NodePages::new(keys),
+        })
+    }
+}
+
+/// Makes the tables of `resource` where that has not been done, on a thread for blocking work: those of a large definition take
+/// tens of milliseconds. The caller has a seat, which bounds how many wait for the tables of one resource.
+///
+/// # Errors
+/// `Internal`: making them has panicked, or the node stops.
+pub(super) async fn make_tables(resource: &Arc<Resource>) -> Result<(), ApiError> {
+    if resource.schema.are_made() {
+        return Ok(());
+    }
+    let own = resource.clone();
+    let made = tokio::task::spawn_blocking(move || own.schema.len()).await;
+    made.map(drop)
+        .map_err(|error| ApiError::Internal(format!("tables of {resource:?} cannot be made: {error}")))
 }
 
 impl Served {
-    /// The documents of `registry`, served at `address` (`HOST:PORT`), if known, beside `keys`.
-    pub(super) fn new(registry: Arc<Registry>, address: Option<&str>, keys: TokenKeys) -> Arc<Self> {
-        let discovery = discovery::Documents::of(&registry, address);
-        Arc::new(Served { registry, discovery, openapi: openapi::Documents::new(keys) })
-    }
-
-    /// The OpenAPI document at `path`; see [`openapi::Documents::find`].
+    /// The OpenAPI document at `path`; see [`document`].
     pub(super) fn openapi(&self, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
-        self.openapi.find(&self.registry, path, form)
+        document(&self.registry, &self.node.pages, path, form)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_tells_where_the_server_is() {
+        let core = &NodeDocuments::new(Some("10.0.0.1:6443"), TokenKeys::Absent).versions.value;
+        let expected = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
+        assert_eq!(core["serverAddressByClientCIDRs"], expected);
+        assert_eq!((&core["versions"], &core["apiVersion"]), (&json!(["v1"]), &Value::Null));
     }
 }

@@ -7,7 +7,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::Method;
 
-use super::{Parts, accept, respond};
+use super::headers::accept;
+use super::respond;
+use super::stages::Arrived;
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH, ServiceAccounts};
 use crate::error::ApiError;
 use crate::gate::Gate;
@@ -31,7 +33,7 @@ pub(super) fn paths(accounts: &ServiceAccounts) -> &'static [&'static str] {
 
 /// Answers a request for one of the documents; `None` for other paths.
 pub(super) fn answer(
-    parts: &Parts,
+    arrived: &Arrived,
     path: &str,
     accounts: &ServiceAccounts,
 ) -> Option<Result<Response<Body>, ApiError>> {
@@ -41,9 +43,9 @@ pub(super) fn answer(
         KEYS_PATH => (KEY_SET_TYPE, accounts.key_set()),
         _ => return None,
     };
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+    if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Some(Err(ApiError::MethodNotAllowed));
     }
-    let answered = require(media_type, accept(&parts.headers).as_deref());
+    let answered = require(media_type, accept(&arrived.headers).as_deref());
     Some(answered.map(|()| respond::bytes(200, media_type, Bytes::from(document))))
 }

@@ -2,31 +2,70 @@
 //!
 //! Owns the order: the watch begins, its account is taken, and it passes what is due and does not concern it, all with the
 //! request's seat; then it is answered. So ten thousand watches that resume together wait for their turn where requests have
-//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread.
+//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread, and of its request nothing is kept
+//! but the [question](super::rights) that its right is.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt, select};
-use http::{Method, Response};
+use futures::Stream;
+use futures::future::{BoxFuture, FutureExt};
+use http::Response;
 use orch_raft::Store;
 use orch_schema::budget::Budget;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::held::Hold;
 use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
-use super::pool::{Pool, Work};
-use super::rights::WatchRight;
+use super::pool::Work;
+use super::rights::{self, Right};
 use super::turns::Party;
 use super::{Api, respond};
-use crate::authz::Asked;
 use crate::error::{ApiError, NotAcceptable};
+use crate::flow::Watcher;
+use crate::metrics::LongRunning;
 use crate::negotiate::{Encoding, Representation};
 use crate::pipeline::Request;
+use crate::registry::End;
 use crate::render::Renderer;
-use crate::watch::{LookResult, Watch};
+use crate::watch::{Ending, LookResult, Watch};
 
 /// Most bytes of objects that a look reads on a thread which serves connections: less than what makes a request large.
 const READ_MAX: usize = RENDERED_BYTES_MIN - 1;
+
+/// The accounts that a watch is entered in until it ends, and the API that carries its looks out.
+struct UnderWay<S> {
+    api: Arc<Api<S>>,
+    party: Party,
+    _measured: LongRunning,
+    _watcher: Watcher,
+    _held: Hold,
+    _right: Right,
+    /// Of a kind that may be taken away.
+    _kind_end: Option<AbortOnDropHandle<()>>,
+}
+
+/// The frames of a watch. Looks over many objects run in the pool, in the turns of the watch's user.
+///
+/// A node holds one for each watch; what a look in the pool takes is held while it runs.
+struct Frames<S> {
+    under_way: Arc<UnderWay<S>>,
+    state: State<S>,
+}
+
+enum State<S> {
+    /// The next look is due.
+    Looking(Box<Watch<S>>),
+    /// The last look found nothing.
+    Resting(Box<Watch<S>>),
+    /// A look in the pool.
+    InPool(BoxFuture<'static, Option<(Box<Watch<S>>, LookResult)>>),
+    Ended,
+}
 
 impl<S: Store> Api<S> {
     /// Starts a watch in `representation`, which `renderer` writes.
@@ -43,72 +82,119 @@ impl<S: Store> Api<S> {
         if representation.encoding == Encoding::Yaml {
             return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
         }
-        let stopping = self.end_of_watch(request);
+        let (right, ending) = rights::hold(&self.rights, request, &self.pipeline, &self.stopping);
+        let kind_end = request.resource.end.clone().map(|end| end_with_kind(end, ending.clone()));
         let content_type = renderer.watch_content_type();
-        let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
+        let watch = Watch::start(self.pipeline.clone(), request, renderer, ending).await?;
         let watcher = self.flow.watch(&request.resource.storage, watch.interest());
         let bytes = request.query.held_bytes() + watch.selector_bytes() + request.exchange.held_bytes();
         let held = self.watch_ledger.take_for_watch(request.user, bytes)?;
-        let under_way = (self.measure_watch(request), watcher, held);
+        let under_way = UnderWay {
+            api: self.clone(),
+            party: Party::of(request.user),
+            _measured: self.measure_watch(request),
+            _watcher: watcher,
+            _held: held,
+            _right: right,
+            _kind_end: kind_end,
+        };
         let mut watch = Box::new(watch);
         watch.catch_up();
-        Ok(respond::stream(&content_type, request.user, watch, self.clone(), under_way))
-    }
-
-    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
-    fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
-        let stopping = self.stopping.clone().cancelled_owned();
-        let right = WatchRight {
-            gate: self.pipeline.gate.clone(),
-            ambient: self.pipeline.ambient.clone(),
-            credential: request.exchange.credential().cloned(),
-            asked: Asked::of(&Method::GET, request.target, request.query),
-            target: request.target.clone(),
-            query: request.query.clone(),
-        };
-        let lost = right.lost(self.pipeline.store.clone());
-        select(Box::pin(stopping), Box::pin(lost)).map(drop).boxed()
+        let initial_events = watch.initial_events();
+        let frames = Frames { under_way: Arc::new(under_way), state: State::Looking(watch) };
+        Ok(respond::stream(&content_type, initial_events, frames))
     }
 }
 
-impl Pool {
-    /// The next frame of `watch`, which `party` opened. `None`: the watch has ended, or the node stops.
-    pub(super) async fn next_frame<S: Store>(
-        &self,
-        party: &Party,
-        mut watch: Box<Watch<S>>,
-    ) -> Option<(Box<Watch<S>>, Bytes)> {
-        loop {
-            let mut looked = match watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
-                true => LookResult::Costly,
-                false => watch.look(READ_MAX),
-            };
-            if matches!(looked, LookResult::Costly) {
-                // In a box of its own while it runs: the rest of this future is held by every watch that waits.
-                (watch, looked) = Box::pin(self.look(party, watch)).await?;
+/// Ends a watch by `ending` when its kind is taken away or served in another form, as long as the result is kept.
+fn end_with_kind(end: End, ending: Ending) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        end.wait().await;
+        ending.give();
+    }))
+}
+
+impl<S: Store> Frames<S> {
+    /// What follows from a look: the frame to send, `None` at the end; pending, where the stream has to go on.
+    fn proceed(&mut self, mut watch: Box<Watch<S>>, looked: LookResult) -> Poll<Option<Bytes>> {
+        self.state = match looked {
+            LookResult::Frame(frame) => {
+                self.state = State::Looking(watch);
+                return Poll::Ready(Some(frame));
             }
-            match looked {
-                LookResult::Frame(frame) => return Some((watch, frame)),
-                LookResult::Ended => return None,
-                // Without a thread of the pool.
-                LookResult::Nothing => watch.rest().await,
-                // Not in the pool.
-                LookResult::Costly => {}
+            LookResult::Ended => return Poll::Ready(None),
+            // Without a thread of the pool.
+            LookResult::Nothing => State::Resting(watch),
+            LookResult::Costly => {
+                let under_way = self.under_way.clone();
+                let looking = async move {
+                    let UnderWay { api, party, .. } = &*under_way;
+                    // A look without a bound. Each is a job of its own, so that other jobs get turns and the work for a
+                    // disconnected client ends.
+                    let job = Box::pin(async move {
+                        let looked = watch.look(usize::MAX);
+                        (watch, looked)
+                    });
+                    api.pool.run(party, Work::Read, &Arc::new(Budget::of(u64::MAX)), job).await.ok()
+                };
+                State::InPool(looking.boxed())
+            }
+        };
+        Poll::Pending
+    }
+}
+
+impl<S: Store> Stream for Frames<S> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let (watch, looked) = match std::mem::replace(&mut self.state, State::Ended) {
+                State::Ended => return Poll::Ready(None),
+                State::Resting(mut watch) => {
+                    let rested = watch.poll_rest(context);
+                    if rested.is_pending() {
+                        self.state = State::Resting(watch);
+                        return Poll::Pending;
+                    }
+                    self.state = State::Looking(watch);
+                    continue;
+                }
+                State::Looking(mut watch) => {
+                    let looked = match watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
+                        true => LookResult::Costly,
+                        false => watch.look(READ_MAX),
+                    };
+                    (watch, looked)
+                }
+                State::InPool(mut looking) => match looking.poll_unpin(context) {
+                    Poll::Pending => {
+                        self.state = State::InPool(looking);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(None) => return Poll::Ready(None),
+                    Poll::Ready(Some((watch, looked))) => (watch, looked),
+                },
+            };
+            if let Poll::Ready(frame) = self.proceed(watch, looked) {
+                return Poll::Ready(frame.map(Ok));
             }
         }
     }
+}
 
-    /// A look without a bound, in the pool. Each look is a job of its own, so that other jobs get turns and the work for a
-    /// disconnected client ends.
-    async fn look<S: Store>(
-        &self,
-        party: &Party,
-        mut watch: Box<Watch<S>>,
-    ) -> Option<(Box<Watch<S>>, LookResult)> {
-        let job = Box::pin(async move {
-            let looked = watch.look(usize::MAX);
-            (watch, looked)
-        });
-        self.run(party, Work::Read, &Arc::new(Budget::of(u64::MAX)), job).await.ok()
+#[cfg(test)]
+mod tests {
+    use orch_raft::memory::MemoryStore;
+
+    use super::*;
+
+    /// A node holds a hundred thousand of them.
+    #[test]
+    fn the_stream_of_a_watch_is_small() {
+        let bytes = size_of::<Frames<MemoryStore>>();
+        assert!(bytes <= 32, "{bytes} bytes");
+        let bytes = size_of::<UnderWay<MemoryStore>>();
+        assert!(bytes <= 216, "{bytes} bytes");
     }
 }

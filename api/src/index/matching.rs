@@ -2,7 +2,8 @@
 //!
 //! Owns the way through them: paths are taken from the index some at a time, so that its lock is held for microseconds, and
 //! looked up in the collection that the list reads. Where the index proposes a large part of all objects, or cannot go on, the
-//! way ends in a scan from there.
+//! way ends in a scan from there. While the index is being brought up for longer than a request waits, a part is scanned, and
+//! the index is asked again behind it.
 
 use std::sync::Arc;
 use std::vec;
@@ -22,6 +23,10 @@ const VISITED_PART: usize = 16;
 
 /// Objects that are looked up though that is more than the part above.
 const VISITED_MIN: usize = 256;
+
+/// Objects that are scanned before an index is asked again that was being brought up: some ten microseconds. Each further part
+/// is four times as large, so that a list waits for the lock a few times at most.
+const SCANNED_MEANWHILE: usize = 1_024;
 
 /// A question to an index: the objects with one term, at one revision.
 #[derive(Clone, Debug)]
@@ -50,10 +55,10 @@ impl Lookup {
         VISITED_MIN.max(reach / VISITED_PART)
     }
 
-    /// As [`Terms::paths`]. `None` also where the index is being brought up for longer than a request waits.
-    fn paths(&self, namespace: &str, after: &str, max: usize) -> Option<Vec<Arc<str>>> {
+    /// As [`Terms::paths`]. The outer `None`: the index is being brought up for longer than a request waits.
+    fn paths(&self, namespace: &str, after: &str, max: usize) -> Option<Option<Vec<Arc<str>>>> {
         let known = (&self.origin, self.revision);
-        self.terms.peek(|terms| terms.paths(self.filed, (namespace, after, max), known))?
+        self.terms.peek(|terms| terms.paths(self.filed, (namespace, after, max), known))
     }
 }
 
@@ -72,6 +77,10 @@ pub(crate) struct Matching<'a> {
     visits_left: usize,
     /// The rest, where it is scanned.
     scan: Option<Box<dyn Iterator<Item = Found<'a>> + 'a>>,
+    /// Objects of it that are left before the index is asked again; `None`: it is not asked again.
+    scan_left: Option<usize>,
+    /// Objects of the next such part.
+    scan_next: usize,
 }
 
 impl<'a> Matching<'a> {
@@ -92,6 +101,8 @@ impl<'a> Matching<'a> {
             batch_max: BATCH[0],
             visits_left: lookup.map_or(0, |lookup| lookup.visits),
             scan: None,
+            scan_left: None,
+            scan_next: SCANNED_MEANWHILE,
         };
         if lookup.is_none() {
             matching.scan_rest();
@@ -101,6 +112,28 @@ impl<'a> Matching<'a> {
 
     fn scan_rest(&mut self) {
         self.scan = Some(Box::new(self.collection.within(self.namespace, &self.after)));
+        self.scan_left = None;
+    }
+
+    /// Scans a part of the rest, until the index can be asked again.
+    fn scan_meanwhile(&mut self) {
+        self.scan_rest();
+        self.scan_left = Some(self.scan_next);
+        self.scan_next = self.scan_next.saturating_mul(4);
+    }
+
+    /// The next object of the scan. `None`: the index is asked again behind it, or the scan has come to the end.
+    fn scanned(&mut self) -> Option<Found<'a>> {
+        if self.scan_left == Some(0) {
+            (self.scan, self.scan_left) = (None, None);
+            return None;
+        }
+        let found = self.scan.as_mut()?.next();
+        if let (Some(left), Some((path, _))) = (&mut self.scan_left, found) {
+            *left -= 1;
+            self.after = path.clone();
+        }
+        found
     }
 
     /// Takes the next paths from the index. `false`: there are none.
@@ -111,9 +144,16 @@ impl<'a> Matching<'a> {
             self.scan_rest();
             return true;
         }
-        let Some(paths) = lookup.paths(self.namespace, &self.after, max) else {
-            self.scan_rest();
-            return true;
+        let paths = match lookup.paths(self.namespace, &self.after, max) {
+            Some(Some(paths)) => paths,
+            Some(None) => {
+                self.scan_rest();
+                return true;
+            }
+            None => {
+                self.scan_meanwhile();
+                return true;
+            }
         };
         match paths.last() {
             Some(last) if paths.len() == max => self.after = last.clone(),
@@ -133,8 +173,11 @@ impl<'a> Iterator for Matching<'a> {
 
     fn next(&mut self) -> Option<Found<'a>> {
         loop {
-            if let Some(scan) = &mut self.scan {
-                return scan.next();
+            if self.scan.is_some() {
+                match self.scanned() {
+                    None if self.scan.is_none() => {}
+                    found => return found,
+                }
             }
             // An object that was removed is not in the collection, nor one that is created later.
             let collection = self.collection;

@@ -324,6 +324,26 @@ async fn a_page_of_an_older_revision_finds_what_has_lost_the_term_since() {
 }
 
 #[tokio::test]
+async fn a_list_scans_a_part_while_its_index_is_brought_up_and_goes_back_to_it() {
+    let pods = filled().await;
+    let selector = pods.selector("", "spec.nodeName=n7");
+    let (collection, lookup) = pods.lookup(0, "", &selector).await;
+    let lookup = lookup.unwrap();
+    let way = || Matching::new(&collection, Some(&lookup), "", "");
+    let selected =
+        |(path, object): &(&Arc<str>, &orch_raft::object::SharedObject)| selector.matches(path, object);
+    let paths: Vec<&Arc<str>> = way().filter(selected).map(|(path, _)| path).collect();
+    let terms = &pods.indexes.index(&pods.resource).terms;
+    let mut later = way();
+    let mut found: Vec<_> = terms.while_locked(|| later.by_ref().take(500).collect());
+    found.extend(later);
+    assert!((1_024..=1_084).contains(&found.len()), "{} objects", found.len());
+    let again: Vec<&Arc<str>> = found.into_iter().filter(selected).map(|(path, _)| path).collect();
+    assert_eq!(again, paths);
+    assert_eq!(terms.while_locked(|| way().count()), 6_000, "all, where the lock is not given back");
+}
+
+#[tokio::test]
 async fn an_index_that_no_list_asks_for_is_given_back() {
     let pods = filled().await;
     let selector = pods.selector("", "spec.nodeName=n7");

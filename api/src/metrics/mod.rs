@@ -18,4 +18,9 @@ pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub trait Exposition: Send + Sync + 'static {
     /// The text.
     fn render(&self) -> String;
+
+    /// The lines before the series called `name`, of a `kind` such as `histogram`, which are written beside those of the text.
+    fn head(&self, name: &str, kind: &str) -> String {
+        format!("# TYPE {name} {kind}\n")
+    }
 }

@@ -5,10 +5,11 @@
 //! reference are not defined.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
-use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
+use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType};
 
 use super::descriptions::Descriptions;
 use super::dialect::{Dialect, plain};
@@ -32,21 +33,31 @@ pub(super) struct Definitions<'a> {
     pub(super) dialect: Dialect,
     /// Text of each definition by published name; empty while the type is in `waiting`.
     texts: BTreeMap<String, String>,
-    waiting: Vec<(String, TypeId)>,
+    waiting: Vec<(String, Arc<Schema>, TypeId)>,
+    /// The schema of the types that are referred to.
+    schema: Arc<Schema>,
 }
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(names: &'a Names<'a>, descriptions: &'a Descriptions, dialect: Dialect) -> Self {
-        Self { names, descriptions, dialect, texts: BTreeMap::new(), waiting: Vec::new() }
+        let (texts, schema) = (BTreeMap::new(), names.schema.clone());
+        Self { names, descriptions, dialect, texts, waiting: Vec::new(), schema }
+    }
+
+    /// References are to the types of `schema` from now on.
+    pub(super) fn refer_to(&mut self, schema: &Arc<Schema>) {
+        if !Arc::ptr_eq(&self.schema, schema) {
+            self.schema = schema.clone();
+        }
     }
 
     /// A reference to the type, which [`Definitions::finish`] defines.
     pub(super) fn reference(&mut self, id: TypeId) -> Value {
-        let name = self.names.definition(&self.names.schema.get(id).name);
+        let name = self.names.definition(&self.schema.get(id).name);
         let reference = self.reference_to(&name);
         if !self.texts.contains_key(&name) {
             self.texts.insert(name.clone(), String::new());
-            self.waiting.push((name, id));
+            self.waiting.push((name, self.schema.clone(), id));
         }
         reference
     }
@@ -66,7 +77,8 @@ impl<'a> Definitions<'a> {
 
     /// Defines all referenced types, and returns the texts of all definitions by name.
     pub(super) fn finish(mut self) -> BTreeMap<String, String> {
-        while let Some((name, id)) = self.waiting.pop() {
+        while let Some((name, schema, id)) = self.waiting.pop() {
+            self.refer_to(&schema);
             let text = self.object(id).to_string();
             self.texts.insert(name, text);
         }
@@ -79,8 +91,8 @@ impl<'a> Definitions<'a> {
 
     /// The definition of an object type.
     fn object(&mut self, id: TypeId) -> Value {
-        let names = self.names;
-        let table: &ObjectType = names.schema.get(id);
+        let (names, schema) = (self.names, self.schema.clone());
+        let table: &ObjectType = schema.get(id);
         let mut properties = BTreeMap::new();
         if table.head {
             properties.extend(head());
@@ -101,7 +113,7 @@ impl<'a> Definitions<'a> {
         let mut extend = |name: &str, value: Value| {
             definition.insert(format!("{}{name}", names.brand.extension_prefix), value);
         };
-        let kinds = names.kinds(id);
+        let kinds = names.kinds(&schema, table);
         if !kinds.is_empty() {
             extend("group-version-kind", Value::Array(kinds));
         }

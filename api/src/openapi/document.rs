@@ -4,11 +4,12 @@
 //! structure in each version of the format, and the order. A document is written path by path, so that its text is
 //! never held whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use orch_schema::json;
 use orch_schema::value::{Map, Value};
+use orch_schema::{Schema, json};
 
 use super::binary::{Binary, VERSION_2, VERSION_3};
 use super::definitions::Definitions;
@@ -18,15 +19,15 @@ use super::names::{Names, capitalized};
 use super::pages::{Page, TokenKeys, page, pages};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
-use super::text::{Document, Text};
+use crate::document::{Document, Text};
 use crate::registry::Registry;
 
 /// `info.version` of all documents: that of the core group.
 const INTERFACE_VERSION: &str = "v1";
 
 /// A part of the interface that has its own document in version 3.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Section {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Section {
     /// The list of groups, or (`core`) the versions of the core group.
     Root { core: bool },
     /// The versions of one group.
@@ -45,32 +46,59 @@ pub(super) struct Source<'a> {
     pub(super) keys: TokenKeys,
 }
 
-/// The sections of `registry` by path, without slashes at its ends: `apis/apps/v1`.
-fn sections(registry: &Registry, keys: TokenKeys) -> BTreeMap<String, Section> {
-    let mut found: BTreeMap<_, _> = pages(keys).map(|(path, page)| (path, Section::Page(page))).collect();
-    found.insert("api".to_owned(), Section::Root { core: true });
-    found.insert("apis".to_owned(), Section::Root { core: false });
-    for resource in registry.resources() {
-        let (group, version) = (resource.group.clone(), resource.version.clone());
-        let root = if group.is_empty() { "api" } else { "apis" };
-        if !group.is_empty() {
-            found.insert(format!("{root}/{group}"), Section::Group(group.clone()));
+/// A path, and the schema that holds the types of its documents.
+struct Item {
+    path: Path,
+    schema: Arc<Schema>,
+}
+
+/// The sections of a node that depend on no resource, by path.
+pub(super) fn node_sections(keys: TokenKeys) -> impl Iterator<Item = (String, Section)> {
+    let roots = [("api", true), ("apis", false)];
+    let roots = roots.into_iter().map(|(path, core)| (path.to_owned(), Section::Root { core }));
+    pages(keys).map(|(path, page)| (path, Section::Page(page))).chain(roots)
+}
+
+/// All sections by path, without slashes at its ends: `apis/apps/v1`.
+pub(super) fn sections(registry: &Registry, keys: TokenKeys) -> BTreeMap<String, Section> {
+    let mut found: BTreeMap<_, _> = node_sections(keys).collect();
+    for group in registry.groups() {
+        let root = if group.name.is_empty() { "api" } else { "apis" };
+        if !group.name.is_empty() {
+            found.insert(format!("{root}/{}", group.name), Section::Group(group.name.clone()));
         }
-        found.insert(format!("{root}/{}", resource.api_version()), Section::Version { group, version });
+        for of in &group.versions {
+            let (group, version) = (group.name.clone(), of.version.clone());
+            found.insert(format!("{root}/{}", of.api_version), Section::Version { group, version });
+        }
     }
     found
 }
 
-/// The paths of all sections.
-pub(super) fn section_paths(registry: &Registry, keys: TokenKeys) -> BTreeSet<String> {
-    sections(registry, keys).into_keys().collect()
+/// The section of resources at `path`; `None`: there is none.
+pub(super) fn section(registry: &Registry, path: &str) -> Option<Section> {
+    let mut segments = path.split('/');
+    let (group, version) = match (segments.next()?, segments.next(), segments.next()) {
+        ("api", Some(version), None) => ("", Some(version)),
+        ("apis", Some(group), version) if !group.is_empty() => (group, version),
+        _ => return None,
+    };
+    let known = registry.group(group)?;
+    if segments.next().is_some() {
+        return None;
+    }
+    match version {
+        None => Some(Section::Group(group.to_owned())),
+        Some(version) => {
+            known.version(version)?;
+            Some(Section::Version { group: group.to_owned(), version: version.to_owned() })
+        }
+    }
 }
 
-/// The document of version 3 for the section at `path` (`apis/apps/v1`); `None`: there is none.
-pub(super) fn version3(source: Source<'_>, path: &str) -> io::Result<Option<Document>> {
-    let Source { registry, descriptions, keys } = source;
-    let sections = sections(registry, keys);
-    let Some(section) = sections.get(path) else { return Ok(None) };
+/// The document of version 3 for a section, at its path (`apis/apps/v1`).
+pub(super) fn version3(source: Source<'_>, (path, section): (&str, &Section)) -> io::Result<Document> {
+    let Source { registry, descriptions, .. } = source;
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
     let mut text = Text::new();
@@ -81,24 +109,25 @@ pub(super) fn version3(source: Source<'_>, path: &str) -> io::Result<Option<Docu
     write_members(&mut text, definitions.finish())?;
     let schemes = json!({"BearerToken": bearer_token()});
     write!(text, ",\"securitySchemes\":{schemes}}}}}")?;
-    text.finish().map(Some)
+    text.finish()
 }
 
-/// The Protobuf form of [`version3`]. Its hash is that of the JSON form, which clients know from the index whichever
-/// form they request.
-pub(super) fn version3_binary(source: Source<'_>, path: &str) -> io::Result<Option<Document>> {
-    let Source { registry, descriptions, keys } = source;
-    let sections = sections(registry, keys);
-    let (Some(section), Some(told)) = (sections.get(path), version3(source, path)?) else {
-        return Ok(None);
-    };
+/// The Protobuf form of [`version3`]. `hash` is that of the JSON form, which clients know from the index whichever form they
+/// request.
+pub(super) fn version3_binary(
+    source: Source<'_>,
+    (path, section): (&str, &Section),
+    hash: &str,
+) -> io::Result<Document> {
+    let Source { registry, descriptions, .. } = source;
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
     let mut binary = Binary::new(&VERSION_3, names.brand);
     binary.member("openapi", &json!("3.0.0"))?;
     binary.member("info", &info(&names))?;
     let items = section_items(registry, &names, path, section).into_iter();
-    binary.entries("paths", items.map(|item| Ok((item.path.clone(), path_item(&item, &mut definitions)))))?;
+    let items = items.map(|item| Ok((item.path.path.clone(), path_item(&item, &mut definitions))));
+    binary.entries("paths", items)?;
     let schemas = definitions.finish().into_iter();
     let schemas = schemas.map(|(name, text)| Ok((name, serde_json::from_str(&text)?)));
     let schemas: Map = schemas.collect::<io::Result<_>>()?;
@@ -106,7 +135,7 @@ pub(super) fn version3_binary(source: Source<'_>, path: &str) -> io::Result<Opti
     binary.member("components", &json!({"schemas": schemas, "securitySchemes": schemes}))?;
     let mut text = Text::new();
     text.write_all(&binary.finish())?;
-    Ok(Some(text.finish()?.known_by(told.hash)))
+    Ok(text.finish()?.known_by(hash.to_owned()))
 }
 
 /// The document of version 2, for all sections.
@@ -136,7 +165,8 @@ pub(super) fn version2_binary(source: Source<'_>) -> io::Result<Document> {
     binary.member("swagger", &json!("2.0"))?;
     binary.member("info", &info(&names))?;
     let items = all_items(registry, keys, &names);
-    binary.entries("paths", items.map(|item| Ok((item.path.clone(), path_item(&item, &mut definitions)))))?;
+    let items = items.map(|item| Ok((item.path.path.clone(), path_item(&item, &mut definitions))));
+    binary.entries("paths", items)?;
     let definitions = definitions.finish().into_iter();
     binary
         .entries("definitions", definitions.map(|(name, text)| Ok((name, serde_json::from_str(&text)?))))?;
@@ -162,17 +192,19 @@ fn all_items<'a>(
     registry: &'a Registry,
     keys: TokenKeys,
     names: &'a Names<'a>,
-) -> impl Iterator<Item = Path> + 'a {
+) -> impl Iterator<Item = Item> + 'a {
     sections(registry, keys)
         .into_iter()
         .flat_map(|(path, section)| section_items(registry, names, &path, &section))
 }
 
 /// The paths of one section.
-fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &Section) -> Vec<Path> {
-    let document = |kind: &str, id: String, tag: String| {
+fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &Section) -> Vec<Item> {
+    let own = |path: Path| Item { path, schema: names.schema.clone() };
+    let document = |kind: &str, id: String, tag: String| -> Vec<Item> {
         let answer = names.schema.find_type(&format!("meta.v1.{kind}"));
-        answer.map(|answer| discovery(names, format!("/{path}/"), id, answer, tag)).into_iter().collect()
+        let path = answer.map(|answer| discovery(names, format!("/{path}/"), id, answer, tag));
+        path.map(own).into_iter().collect()
     };
     let group_id = |group: &str| names.in_operation_ids(group);
     match section {
@@ -185,14 +217,15 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
         Section::Group(group) => {
             document("APIGroup", format!("get{}APIGroup", group_id(group)), tag(names, group, ""))
         }
-        Section::Page(of) => vec![page(path, *of)],
+        Section::Page(of) => vec![own(page(path, *of))],
         Section::Version { group, version } => {
             let id = format!("get{}{}APIResources", group_id(group), capitalized(version));
-            let mut items: Vec<Path> = document("APIResourceList", id, tag(names, group, version));
-            let of_section = registry
-                .resources()
-                .filter(|resource| resource.group == *group && resource.version == *version);
-            items.extend(of_section.flat_map(|resource| paths(names, resource)));
+            let mut items = document("APIResourceList", id, tag(names, group, version));
+            let found = registry.group(group).and_then(|group| group.version(version));
+            for resource in found.into_iter().flat_map(|of| &of.resources) {
+                let item = |path| Item { path, schema: resource.schema.schema().clone() };
+                items.extend(paths(names, resource).into_iter().map(item));
+            }
             items
         }
     }
@@ -200,26 +233,27 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
 
 fn write_paths(
     text: &mut Text,
-    items: impl IntoIterator<Item = Path>,
+    items: impl IntoIterator<Item = Item>,
     definitions: &mut Definitions<'_>,
 ) -> io::Result<()> {
     let mut before = "{";
     for item in items {
-        write!(text, "{before}{}:{}", json!(item.path), path_item(&item, definitions))?;
+        write!(text, "{before}{}:{}", json!(item.path.path), path_item(&item, definitions))?;
         before = ",";
     }
     text.write_all(if before == "{" { b"{}" } else { b"}" })
 }
 
 /// A path item: the operations and their shared parameters.
-fn path_item(item: &Path, definitions: &mut Definitions<'_>) -> Value {
+fn path_item(Item { path, schema }: &Item, definitions: &mut Definitions<'_>) -> Value {
+    definitions.refer_to(schema);
     let mut described = Map::new();
-    for operation in &item.operations {
+    for operation in &path.operations {
         described.insert(operation.method.to_owned(), operation.describe(definitions));
     }
-    if !item.parameters.is_empty() {
+    if !path.parameters.is_empty() {
         let dialect = definitions.dialect;
-        let shared = item.parameters.iter().map(|parameter| parameter.in_operation(dialect)).collect();
+        let shared = path.parameters.iter().map(|parameter| parameter.in_operation(dialect)).collect();
         described.insert("parameters".to_owned(), shared);
     }
     Value::Object(described)

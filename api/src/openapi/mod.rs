@@ -4,10 +4,11 @@
 //! document for everything (2.0). No kind is described by hand: the descriptions are the comments of the `.proto` files.
 //! It knows no HTTP.
 //!
-//! A document is built when it is first requested, and kept compressed only, a twentieth of its text. The index needs
-//! the hash of every document, so that building it builds and drops them all; each is built again when it is requested
-//! itself. The number of groups and versions bounds the kept documents. The descriptions are decompressed for each
-//! making and dropped with it.
+//! A document is built when it is first requested, and kept compressed only, a twentieth of its text: with the group and version
+//! that it describes (`registry::Section`), so that a change of what is served builds the documents of its own group again and no
+//! other. The index needs the hash of every document, so that building it builds them all, keeps the hashes and drops the
+//! documents; each is built again when it is requested itself. The number of groups and versions bounds the kept documents. The
+//! descriptions are decompressed for each making and dropped with it.
 //!
 //! Invariant: every reference in a document leads to a definition in it.
 
@@ -24,21 +25,21 @@ mod parameters;
 mod paths;
 #[cfg(test)]
 mod tests;
-mod text;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use orch_schema::json;
 use orch_schema::value::Value;
 
 use self::descriptions::Descriptions;
-use self::document::Source;
-use crate::registry::Registry;
+use self::document::{Section, Source};
+use crate::document::whole;
+use crate::registry::{self, Registry};
 
+pub use crate::document::Document;
 pub use pages::TokenKeys;
-pub use text::Document;
 
 /// Path of the index of version 3; its documents lie below.
 pub const VERSION_3: &str = "/openapi/v3";
@@ -55,77 +56,133 @@ pub enum Form {
     Protobuf,
 }
 
-/// The documents of one registry that were requested so far.
-#[derive(Debug, Default)]
-pub struct Documents {
+/// Room for the documents of what a node serves whatever its registry is: its pages, and the two roots of discovery.
+pub struct NodePages {
     keys: TokenKeys,
-    kept: Mutex<DocumentCache>,
+    sections: BTreeMap<String, (Section, registry::Section)>,
 }
 
-type DocumentCache = HashMap<(Form, String), Arc<Document>>;
-
-impl Documents {
+impl NodePages {
     /// The documents of a node that serves `keys`.
-    pub fn new(keys: TokenKeys) -> Documents {
-        Documents { keys, kept: Mutex::default() }
-    }
-
-    /// The document at `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`); `None`: there is none. The first call for a
-    /// path takes tens of milliseconds; callers keep it off threads that serve connections.
-    ///
-    /// # Errors
-    /// Compression or encoding fails, which only a fault of this program causes.
-    pub fn find(&self, registry: &Registry, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
-        let key = (form, path.to_owned());
-        // Built under the lock: of several first requests, one builds the document and the others wait.
-        let mut kept = self.kept();
-        if let Some(known) = kept.get(&key) {
-            return Ok(Some(known.clone()));
-        }
-        let Some(made) = make(registry, self.keys, path, form)? else { return Ok(None) };
-        let made = Arc::new(made);
-        kept.insert(key, made.clone());
-        Ok(Some(made))
-    }
-
-    fn kept(&self) -> MutexGuard<'_, DocumentCache> {
-        // Entries are complete documents, so that the map is valid after a panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn new(keys: TokenKeys) -> NodePages {
+        let sections = document::node_sections(keys);
+        let sections = sections.map(|(path, section)| (path, (section, registry::Section::default())));
+        NodePages { keys, sections: sections.collect() }
     }
 }
 
-fn make(registry: &Registry, keys: TokenKeys, path: &str, form: Form) -> io::Result<Option<Document>> {
-    let section = path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/'));
-    let is_section = |section: &str| document::section_paths(registry, keys).contains(section);
-    let is_made = path == VERSION_2 || path == VERSION_3 || section.is_some_and(is_section);
-    if !is_made {
-        return Ok(None);
-    }
-    let descriptions = Descriptions::open()?;
-    let source = Source { registry, descriptions: &descriptions, keys };
-    match (section, form) {
-        (Some(section), Form::Json) => document::version3(source, section),
-        (Some(section), Form::Protobuf) => document::version3_binary(source, section),
-        (None, Form::Json) if path == VERSION_2 => document::version2(source).map(Some),
-        (None, Form::Protobuf) if path == VERSION_2 => document::version2_binary(source).map(Some),
-        (None, Form::Json) => index(source).map(Some),
-        (None, Form::Protobuf) => Ok(None),
+impl Default for NodePages {
+    fn default() -> Self {
+        NodePages::new(TokenKeys::default())
     }
 }
 
-/// The index: the path of each document with its hash, so that clients may cache documents for ever.
-fn index(source: Source<'_>) -> io::Result<Document> {
-    let mut paths: BTreeMap<String, Value> = BTreeMap::new();
-    for section in document::section_paths(source.registry, source.keys) {
-        if let Some(document) = document::version3(source, &section)? {
-            let url = url(&format!("{VERSION_3}/{section}"), &document);
-            paths.insert(section, json!({"serverRelativeURL": url}));
+/// The document at `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`) for what `registry` serves; `None`: there is none. The
+/// first call for a path takes tens of milliseconds; callers keep it off threads that serve connections.
+///
+/// # Errors
+/// Compression or encoding fails, which only a fault of this program causes.
+pub fn document(
+    registry: &Registry,
+    node: &NodePages,
+    path: &str,
+    form: Form,
+) -> io::Result<Option<Arc<Document>>> {
+    let asked = Asked { registry, node };
+    let over_all = &registry.openapi[usize::from(node.keys == TokenKeys::Served)];
+    let made = match (path, form) {
+        (VERSION_2, Form::Json) => {
+            let make = || document::version2(asked.source(&Descriptions::open()?));
+            over_all.version2.json.get_or_make(make)
         }
+        (VERSION_2, Form::Protobuf) => {
+            let make = || document::version2_binary(asked.source(&Descriptions::open()?));
+            over_all.version2.binary.get_or_make(make)
+        }
+        (VERSION_3, Form::Json) => over_all.index.get_or_make(|| asked.index()),
+        (VERSION_3, Form::Protobuf) => return Ok(None),
+        _ => match path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/')) {
+            Some(section) => return asked.section(section, form),
+            None => return Ok(None),
+        },
+    };
+    made.map(Some)
+}
+
+/// The sources of documents.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    registry: &'a Registry,
+    node: &'a NodePages,
+}
+
+impl<'a> Asked<'a> {
+    fn source(self, descriptions: &'a Descriptions) -> Source<'a> {
+        Source { registry: self.registry, descriptions, keys: self.node.keys }
     }
-    text::whole(&json!({"paths": paths}).to_string())
+
+    /// The section at `path`, with the room for its documents.
+    fn find(self, path: &str) -> Option<(Section, &'a registry::Section)> {
+        if let Some((section, room)) = self.node.sections.get(path) {
+            return Some((section.clone(), room));
+        }
+        let section = document::section(self.registry, path)?;
+        let room = match &section {
+            Section::Group(group) => &self.registry.group(group)?.openapi,
+            Section::Version { group, version } => &self.registry.group(group)?.version(version)?.openapi,
+            Section::Root { .. } | Section::Page(_) => return None,
+        };
+        Some((section, room))
+    }
+
+    fn section(self, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
+        let Some((section, room)) = self.find(path) else { return Ok(None) };
+        let of = (path, &section);
+        let made = match form {
+            Form::Json => {
+                room.json.get_or_make(|| document::version3(self.source(&Descriptions::open()?), of))
+            }
+            Form::Protobuf => room.binary.get_or_make(|| {
+                let descriptions = Descriptions::open()?;
+                let hash = self.hash(of, room, &descriptions)?;
+                document::version3_binary(self.source(&descriptions), of, &hash)
+            }),
+        };
+        made.map(Some)
+    }
+
+    /// The hash of the JSON form of a section, by which clients know all its forms.
+    fn hash(
+        self,
+        of: (&str, &Section),
+        room: &registry::Section,
+        descriptions: &Descriptions,
+    ) -> io::Result<Arc<String>> {
+        room.hash.get_or_make(|| match room.json.get() {
+            Some(known) => Ok(known.hash.clone()),
+            None => Ok(document::version3(self.source(descriptions), of)?.hash),
+        })
+    }
+
+    /// The index: the path of each document with its hash, so that clients may cache documents for ever.
+    fn index(self) -> io::Result<Document> {
+        let descriptions = Descriptions::open()?;
+        let mut paths: BTreeMap<String, Value> = BTreeMap::new();
+        for path in document::sections(self.registry, self.node.keys).into_keys() {
+            let Some((section, room)) = self.find(&path) else { continue };
+            let hash = self.hash((&path, &section), room, &descriptions)?;
+            let url = url_of(&format!("{VERSION_3}/{path}"), &hash);
+            paths.insert(path, json!({"serverRelativeURL": url}));
+        }
+        whole(&json!({"paths": paths}).to_string())
+    }
 }
 
 /// The URL of this version of `document`, whose content never changes.
 pub fn url(path: &str, document: &Document) -> String {
-    format!("{path}?hash={}", document.hash)
+    url_of(path, &document.hash)
+}
+
+fn url_of(path: &str, hash: &str) -> String {
+    format!("{path}?hash={hash}")
 }

@@ -4,11 +4,12 @@
 //! and the groups and versions that a definition belongs to as a kind.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::value::Value;
-use orch_schema::{Schema, TypeId};
+use orch_schema::{ObjectType, Schema};
 
 use crate::registry::Registry;
 
@@ -26,15 +27,16 @@ const IN_CORE: [&str; 5] = [
 
 /// The groups and versions of a schema.
 pub(super) struct Names<'a> {
-    pub(super) schema: &'a Schema,
+    /// The built-in types.
+    pub(super) schema: &'a Arc<Schema>,
     pub(super) brand: &'static Brand,
-    /// Group and version by Protobuf package: `rbac.v1`.
+    /// Group and version by Protobuf package: `rbac.v1`. Of the built-in types.
     packages: BTreeMap<&'a str, (&'a str, &'a str)>,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn of(registry: &'a Registry) -> Self {
-        let schema: &Schema = &registry.schema;
+        let schema = &registry.schema;
         let packages = schema.resources().iter().map(|resource| {
             let package = split(&schema.get(resource.type_id).name).0;
             (package, (resource.group.as_str(), resource.version.as_str()))
@@ -68,9 +70,8 @@ impl<'a> Names<'a> {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
     }
 
-    /// The group-version-kinds of the type, for the definition's extension; empty for a type that is no kind.
-    pub(super) fn kinds(&self, id: TypeId) -> Vec<Value> {
-        let table = self.schema.get(id);
+    /// The group-version-kinds of a type of `schema`, for the definition's extension; empty for a type that is no kind.
+    pub(super) fn kinds(&self, schema: &Schema, table: &ObjectType) -> Vec<Value> {
         let (package, kind) = split(&table.name);
         if IN_EVERY_GROUP.contains(&&*table.name) {
             let mut all: Vec<_> = self.packages.values().collect();
@@ -83,10 +84,14 @@ impl<'a> Names<'a> {
         if IN_CORE.contains(&&*table.name) {
             return vec![group_version_kind("", "v1", kind)];
         }
-        match self.packages.get(package) {
-            Some((group, version)) if table.head => vec![group_version_kind(group, version, kind)],
-            _ => Vec::new(),
+        if !table.head {
+            return Vec::new();
         }
+        let built_in = self.packages.get(package).copied();
+        // few: the versions of one kind, in a schema beside the built-in one.
+        let added = || schema.resources().iter().find(|of| split(&schema.get(of.type_id).name).0 == package);
+        let found = built_in.or_else(|| added().map(|of| (of.group.as_str(), of.version.as_str())));
+        found.map(|(group, version)| group_version_kind(group, version, kind)).into_iter().collect()
     }
 
     /// `group` in operation ids: `RbacAuthorization` in `readRbacAuthorizationV1Role`; `Core` for the core group.

@@ -8,9 +8,14 @@ use orch_schema::value::{Map, Value};
 
 use super::*;
 
+/// The document at `path`.
+fn find(registry: &Registry, path: &str, form: Form) -> Option<Arc<Document>> {
+    super::document(registry, &NodePages::new(TokenKeys::Served), path, form).unwrap()
+}
+
 /// The document at `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {
-    let found = Documents::new(TokenKeys::Served).find(registry, path, Form::Json).unwrap();
+    let found = find(registry, path, Form::Json);
     let found = found.unwrap_or_else(|| panic!("{path}"));
     serde_json::from_slice(&found.text().unwrap()).unwrap()
 }
@@ -267,16 +272,14 @@ fn a_document_of_one_brand_names_no_other() {
 #[test]
 fn the_index_names_each_document_by_its_hash_and_nothing_else_is_found() {
     let registry = Registry::builtin(&KUBERNETES);
-    let documents = Documents::default();
     let index = document(&registry, VERSION_3);
-    let apps = documents.find(&registry, "/openapi/v3/apis/apps/v1", Form::Json).unwrap().unwrap();
+    let apps = find(&registry, "/openapi/v3/apis/apps/v1", Form::Json).unwrap();
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
     assert_eq!(url, format!("/openapi/v3/apis/apps/v1?hash={}", apps.hash));
     assert_eq!(apps.hash.len(), 128);
     for path in ["/openapi", "/openapi/v4", "/openapi/v3x", "/openapi/v3/apis/nope/v1", "/openapi/v2/x"] {
-        assert!(documents.find(&registry, path, Form::Json).unwrap().is_none(), "{path}");
+        assert!(find(&registry, path, Form::Json).is_none(), "{path}");
     }
-    assert_eq!(documents.kept().len(), 1, "what is not there is not kept");
 }
 
 /// Fields of a message: number and content of each that is not a varint.
@@ -310,8 +313,7 @@ fn below<'a>(bytes: &'a [u8], path: &[(u32, &str)]) -> &'a [u8] {
 #[test]
 fn the_binary_form_of_version_2_says_what_its_json_says() {
     let registry = Registry::builtin(&KUBERNETES);
-    let found =
-        Documents::new(TokenKeys::Served).find(&registry, VERSION_2, Form::Protobuf).unwrap().unwrap();
+    let found = find(&registry, VERSION_2, Form::Protobuf).unwrap();
     let binary = found.text().unwrap();
     let json = document(&registry, VERSION_2);
     assert_eq!(below(&binary, &[(1, "")]), b"2.0");
@@ -338,10 +340,9 @@ fn the_binary_form_of_version_2_says_what_its_json_says() {
 #[test]
 fn the_binary_form_of_version_3_says_what_its_json_says() {
     let registry = Registry::builtin(&KUBERNETES);
-    let documents = Documents::default();
     let path = "/openapi/v3/api/v1";
-    let found = documents.find(&registry, path, Form::Protobuf).unwrap().unwrap();
-    assert_eq!(found.hash, documents.find(&registry, path, Form::Json).unwrap().unwrap().hash);
+    let found = find(&registry, path, Form::Protobuf).unwrap();
+    assert_eq!(found.hash, find(&registry, path, Form::Json).unwrap().hash);
     let binary = found.text().unwrap();
     let json = document(&registry, path);
     assert_eq!(below(&binary, &[(1, "")]), b"3.0.0");
@@ -385,17 +386,16 @@ fn the_binary_form_of_version_3_says_what_its_json_says() {
         below(item, &[(26, ""), (2, ""), (1, "")]),
         b"#/components/schemas/io.k8s.api.core.v1.Container"
     );
-    assert!(documents.find(&registry, VERSION_3, Form::Protobuf).unwrap().is_none());
-    assert!(documents.find(&registry, "/openapi/v3/apis/nope/v1", Form::Protobuf).unwrap().is_none());
+    assert!(find(&registry, VERSION_3, Form::Protobuf).is_none());
+    assert!(find(&registry, "/openapi/v3/apis/nope/v1", Form::Protobuf).is_none());
 }
 
 #[test]
 fn every_document_of_version_3_has_a_binary_form() {
     let registry = Registry::builtin(&KUBERNETES);
-    for section in document::section_paths(&registry, TokenKeys::Served) {
+    for section in document::sections(&registry, TokenKeys::Served).into_keys() {
         let path = format!("{VERSION_3}/{section}");
-        let found =
-            Documents::new(TokenKeys::Served).find(&registry, &path, Form::Protobuf).unwrap().unwrap();
+        let found = find(&registry, &path, Form::Protobuf).unwrap();
         assert!(!fields(&found.text().unwrap()).is_empty(), "{path}");
     }
 }
@@ -442,13 +442,28 @@ fn pages_that_are_no_resources_have_documents_where_they_are_served() {
         assert_eq!((&get["operationId"], &get["produces"]), (&json!(id), &json!([media_type])));
     }
     assert_eq!(version2["definitions"][info]["properties"]["gitVersion"]["type"], "string");
-    let absent = Documents::default();
-    let index = absent.find(&registry, VERSION_3, Form::Json).unwrap().unwrap().text().unwrap();
+    let absent = |path| super::document(&registry, &NodePages::default(), path, Form::Json).unwrap();
+    let index = absent(VERSION_3).unwrap().text().unwrap();
     let index: Value = serde_json::from_slice(&index).unwrap();
     let has = |section: &str| !index["paths"][section].is_null();
     assert_eq!(
         ["version", "openid/v1/jwks", ".well-known/openid-configuration"].map(has),
         [true, false, false]
     );
-    assert!(absent.find(&registry, "/openapi/v3/openid/v1/jwks", Form::Json).unwrap().is_none());
+    assert!(absent("/openapi/v3/openid/v1/jwks").is_none());
+}
+
+#[test]
+fn a_change_makes_the_documents_of_its_own_group_again_and_no_other() {
+    let (before, node) = (Registry::builtin(&KUBERNETES), NodePages::default());
+    let at = |registry: &Registry, path: &str| super::document(registry, &node, path, Form::Json).unwrap();
+    let paths = ["/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1", "/openapi/v3/apis"];
+    let was = paths.map(|path| at(&before, path).unwrap());
+    let index = at(&before, VERSION_3).unwrap();
+    let after = before.without("deployments.apps");
+    let same = paths.map(|path| at(&after, path).unwrap());
+    let same: Vec<bool> = was.iter().zip(&same).map(|(one, other)| Arc::ptr_eq(one, other)).collect();
+    assert_eq!(same, [false, true, true]);
+    assert_ne!(at(&after, VERSION_3).unwrap().hash, index.hash);
+    assert!(Arc::ptr_eq(&at(&before, paths[0]).unwrap(), &was[0]), "a request ends with what it began with");
 }

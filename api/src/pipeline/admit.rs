@@ -1,41 +1,64 @@
 //! Admission around a write: the phases that are asked once for a document, and the one that is asked for each view.
 //!
-//! Owns asking a plugin again that refused in a view that may be old, and the waits in between. `crate::admission` owns the
-//! chain. A request that waits here says so by its budget.
+//! Owns asking again what refused in a view that may be old, and the waits in between. `crate::admission` owns the chain. A
+//! request that waits here says so by its budget.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use orch_raft::Store;
+use orch_schema::budget::Budget;
 use orch_schema::value::Value;
+use orch_schema::{Limits, decode_json};
 
 use super::Pipeline;
 use super::judged::Rejected;
-use crate::admission::{Additions, Attributes, Finality, Refused, View};
+use crate::admission::{Additions, Attributes, Finality, Refused, View, confirm_rights};
 use crate::allocation::Unallotted;
 use crate::error::ApiError;
+use crate::request::Verb;
 
 /// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
 /// the reference.
-const LOOKS: Range<usize> = 0..20;
+pub(super) const LOOKS: Range<usize> = 0..20;
 /// See [`LOOKS`]. Short, because the loop needs some milliseconds.
 const LOOK_PACE: Duration = Duration::from_millis(50);
 
 impl<S: Store> Pipeline<S> {
-    /// Mutating admission of `object`, once for this document. `view` becomes the newest one where a plugin refuses in it.
+    /// Mutating admission of `object`, `None` where it is to be deleted, once for this document. `view` becomes the newest
+    /// one where a plugin refuses in it.
     ///
     /// # Errors
     /// The refusal of the newest view, or a final one.
     pub(super) async fn mutate(
         &self,
         attributes: &Attributes<'_>,
-        object: &mut Value,
+        mut object: Option<&mut Value>,
         view: &mut View,
         additions: &mut Additions,
     ) -> Result<(), Rejected> {
         let (mut first, mut looks) = (0, LOOKS);
-        while let Err(refused) = self.admission.mutate(attributes, object, view, additions, first).await {
-            first = self.look_again(attributes, refused, &mut looks, view).await?;
+        loop {
+            let mutated =
+                self.admission.mutate(attributes, object.as_deref_mut(), view, additions, first).await;
+            let Err(refused) = mutated else { return Ok(()) };
+            first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
+        }
+    }
+
+    /// Refuses rights beyond the user's own in the role or binding `object`, as mutating admission left it.
+    ///
+    /// # Errors
+    /// As of [`Pipeline::mutate`].
+    pub(super) async fn confirm_rights(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        view: &mut View,
+    ) -> Result<(), Rejected> {
+        let mut looks = LOOKS;
+        while let Err(refused) = confirm_rights(attributes, object, view).await {
+            self.look_again(attributes.budget, refused, &mut looks, view).await?;
         }
         Ok(())
     }
@@ -53,7 +76,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), Rejected> {
         let (mut first, mut looks) = (0, LOOKS);
         while let Err(refused) = self.admission.validate(attributes, object, view, additions, first).await {
-            first = self.look_again(attributes, refused, &mut looks, view).await?;
+            first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
         }
         Ok(())
     }
@@ -69,19 +92,40 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), ApiError> {
         // No transaction protects a connection: a write that another member has answered counts.
         let (mut view, mut additions) = (self.newest_view().await?, Additions::default());
-        self.mutate(attributes, options, &mut view, &mut additions).await?;
-        self.validate(attributes, Some(&*options), &mut view, &mut additions).await?;
-        // The document is not stored: reservations for it go, a refusal counts.
-        self.admission.reserve(attributes, Some(&*options), &view, &mut additions)
+        self.mutate(attributes, Some(&mut *options), &mut view, &mut additions).await?;
+        *options = read_again(attributes, options)?;
+        self.validate_unstored(attributes, options, &mut view, &mut additions).await?;
+        Ok(())
+    }
+
+    /// Validating admission of `document`, which is not stored, and the reserving phase: what would be reserved for the
+    /// document goes, a refusal counts.
+    ///
+    /// # Errors
+    /// As of [`Pipeline::mutate`].
+    pub(super) async fn validate_unstored(
+        &self,
+        attributes: &Attributes<'_>,
+        document: &Value,
+        view: &mut View,
+        additions: &mut Additions,
+    ) -> Result<(), Rejected> {
+        self.validate(attributes, Some(document), view, additions).await?;
+        let (once, mut looks) = (additions.extent(), LOOKS);
+        while let Err(refused) = self.admission.reserve(attributes, Some(document), view, additions) {
+            additions.truncate(once);
+            self.look_again(attributes.budget, refused, &mut looks, view).await?;
+        }
+        Ok(())
     }
 
     /// Makes `view` the newest one for the plugin that refused, and returns its place.
     ///
     /// # Errors
     /// The refusal, if it stands.
-    async fn look_again(
+    pub(super) async fn look_again(
         &self,
-        attributes: &Attributes<'_>,
+        budget: &Budget,
         refused: Refused,
         looks: &mut Range<usize>,
         view: &mut View,
@@ -91,7 +135,7 @@ impl<S: Store> Pipeline<S> {
         match (finality, looks.next()) {
             (Finality::Final, _) => return Err(Rejected::Finally(error)),
             (_, Some(0)) => {}
-            (Finality::Awaited, Some(_)) => self.pause(attributes).await,
+            (Finality::Awaited, Some(_)) => self.pause(budget).await,
             (Finality::Awaited | Finality::OfView, _) => return Err(Rejected::ThisVersion(error)),
         }
         *view = self.newest_view().await?;
@@ -116,7 +160,7 @@ impl<S: Store> Pipeline<S> {
         while let Err(Unallotted { is_awaited, error }) = self.allot(attributes, value, view) {
             match looks.next() {
                 Some(0) => {}
-                Some(_) if is_awaited => self.pause(attributes).await,
+                Some(_) if is_awaited => self.pause(attributes.budget).await,
                 _ => return Err(Rejected::ThisVersion(error)),
             }
             *view = self.newest_view().await?;
@@ -125,8 +169,24 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Waits for a background loop.
-    async fn pause(&self, attributes: &Attributes<'_>) {
-        let _waits = attributes.budget.wait();
+    async fn pause(&self, budget: &Budget) {
+        let _waits = budget.wait();
         self.store.sleep(LOOK_PACE).await;
     }
+}
+
+/// The options of a connection as plugins left them, without fields that their kind does not have.
+///
+/// # Errors
+/// `Internal`: they are no options of their kind any more. What runs in a container must not be guessed.
+fn read_again(attributes: &Attributes<'_>, options: &Value) -> Result<Value, ApiError> {
+    let (resource, action) = (attributes.resource, attributes.action);
+    let type_id = resource.request_type(action, Verb::Create);
+    let type_id = type_id.ok_or_else(|| ApiError::Internal(format!("{action:?} takes no options")))?;
+    let decoded = decode_json(&resource.schema, type_id, options.to_string().as_bytes(), Limits::default());
+    let decoded = decoded.map_err(|error| {
+        let part = action.subresource();
+        ApiError::Internal(format!("after mutating admission, the options of {part} cannot be read: {error}"))
+    })?;
+    Ok(decoded.value)
 }

@@ -98,9 +98,7 @@ impl<S: Store> Pipeline<S> {
         path: &str,
         family: Family,
     ) -> Result<Put, ApiError> {
-        let mut resources = request.registry.resources();
-        // few: the served resources.
-        let resource = resources.find(|resource| *resource.storage == *ADDRESSES);
+        let resource = request.registry.stored(ADDRESSES);
         let resource: &Resource =
             resource.ok_or_else(|| ApiError::Internal("IPAddress objects are not served".to_owned()))?;
         let (now, brand) = (self.ambient.now().seconds_text(), request.registry.brand);

@@ -17,7 +17,7 @@ use orch_schema::value::Value;
 use super::judged::{Judged, Rejected, Write};
 use super::modify::{Attempt, Current};
 use super::{Pipeline, Request};
-use crate::admission::{Additions, Attributes, Operation, View};
+use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::error::{ApiError, Subject};
 use crate::registry::Resource;
 use crate::request::Target;
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Create)
         };
-        self.mutate(&attributes, &mut binding, &mut view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut binding), &mut view, &mut additions).await?;
         let now = self.ambient.now().seconds_text();
         let errors = request.resource.strategy.validate_create(&self.context(request, &now), &binding);
         let texts: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
@@ -113,7 +113,7 @@ impl<S: Store> Attempt for BindAttempt<'_, S> {
         Ok(Judged::new(Write::Put(put), Value::Null, None, additions.clone()))
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let (attributes, binding) = (&self.attributes, Some(self.binding));
         self.pipeline.admission.reserve(attributes, binding, view, &mut judged.additions)
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns the order of stages of a create, and what is tried again; `new_object` is what they set and check in the object.
 //!
-//!     mutated    once: defaults, ownership, mutating admission
-//!     validated  again for another name, or for other addresses: allot, prepare, validate, validating admission
+//!     mutated    once: defaults, ownership, mutating admission, rights that a role grants
+//!     validated  again for another name, or for other addresses: uid and name, allot, prepare, validate, validating admission
 //!     stored     again for each view: admission reserves, the quorum decides
 
 use bytes::Bytes;
@@ -14,12 +14,14 @@ use orch_rules::validate::WriteKind;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
+use super::admit::LOOKS;
 use super::allotment::Transfer;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
-use super::new_object::{Origin, known_name};
+use super::new_object::{Origin, clear_system_fields, is_name_to_be_drawn, known_name};
 use super::options::Options;
 use super::staged::tree_for_store;
 use super::stored::without_revision;
+use super::update::check_name;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, View};
 use crate::allocation::claims::Holdings;
@@ -31,7 +33,7 @@ use crate::request::Verb;
 /// Names drawn for one create while they collide: as many as in the reference.
 const NAME_ATTEMPTS: usize = 8;
 
-/// A new object that mutating admission has completed.
+/// A new object that mutating admission has completed. It has no uid yet, and no generated name.
 #[derive(Clone)]
 struct Mutated {
     value: Value,
@@ -39,8 +41,6 @@ struct Mutated {
     now: String,
     /// The client's object had labels.
     labels_given: bool,
-    /// The name, or the `generateName` that it begins with.
-    is_generated: bool,
     view: View,
     additions: Additions,
 }
@@ -92,18 +92,18 @@ impl<S: Store> Pipeline<S> {
         }
         let applied = origin == Origin::Applied;
         request.exchange.warn(owners::deduplicate(&mut value, applied));
-        let draws_names = value.at("metadata").text("name").is_empty()
-            && !value.at("metadata").text("generateName").is_empty();
+        let first = self.mutated_new(request, options, value, origin).await?;
+        let draws_names = is_name_to_be_drawn(&first.value);
         let mut names_left = if draws_names { NAME_ATTEMPTS } else { 1 };
-        let is_kept = draws_names || self.allots(request);
-        let mut mutated = Some(self.mutated_new(request, options, value, origin).await?);
-        for tries in 0..ATTEMPTS_MAX {
-            let tried = if is_kept { mutated.clone() } else { mutated.take() };
-            let Some(mut tried) = tried else { break };
-            if tries > 0 {
-                tried.view = View::of(&self.store);
-                self.draw_again(&mut tried.value, draws_names, &tried.now);
-            }
+        let is_kept = self.allots(request) || draws_names && first.additions.has_waited();
+        let (kept, mut first) = (is_kept.then(|| first.clone()), Some(first));
+        for _ in 0..ATTEMPTS_MAX {
+            let tried = match (first.take(), &kept) {
+                (Some(first), _) => first,
+                (None, Some(kept)) => Mutated { view: View::of(&self.store), ..kept.clone() },
+                // Drawn names collide too rarely for a copy of each object.
+                (None, None) => self.mutated_again(request, options, origin).await?,
+            };
             match self.try_create(request, options, tried).await {
                 Ok(Some(written)) => return Ok(written),
                 Ok(None) => {}
@@ -132,6 +132,19 @@ impl<S: Store> Pipeline<S> {
         self.gate.check(request.user, asked, &Applied::of(&self.store)).await
     }
 
+    /// The new object of the body once more. All plugins ruled at once the first time, so that they may be asked again.
+    async fn mutated_again(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        origin: Origin,
+    ) -> Result<Mutated, ApiError> {
+        let mut value = self.incoming(request, options.field_validation)?;
+        self.settle_namespace(request, &mut value)?;
+        owners::deduplicate(&mut value, false);
+        self.mutated_new(request, options, value, origin).await
+    }
+
     /// The new object of `incoming` with its defaults and owners, after mutating admission.
     async fn mutated_new(
         &self,
@@ -146,8 +159,7 @@ impl<S: Store> Pipeline<S> {
         let context = Context { labels_given, ..self.context(request, &now) };
         // For mutating admission, and in its refusals, a generated name is its `generateName`.
         let asked_name = known_name(&value).to_owned();
-        let is_generated = !value.at("metadata").text("generateName").is_empty();
-        self.set_system_fields(&mut value, &now);
+        clear_system_fields(&mut value);
         let attributes = Attributes {
             name: &asked_name,
             dry_run: options.dry_run,
@@ -155,9 +167,15 @@ impl<S: Store> Pipeline<S> {
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
-        self.mutate(&attributes, &mut value, &mut view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut value), &mut view, &mut additions).await?;
         size?;
-        Ok(Mutated { value, now, labels_given, is_generated, view, additions })
+        self.settle_namespace(request, &mut value)?;
+        if request.verb != Verb::Create {
+            check_name(request, &value)?;
+        }
+        request.exchange.warn(owners::deduplicate(&mut value, true));
+        self.confirm_rights(&attributes, &value, &mut view).await?;
+        Ok(Mutated { value, now, labels_given, view, additions })
     }
 
     /// Creates the object `mutated`. `None`: another object has got a value that this one was allotted.
@@ -167,7 +185,9 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         mutated: Mutated,
     ) -> Result<Option<Written>, ApiError> {
-        let Mutated { mut value, now, labels_given, is_generated, mut view, mut additions } = mutated;
+        let Mutated { mut value, now, labels_given, mut view, mut additions } = mutated;
+        let is_generated = !value.at("metadata").text("generateName").is_empty();
+        self.set_system_fields(&mut value, &now);
         let resource = request.resource;
         let context = Context { labels_given, ..self.context(request, &now) };
         let attributes =
@@ -199,7 +219,7 @@ impl<S: Store> Pipeline<S> {
         mut additions: Additions,
     ) -> Result<Option<(Bytes, Option<SharedObject>)>, ApiError> {
         let Draft { request, attributes, .. } = &draft;
-        let once = additions.extent();
+        let (once, mut looks) = (additions.extent(), LOOKS);
         let mut turn = None;
         // The plugins before may have waited: what they saw is old.
         let mut view = View::of(&self.store);
@@ -207,10 +227,10 @@ impl<S: Store> Pipeline<S> {
         // Once: it may ask another server.
         let mut stored = tree_for_store(request.resource, &value, request.budget).await?;
         for _ in 0..ATTEMPTS_MAX {
-            if self.admission.reserve(attributes, Some(&value), &view, &mut additions).is_err() {
+            if let Err(refused) = self.admission.reserve(attributes, Some(&value), &view, &mut additions) {
                 additions.truncate(once);
-                view = self.newest_view().await?;
-                self.admission.reserve(attributes, Some(&value), &view, &mut additions)?;
+                self.look_again(request.budget, refused, &mut looks, &mut view).await?;
+                continue;
             }
             if !attributes.dry_run
                 && turn.is_none()
@@ -268,7 +288,8 @@ impl<S: Store> Pipeline<S> {
             };
         }
         request.budget.begin_write()?;
-        match self.propose(Condition::Absent(key.clone()), Operation::Put(put), additions).await? {
+        let absent = Condition::Absent(key.clone());
+        match self.propose(request.resource, absent, Operation::Put(put), additions).await? {
             Outcome::Applied { object: Some(object), .. } => {
                 Ok(Stored::Done(object.json.clone(), Some(object)))
             }

@@ -19,7 +19,7 @@ use super::incoming::decode_body;
 use super::judged::{Judged, Rejected, Write};
 use super::modify::{Attempt, Current, Modified};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{Additions, Attributes, Operation, View, forbidden};
+use crate::admission::{Additions, Attributes, Operation, Refused, View, forbidden};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::registry::Resource;
@@ -90,17 +90,18 @@ impl<S: Store> Pipeline<S> {
             // Termination is under way: a further delete changes nothing, not even finalizers.
             return Ok(Write::Put(self.put_converted(request, key.clone(), &mut old.clone()).await?));
         }
-        let mut new = old.clone();
         let finalizers = options.finalizers(old, &resource.rules);
-        let metadata = child_mut(&mut new, "metadata");
-        if finalizers.is_empty() {
-            metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
-        } else {
-            set(metadata, "finalizers", finalizers.clone());
-        }
         let waits = matches!(grace, Grace::Given { seconds, .. } if seconds > 0);
-        let is_held = !finalizers.is_empty() || waits || strategy.holds_deletion(&new);
+        // Kinds hold a deletion by other fields than the finalizers in the metadata.
+        let is_held = !finalizers.is_empty() || waits || strategy.holds_deletion(old);
         if is_held || grace != Grace::None {
+            let mut new = old.clone();
+            let metadata = child_mut(&mut new, "metadata");
+            if finalizers.is_empty() {
+                metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
+            } else {
+                set(metadata, "finalizers", finalizers);
+            }
             grace.mark(child_mut(&mut new, "metadata"), now);
             strategy.prepare_for_delete(&mut new);
             let put = self.put_converted(request, key.clone(), &mut new).await?;
@@ -159,17 +160,19 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
             namespace: key.namespace(),
             name: key.name(),
             old: Some(&old),
+            deletion: Some(&options.value),
             dry_run: options.dry_run,
             is_removal: matches!(write, Write::Remove(_)),
             ..pipeline.attributes(request, Operation::Delete)
         };
+        pipeline.mutate(&attributes, None, view, &mut additions).await?;
         pipeline.validate(&attributes, None, view, &mut additions).await?;
         let frees = pipeline.allocator.holds(request.resource) && attributes.is_removal;
         let transfer = frees.then(|| Transfer { before: Holdings::of(&old), after: Holdings::default() });
         Ok(Judged::new(write, old, None, additions).with_transfer(transfer))
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let asked = (self.request, Operation::Delete, self.options.dry_run);
         self.pipeline.reserve(asked, self.key, judged, view)
     }
@@ -279,12 +282,7 @@ fn check_options_head(request: Request<'_>, head: &Head) -> Result<(), ApiError>
     let own = format!("{meta}/v1");
     let version = if head.api_version.is_empty() { &own } else { &head.api_version };
     let kind = if head.kind.is_empty() { OPTIONS } else { head.kind.as_str() };
-    let is_known = || {
-        version == "v1"
-            || *version == own
-            // once: one body, over what is served.
-            || registry.resources().any(|resource| resource.api_version() == *version)
-    };
+    let is_known = || version == "v1" || *version == own || registry.serves(version);
     if kind == OPTIONS && is_known() {
         return Ok(());
     }

@@ -4,11 +4,14 @@
 //! the eviction is taken off, is written in the transaction that deletes the pod, under the condition that the budget
 //! is as it was when it was judged. Of two evictions at once, through whatever nodes, one is applied first; the other
 //! is refused, and judged again by what is left.
+//!
+//! Admission sees the eviction, and the new status of the budget: once for each version of the budget, and not in a dry
+//! run, which writes none. As in the reference it is not asked about the deletion of the pod.
 
 use std::sync::LazyLock;
 
 use orch_proto::brand::SERVER_MANAGER;
-use orch_raft::{Condition, Key, ObjectPath, Operation as StoreOperation, Store};
+use orch_raft::{Condition, Key, ObjectPath, Operation as StoreOperation, Revision, Store};
 use orch_rules::Action;
 use orch_rules::disruption::{EvictionDecision, ignores_budget, judge};
 use orch_rules::kinds::pod::condition::set_disruption_target;
@@ -21,14 +24,16 @@ use super::binding::pod_request;
 use super::budget_selectors::BUDGETS;
 use super::delete::DeleteOptions;
 use super::delete_query::add_dry_run;
-use super::judged::{Judged, Rejected, Write};
+use super::judged::{Judged, Rejected};
 use super::modify::{Attempt, Current};
+use super::new_object::clear_system_fields;
 use super::{Pipeline, Request};
-use crate::admission::{Additions, Attributes, Operation, View};
+use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::authn::User;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
-use crate::request::Target;
+use crate::registry::Resource;
+use crate::request::{Query, Target};
 use crate::status::Status;
 
 /// Seconds after which an eviction may be tried again whose budget has not been counted yet, as in the reference.
@@ -36,6 +41,9 @@ const RETRY_SECONDS: u32 = 10;
 
 /// The user under whom the server writes budgets.
 static SERVER: LazyLock<User> = LazyLock::new(User::server);
+
+/// Options of such a write: none.
+static NO_OPTIONS: LazyLock<Query> = LazyLock::new(Query::default);
 
 impl<S: Store> Pipeline<S> {
     /// POST of an eviction.
@@ -47,13 +55,14 @@ impl<S: Store> Pipeline<S> {
             let message = "name in URL does not match name in Eviction object";
             return Err(ApiError::BadRequest(message.to_owned()));
         }
+        clear_system_fields(&mut eviction);
         propagate_dry_run(request, &mut eviction);
         // That no budget selects the pod is no condition of the transaction: a node that lags must not judge it.
         self.most_recent().await?;
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
         let dry_run = !eviction.at("deleteOptions").items("dryRun").is_empty();
         let attributes = Attributes { dry_run, ..self.attributes(request, Operation::Create) };
-        self.mutate(&attributes, &mut eviction, &mut view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut eviction), &mut view, &mut additions).await?;
         self.validate(&attributes, Some(&eviction), &mut view, &mut additions).await?;
         let deletion = delete_options(request, &eviction, dry_run)?;
         let target: &Target = request.target;
@@ -67,6 +76,7 @@ impl<S: Store> Pipeline<S> {
             eviction: &eviction,
             attributes,
             additions: &additions,
+            charge: None,
         };
         match self.modify(pod, &key, dry_run, attempt).await? {
             Some(_) => Ok(Status::created()),
@@ -74,20 +84,19 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Takes the eviction of `pod` off its budget, if it has one.
+    /// The budget of `pod`, and its status after the eviction. `None`: no budget has anything to say.
     ///
     /// # Errors
     /// The refusal of the budget.
-    async fn charge_budget(
+    async fn judge_budget(
         &self,
         request: Request<'_>,
         pod: &Value,
         view: &View,
-        additions: &mut Additions,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<JudgedBudget>, ApiError> {
         let namespace = &request.target.namespace;
         let (budget, others) = self.budgets_of(namespace, pod, view).await;
-        let Some(budget) = budget else { return Ok(()) };
+        let Some(budget) = budget else { return Ok(None) };
         if others > 0 {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::Unsupported(message.to_owned()));
@@ -97,16 +106,12 @@ impl<S: Store> Pipeline<S> {
             .map_err(|error| ApiError::Internal(error.to_string()))?;
         let found = view.applied().state.object(&key);
         let revision = found.ok_or_else(|| ApiError::Internal(format!("no budget {name}")))?.revision;
-        additions.begin_endpoint();
-        additions.require(Condition::AtRevision(key.clone(), revision));
-        let now = self.ambient.now().seconds_text();
-        match judge(&budget, pod, &now) {
-            EvictionDecision::Uncounted => Ok(()),
-            EvictionDecision::Counted(status) => {
-                self.write_budget(request, key, &budget, status, view, additions).await
-            }
-            decision => Err(refusal(name, decision)),
-        }
+        let status = match judge(&budget, pod, &self.ambient.now().seconds_text()) {
+            EvictionDecision::Uncounted => None,
+            EvictionDecision::Counted(status) => Some(status),
+            decision => return Err(refusal(name, decision)),
+        };
+        Ok(Some(JudgedBudget { key, revision, budget, status }))
     }
 
     /// A budget in `namespace` that selects `pod`, and the number of the others that do.
@@ -125,16 +130,18 @@ impl<S: Store> Pipeline<S> {
         (names.next().and_then(|name| view.find(BUDGETS, namespace, name)), names.count())
     }
 
-    /// Adds the budget with its new status to the transaction.
-    async fn write_budget(
+    /// The write of `budget` with its new `status`, which the plugins have judged.
+    ///
+    /// # Errors
+    /// The refusal of a plugin.
+    async fn charge(
         &self,
         request: Request<'_>,
-        key: Key,
-        budget: &Value,
+        judged: &JudgedBudget,
         status: Value,
         view: &View,
-        additions: &mut Additions,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Charge, Rejected> {
+        let JudgedBudget { key, revision, budget, .. } = judged;
         let resource =
             request.registry.find("policy", "v1", "poddisruptionbudgets").ok_or(ApiError::UnknownPath)?;
         let mut new = budget.clone();
@@ -151,23 +158,53 @@ impl<S: Store> Pipeline<S> {
         {
             tracing::debug!(%error, "ownership of a budget's status is not tracked");
         }
-        let attributes = Attributes {
+        let attributes = self.budget_attributes(request, resource, key, budget);
+        let (mut view, mut additions) = (view.clone(), Additions::default());
+        self.mutate(&attributes, Some(&mut new), &mut view, &mut additions).await?;
+        self.validate(&attributes, Some(&new), &mut view, &mut additions).await?;
+        let put = self.put(resource, key.clone(), &mut new)?;
+        additions.operate(StoreOperation::Put(put));
+        Ok(Charge { revision: *revision, key: key.clone(), new, additions })
+    }
+
+    /// The change of a budget's status as plugins see it.
+    fn budget_attributes<'a>(
+        &'a self,
+        request: Request<'a>,
+        resource: &'a Resource,
+        key: &'a Key,
+        budget: &'a Value,
+    ) -> Attributes<'a> {
+        Attributes {
             resource,
             action: Action::Status,
             name: key.name(),
+            path_name: key.name(),
             old: Some(budget),
+            query: &NO_OPTIONS,
             user: &SERVER,
             ..self.attributes(request, Operation::Update)
-        };
-        // Another budget in each view is another document, whose refusal is looked at again with the eviction.
-        let mutated = self.admission.mutate(&attributes, &mut new, view, additions, 0).await;
-        mutated.map_err(|refused| refused.error)?;
-        let validated = self.admission.validate(&attributes, Some(&new), view, additions, 0).await;
-        validated.map_err(|refused| refused.error)?;
-        self.admission.reserve(&attributes, Some(&new), view, additions)?;
-        additions.operate(StoreOperation::Put(self.put(resource, key.clone(), &mut new)?));
-        Ok(())
+        }
     }
+}
+
+/// A budget that selects a pod which is to be evicted.
+struct JudgedBudget {
+    key: Key,
+    revision: Revision,
+    budget: Value,
+    /// Its status after the eviction; `None` where the pod does not count.
+    status: Option<Value>,
+}
+
+/// The write of a budget from which an eviction is taken off.
+struct Charge {
+    key: Key,
+    /// The version of the budget that it is based on.
+    revision: Revision,
+    new: Value,
+    /// The write itself, and the plugins' additions to it.
+    additions: Additions,
 }
 
 /// The error of an eviction that the budget `name` refuses.
@@ -229,34 +266,64 @@ struct EvictAttempt<'a, S> {
     attributes: Attributes<'a>,
     /// The plugins' additions, made once for the eviction.
     additions: &'a Additions,
+    /// The last write of the budget that the plugins were asked about.
+    charge: Option<Charge>,
+}
+
+impl<S: Store> EvictAttempt<'_, S> {
+    /// Takes the eviction of `pod` off its budget, if it has one. The plugins are asked about each version of the budget
+    /// once, in whatever many views it stands.
+    ///
+    /// # Errors
+    /// The refusal of the budget, or of a plugin.
+    async fn charge_budget(
+        &mut self,
+        pod: &Value,
+        view: &View,
+        additions: &mut Additions,
+    ) -> Result<(), Refused> {
+        let EvictAttempt { pipeline, request, options, .. } = *self;
+        let Some(mut judged) = pipeline.judge_budget(request, pod, view).await? else { return Ok(()) };
+        additions.begin_endpoint();
+        additions.require(Condition::AtRevision(judged.key.clone(), judged.revision));
+        let Some(status) = judged.status.take().filter(|_| !options.dry_run) else { return Ok(()) };
+        let kept = self.charge.take();
+        let kept = kept.filter(|charge| (&charge.key, charge.revision) == (&judged.key, judged.revision));
+        let charge = match kept {
+            Some(charge) => charge,
+            None => pipeline.charge(request, &judged, status, view).await.map_err(Refused::from)?,
+        };
+        additions.extend(&charge.additions);
+        let resource = request.registry.find("policy", "v1", "poddisruptionbudgets");
+        let resource = resource.ok_or(ApiError::UnknownPath)?;
+        let attributes = pipeline.budget_attributes(request, resource, &judged.key, &judged.budget);
+        let reserved = pipeline.admission.reserve(&attributes, Some(&charge.new), view, additions);
+        self.charge = Some(charge);
+        reserved
+    }
 }
 
 impl<S: Store> Attempt for EvictAttempt<'_, S> {
     async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let EvictAttempt { pipeline, request, key, options, additions, .. } = *self;
-        let Current { value: pod, view, .. } = current;
+        let Current { value: pod, .. } = current;
         options.check_preconditions(request, key.name(), &pod)?;
-        let (mut additions, mut evicted) = (additions.clone(), pod.clone());
+        let mut evicted = pod.clone();
         if !options.dry_run {
             set_disruption_target(&mut evicted, &pipeline.ambient.now().seconds_text());
         }
         let write = pipeline.try_delete(request, key, options, &evicted).await?;
-        let attributes = Attributes {
-            old: Some(&pod),
-            dry_run: options.dry_run,
-            is_removal: matches!(write, Write::Remove(_)),
-            ..pipeline.attributes(request, Operation::Delete)
-        };
-        pipeline.validate(&attributes, None, view, &mut additions).await?;
-        Ok(Judged::new(write, pod, None, additions))
+        Ok(Judged::new(write, pod, None, additions.clone()))
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let EvictAttempt { pipeline, request, key, options, eviction, .. } = *self;
         pipeline.admission.reserve(&self.attributes, Some(eviction), view, &mut judged.additions)?;
+        // Nothing is asked about the deletion, but what the pod took is given back.
         pipeline.reserve((request, Operation::Delete, options.dry_run), key, judged, view)?;
         if !ignores_budget(&judged.old) {
-            pipeline.charge_budget(request, &judged.old, view, &mut judged.additions).await?;
+            let Judged { old, additions, .. } = judged;
+            self.charge_budget(old, view, additions).await?;
         }
         Ok(())
     }

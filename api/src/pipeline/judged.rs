@@ -11,7 +11,7 @@ use orch_schema::value::Value;
 use super::allotment::Transfer;
 use super::stored::is_same;
 use super::{Pipeline, Request};
-use crate::admission::{Additions, Attributes, Extent, Operation, View};
+use crate::admission::{Additions, Attributes, Extent, Finality, Operation, Refused, View};
 use crate::error::ApiError;
 
 /// The reason why a version of an object is not changed.
@@ -105,7 +105,7 @@ impl<S: Store> Pipeline<S> {
         key: &Key,
         judged: &mut Judged,
         view: &View,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Refused> {
         let is_removal = judged.is_removal();
         let Judged { old, new, transfer, additions, .. } = judged;
         let attributes = Attributes {
@@ -118,7 +118,7 @@ impl<S: Store> Pipeline<S> {
         };
         self.admission.reserve(&attributes, new.as_ref(), view, additions)?;
         match transfer {
-            Some(transfer) => self.transfer(request, key.path(), transfer, view, additions),
+            Some(transfer) => Ok(self.transfer(request, key.path(), transfer, view, additions)?),
             None => Ok(()),
         }
     }
@@ -137,6 +137,16 @@ impl Rejected {
 impl From<ApiError> for Rejected {
     fn from(error: ApiError) -> Self {
         Rejected::ThisVersion(error)
+    }
+}
+
+/// A rejection while something is reserved: a plugin that may be asked again was looked at in the newest view already.
+impl From<Rejected> for Refused {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Finally(error) => Refused { finality: Finality::Final, ..Refused::from(error) },
+            Rejected::ThisVersion(error) => Refused::from(error),
+        }
     }
 }
 

@@ -11,34 +11,11 @@ use orch_raft::{Collection, Compacted, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 use orch_schema::budget::count_step;
 
-use super::{Pipeline, Request, revision_parameter};
+use super::{Effort, ListAnswer, Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
 use crate::index::{Lookup, Matching, Reach, Way};
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
-
-/// A page of a collection.
-pub struct ListAnswer {
-    /// The revision the collection was read at.
-    pub revision: Revision,
-    /// Where the next page starts; `None` when this is the last.
-    pub continue_token: Option<String>,
-    /// Count of objects behind this page; `None` with selectors or on the last page.
-    pub remaining: Option<u64>,
-    /// The page.
-    pub objects: Vec<SharedObject>,
-    /// The work of finding them.
-    pub effort: Effort,
-}
-
-/// The work of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
-    /// How the objects were found.
-    pub way: Way,
-    /// Objects that were looked at: matched against the selectors, or counted.
-    pub visited: usize,
-}
 
 /// The state that a list reads.
 enum Snapshot {

@@ -17,6 +17,7 @@ mod audited;
 mod binding;
 mod budget_selectors;
 mod create;
+mod definitions;
 mod delete;
 mod delete_collection;
 mod delete_query;
@@ -52,8 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::object::SharedObject;
-use orch_raft::{Key, Revision, Store, WrittenAs};
+use orch_raft::{Key, Revision, Store};
 use orch_rules::Action;
 use orch_rules::kinds::Context;
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
@@ -69,19 +69,23 @@ use crate::follow::Maintained;
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
-use crate::registry::{Registry, Resource};
+use crate::registry::{Handle, Registry, Resource};
+use crate::render::SharedEvents;
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
-use crate::status::Status;
-use crate::watch::{BATCH_DELAY, SharedEvents};
 use budget_selectors::BudgetSelectors;
 
+pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
 pub(crate) use allotment::parent_service;
+pub use definitions::DEFINITIONS;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
-pub use list::{Effort, ListAnswer};
 pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
+
+/// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
+/// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
+pub const WATCH_BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Feature gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +127,8 @@ impl Features {
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// The served resources. A request keeps the registry that it started with.
-    pub registry: Arc<Registry>,
+    /// What is served. A request keeps the registry that it started with.
+    pub served: Handle,
     /// The admission chain.
     pub admission: Chain,
     /// Allots cluster addresses and node ports.
@@ -141,7 +145,7 @@ pub struct Pipeline<S> {
     pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
-    /// Longest time for which a watch gathers changes after a frame: [`crate::watch::BATCH_DELAY`] unless set.
+    /// Longest time for which a watch gathers changes after a frame: [`WATCH_BATCH_DELAY`] unless set.
     pub watch_batch_delay: Duration,
     /// Events that are rendered once for all watches.
     pub shared_events: SharedEvents,
@@ -178,46 +182,8 @@ pub struct Request<'a> {
     pub budget: &'a Budget,
 }
 
-/// The result of a successful request.
-pub enum Answer {
-    /// The stored object of a GET.
-    Stored(SharedObject),
-    /// An object after a write.
-    Written(Written),
-    /// A page of a collection.
-    List(ListAnswer),
-    /// The objects of a DELETE of a collection, as they were before it.
-    Listed(ListAnswer),
-    /// A removal that is answered with a Status.
-    Done(Status),
-}
-
-/// An object after a write.
-pub struct Written {
-    /// Canonical JSON in the form `written_as`, or else the stored form, without `apiVersion` and `kind`; with a revision
-    /// unless nothing was stored.
-    pub json: Bytes,
-    /// The stored object, unless this was a dry run or the object is gone.
-    pub stored: Option<SharedObject>,
-    /// The form of `json`, where objects of the kind say it.
-    pub written_as: Option<Arc<WrittenAs>>,
-    /// Created, changed, or waiting for its deletion.
-    pub outcome: WriteOutcome,
-}
-
-/// Outcome of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteOutcome {
-    /// The object was created.
-    Created,
-    /// The object was changed or removed, or already is as requested.
-    Done,
-    /// The object is marked for deletion but still held, and the client sent `orphanDependents: false`.
-    Accepted,
-}
-
 impl<S: Store> Pipeline<S> {
-    /// A pipeline with the built-in admission plugins.
+    /// A pipeline with the built-in admission plugins, which serves `registry` at first.
     pub fn new(
         store: S,
         registry: Arc<Registry>,
@@ -230,7 +196,7 @@ impl<S: Store> Pipeline<S> {
         let budget_selectors = Maintained::default();
         Pipeline {
             store,
-            registry,
+            served: Handle::new(registry),
             admission,
             allocator,
             token_key,
@@ -239,10 +205,15 @@ impl<S: Store> Pipeline<S> {
             indexes: Indexes::default(),
             gate,
             turns,
-            watch_batch_delay: BATCH_DELAY,
+            watch_batch_delay: WATCH_BATCH_DELAY,
             shared_events: SharedEvents::default(),
             budget_selectors,
         }
+    }
+
+    /// What is served now. A request asks once, when it begins.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.served.load()
     }
 
     /// Runs a request of any verb but watch. The objects of the answer are of the request's version, or of the stored form of
@@ -314,6 +285,8 @@ impl<S: Store> Pipeline<S> {
             name: &request.target.name,
             path_name: &request.target.name,
             old: None,
+            query: request.query,
+            deletion: None,
             user: request.user,
             gate: &self.gate,
             exchange: request.exchange,

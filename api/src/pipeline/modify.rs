@@ -7,6 +7,7 @@
 //!     reserve    again for each view that the change is proposed in
 //!     propose    applied, or: the object is of another version -> judge; another condition does not hold -> reserve
 
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -14,12 +15,13 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store, WrittenAs};
 use orch_schema::value::Value;
 
+use super::admit::LOOKS;
 use super::judged::{Judged, Rejected, Write};
 use super::staged::{is_current, tree_for_rules};
 use super::stored::{is_same, tree_of, without_revision};
 use super::turns::{HeldTurns, without_turns};
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{self, Additions, Attributes, Extent, View};
+use crate::admission::{self, Additions, Attributes, Extent, Finality, Refused, View};
 use crate::error::ApiError;
 
 /// A version of an object that is to be changed.
@@ -43,7 +45,7 @@ pub(super) trait Attempt: Send + Sync {
         &mut self,
         judged: &mut Judged,
         view: &View,
-    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
 
     /// Whether the client names the `resourceVersion` that it changes. Such a change takes no turn: each change ahead
     /// of it in the queue would make it conflict.
@@ -106,6 +108,10 @@ struct Modification<'a, S, A> {
     surely_current: bool,
     /// The last judgement, and the version that it is of.
     judged: Option<(Revision, Judged)>,
+    /// Whether a judgement waited for another server: the next one will let a turn go unused.
+    waits: bool,
+    /// Looks left for what a background loop may be about to make.
+    looks: Range<usize>,
 }
 
 /// The end of a change, `None` where there is no such object; or another try.
@@ -137,6 +143,8 @@ impl<S: Store> Pipeline<S> {
             view: if dry_run { self.newest_view().await? } else { View::of(&self.store) },
             surely_current: dry_run,
             judged: None,
+            waits: false,
+            looks: LOOKS,
         };
         for _ in 0..ATTEMPTS_MAX {
             if let Tried::Ended(modified) = modification.try_once().await? {
@@ -207,6 +215,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             without_turns(judging, self.request.budget, &mut self.turns).await
         };
         if waited {
+            self.waits = true;
             (self.view, self.surely_current) = (View::of(&self.pipeline.store), false);
         } else if !self.view.is_same(&seen) {
             // Admission moves to no view but the newest.
@@ -239,33 +248,37 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             let reserving = pin!(self.attempt.reserve(judged, &self.view));
             without_turns(reserving, self.request.budget, &mut self.turns).await
         };
-        let Err(error) = reserved else { return Ok(true) };
-        if self.surely_current {
-            return Err(error);
+        let Err(refused) = reserved else { return Ok(true) };
+        match refused.finality {
+            Finality::OfView if self.surely_current => return Err(refused.error),
+            Finality::OfView | Finality::Final => {}
+            // The object may be long in coming.
+            Finality::Awaited => self.turns = HeldTurns::default(),
         }
-        let newest = self.pipeline.newest_view().await?;
-        if newest.is_same(&self.view) {
-            return Err(error);
-        }
-        (self.view, self.surely_current) = (newest, true);
+        let looks = &mut self.looks;
+        self.pipeline.look_again(self.request.budget, refused, looks, &mut self.view).await?;
+        self.surely_current = true;
         Ok(false)
     }
 
     /// Proposes the change of `before`.
     async fn propose(&mut self, before: SharedObject, judged: Judged) -> Result<Tried, ApiError> {
-        let (revision, once) = (before.revision, judged.once());
-        let (write, additions, kept) = if judged.reserves() {
-            (judged.write.clone(), judged.additions.clone(), Some((revision, judged)))
+        let revision = before.revision;
+        let (carried_out, kept) = if judged.reserves() {
+            let (write, once) = (judged.write.clone(), judged.once());
+            let carried_out = self.carry_out(before, write, &judged.additions, once).await?;
+            (carried_out, Some((revision, judged)))
         } else {
+            let once = judged.once();
             // The trees are freed before the quorum is waited for.
             let (write, additions) = judged.into_write();
-            (write, additions, None)
+            (self.carry_out(before, write, &additions, once).await?, None)
         };
-        match self.carry_out(before, write, &additions, once).await? {
+        match carried_out {
             Proposed::Done(modified) => return Ok(Tried::Ended(Some(modified))),
             Proposed::Overtaken => {
                 self.may_join = !self.dry_run;
-                if self.takes_turns && self.turns.object.is_none() {
+                if self.takes_turns && !self.waits && self.turns.object.is_none() {
                     self.turns.shared = None;
                     let turn = self.pipeline.turns.take(self.key, &self.pipeline.store).await;
                     self.turns.object = Some(turn);
@@ -303,7 +316,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         };
         let unchanged = Condition::AtRevision(key.clone(), before.revision);
         self.request.budget.begin_write()?;
-        match self.pipeline.propose(unchanged, operation, additions).await? {
+        match self.pipeline.propose(self.request.resource, unchanged, operation, additions).await? {
             Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
                 let operation = match last {

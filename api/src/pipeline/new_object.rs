@@ -33,16 +33,15 @@ pub(super) enum Origin {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Sets uid, creation time and a generated name; clears the deletion fields and `selfLink`.
+    /// Sets uid, creation time and a generated name; clears the other fields of the system, which plugins may have set.
     pub(super) fn set_system_fields(&self, value: &mut Value, now: &str) {
+        clear_system_fields(value);
         let metadata = child_mut(value, "metadata");
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            unset(metadata, field);
-        }
         set(metadata, "uid", uuid_text(self.ambient.random()));
         set(metadata, "creationTimestamp", now);
-        let prefix = metadata.text("generateName");
-        if metadata.text("name").is_empty() && !prefix.is_empty() {
+        if is_name_to_be_drawn(value) {
+            let metadata = child_mut(value, "metadata");
+            let prefix = metadata.text("generateName");
             let mut end = prefix.len().min(GENERATED_PREFIX_MAX);
             while !prefix.is_char_boundary(end) {
                 end -= 1;
@@ -50,14 +49,6 @@ impl<S: Store> Pipeline<S> {
             let name = format!("{}{}", &prefix[..end], suffix_text(self.ambient.random()));
             set(metadata, "name", name);
         }
-    }
-
-    /// Sets another uid, and another generated name where `draws_names`, for another try to create `value`.
-    pub(super) fn draw_again(&self, value: &mut Value, draws_names: bool, now: &str) {
-        if draws_names {
-            unset(child_mut(value, "metadata"), "name");
-        }
-        self.set_system_fields(value, now);
     }
 
     /// Sets defaults and managed fields. `value` is in the form of the kind's rules afterwards, also if it is too large: that
@@ -122,6 +113,20 @@ impl<S: Store> Pipeline<S> {
         let name = value.at("metadata").text("name");
         Err(ApiError::Invalid { subject: Subject::kind(resource, name), errors })
     }
+}
+
+/// Clears the fields of the system: in a new object, values of the client for them count for nothing.
+pub(super) fn clear_system_fields(value: &mut Value) {
+    let metadata = child_mut(value, "metadata");
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        unset(metadata, field);
+    }
+}
+
+/// Whether the name of a new object is to be drawn behind its `generateName`.
+pub(super) fn is_name_to_be_drawn(value: &Value) -> bool {
+    let metadata = value.at("metadata");
+    metadata.text("name").is_empty() && !metadata.text("generateName").is_empty()
 }
 
 /// A copy of a refused object, with its members in the order in which it would be stored: so the messages show them.

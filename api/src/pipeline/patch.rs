@@ -24,7 +24,7 @@ use super::staged::is_current;
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
-use crate::admission::{Operation, View};
+use crate::admission::{Operation, Refused, View};
 use crate::error::ApiError;
 use crate::fields::{ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
@@ -293,7 +293,7 @@ impl<S: Store> Attempt for PatchAttempt<'_, S> {
         })
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let asked = (self.request, Operation::Update, self.options.dry_run);
         self.pipeline.reserve(asked, self.key, judged, view)
     }

@@ -1,7 +1,6 @@
 //! Reviews: documents that are answered and never stored.
 //!
-//! Owns their way through the stages: decode, default, validate, ask, answer. Admission does not see them, and nothing
-//! is proposed.
+//! Owns their way through the stages: decode, default, ownership, admission, validate, ask, answer. Nothing is proposed.
 
 use orch_raft::Store;
 use orch_rules::validate::WriteKind;
@@ -9,7 +8,9 @@ use orch_rules::validate::tree::{Tree, set};
 use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
+use super::new_object::{clear_system_fields, known_name};
 use super::{Pipeline, Request, WriteOutcome, Written};
+use crate::admission::{Additions, Attributes, Operation, View};
 use crate::authz::review::{Question, Review, subject, token_status, user_info};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
@@ -23,8 +24,20 @@ impl<S: Store> Pipeline<S> {
         self.settle_namespace(request, &mut value)?;
         let resource = request.resource;
         let now = self.ambient.now().seconds_text();
+        clear_system_fields(&mut value);
         apply_defaults(&resource.schema, resource.type_id, &mut value);
+        self.own_document(request, &options.manager, &now, &mut value);
+        let name = known_name(&value).to_owned();
+        let attributes = Attributes {
+            name: &name,
+            dry_run: options.dry_run,
+            ..self.attributes(request, Operation::Create)
+        };
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        self.mutate(&attributes, Some(&mut value), &mut view, &mut additions).await?;
         self.validate_review(request, &value, &now)?;
+        check_answerable(review, &value)?;
+        self.validate_unstored(&attributes, &value, &mut view, &mut additions).await?;
         let applied = Applied::of(&self.store);
         let status = match review {
             Review::SubjectAccess => {
@@ -38,18 +51,11 @@ impl<S: Store> Pipeline<S> {
             }
             Review::SelfSubjectRules => {
                 let namespace = value.at("spec").text("namespace");
-                if namespace.is_empty() {
-                    return Err(ApiError::BadRequest("no namespace on request".to_owned()));
-                }
                 self.gate.authorizers().rules_of(request.user, namespace, &applied).await.status()
             }
             Review::Token => {
                 let spec = value.at("spec");
                 let token = spec.text("token");
-                if token.is_empty() {
-                    let message = "token is required for TokenReview in authentication";
-                    return Err(ApiError::BadRequest(message.to_owned()));
-                }
                 let own = self.gate.audiences();
                 let asked: Vec<String> = spec.texts("audiences").into_iter().map(str::to_owned).collect();
                 let wanted = if asked.is_empty() { &own } else { &asked };
@@ -70,9 +76,7 @@ impl<S: Store> Pipeline<S> {
             Review::SelfSubject => {
                 set(&mut value, "metadata", orch_schema::json!({"creationTimestamp": now.as_str()}));
             }
-            Review::SubjectAccess | Review::SelfSubjectAccess | Review::Token => {
-                self.own_document(request, &options.manager, &now, &mut value);
-            }
+            Review::SubjectAccess | Review::SelfSubjectAccess | Review::Token => {}
         }
         set(&mut value, "status", status);
         let mut json = Vec::new();
@@ -106,4 +110,17 @@ impl<S: Store> Pipeline<S> {
             tracing::debug!(%error, "ownership of an answer is not tracked");
         }
     }
+}
+
+/// Refuses a review that lacks what it is about.
+fn check_answerable(review: Review, value: &Value) -> Result<(), ApiError> {
+    let spec = value.at("spec");
+    let message = match review {
+        Review::SelfSubjectRules if spec.text("namespace").is_empty() => "no namespace on request",
+        Review::Token if spec.text("token").is_empty() => {
+            "token is required for TokenReview in authentication"
+        }
+        _ => return Ok(()),
+    };
+    Err(ApiError::BadRequest(message.to_owned()))
 }

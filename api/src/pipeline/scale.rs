@@ -24,7 +24,7 @@ use super::patch_body::{APPLY, Parsed, Patch};
 use super::staged::{self, tree_for_rules};
 use super::update::{check_name, check_version, is_freed, names_version};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{Additions, Attributes, Operation, View};
+use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::error::{ApiError, Subject};
 use crate::fields::{ScaledField, keep_times_if_unchanged};
 use crate::registry::Resource;
@@ -164,7 +164,7 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Update)
         };
-        self.mutate(&attributes, &mut new, view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut new), view, &mut additions).await?;
         self.check_scale(scaled, &old, &new, &now)?;
         let mut after = stored.clone();
         set_replicas(&mut after, &new, paths);
@@ -259,7 +259,7 @@ impl<S: Store> Attempt for ScaleAttempt<'_, S> {
         pipeline.rescale(scaled, options, sent, current).await
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let asked = (self.scaled.request, Operation::Update, self.options.dry_run);
         self.pipeline.reserve(asked, self.key, judged, view)
     }

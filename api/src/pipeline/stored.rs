@@ -11,11 +11,15 @@ use orch_schema::{encode_json, encode_stored};
 
 use super::staged::tree_for_store;
 use super::{Pipeline, Request};
+use crate::admission::UNSET_REVISION;
 use crate::error::ApiError;
 use crate::registry::Resource;
 
-/// Bytes of the revision's field before its digits.
-const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
+/// The revision's field before its digits.
+const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"";
+
+/// Bytes of the field before its digits.
+const BEFORE_DIGITS: usize = REVISION_FIELD.len();
 
 /// Largest object stored, in bytes of JSON: the reference's limit.
 pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
@@ -23,7 +27,12 @@ pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form.
     pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
-        set(child_mut(value, "metadata"), "resourceVersion", "0");
+        set(child_mut(value, "metadata"), "resourceVersion", UNSET_REVISION);
+        self.put_unset(resource, key, value)
+    }
+
+    /// The put of `value`, an object in the stored form whose revision is [`UNSET_REVISION`].
+    pub(super) fn put_unset(&self, resource: &Resource, key: Key, value: &Value) -> Result<Put, ApiError> {
         let mut json = Vec::with_capacity(1024);
         let digits = encode_stored(&resource.schema, resource.stored_type(), value, &mut json);
         let digits = digits.ok_or(ApiError::DeadlineExceeded)?;
@@ -83,6 +92,10 @@ pub(crate) fn tree_of(object: &SharedObject) -> Result<Value, ApiError> {
 /// The JSON of a put that is not stored: without the revision field.
 pub(super) fn without_revision(put: &Put) -> Bytes {
     let digits = put.revision_at as usize;
+    assert!(
+        put.json[..digits].ends_with(REVISION_FIELD) && put.json.get(digits) == Some(&b'"'),
+        "a put has room for the digits of its revision"
+    );
     let mut start = digits - BEFORE_DIGITS;
     let mut end = digits + 1;
     if put.json.get(end) == Some(&b',') {

@@ -38,15 +38,13 @@ impl<S: Store> Pipeline<S> {
         let (mut view, mut additions) = (self.newest_view().await?, Additions::default());
         let attributes =
             Attributes { dry_run: options.dry_run, ..self.attributes(request, Operation::Create) };
-        self.mutate(&attributes, &mut value, &mut view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut value), &mut view, &mut additions).await?;
         let state = view.applied().state.clone();
         let lookup = Lookup { request, state: &state };
         let account = lookup.account(&value)?;
         complete(&mut value, request, &account, accounts.settings(), now);
         self.validate_token_request(request, &value, now)?;
-        self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
-        // The document is not stored: reservations for it go, a refusal counts.
-        self.admission.reserve(&attributes, Some(&value), &view, &mut additions)?;
+        self.validate_unstored(&attributes, &value, &mut view, &mut additions).await?;
         let claims = Claims { id: uuid_text(self.ambient.random()), ..lookup.claims(account, &value)? };
         let claims = date(claims, &mut value, request, accounts.settings(), now);
         let label = request.registry.brand.label_domain;

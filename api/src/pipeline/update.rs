@@ -22,7 +22,7 @@ use super::new_object::{Origin, in_order};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
-use crate::admission::{Additions, Attributes, Operation, View};
+use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
 use crate::fields::{FieldsError, Writer, keep_times_if_unchanged, track_update};
@@ -106,7 +106,10 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Update)
         };
-        self.mutate(&attributes, &mut new, view, &mut additions).await?;
+        self.mutate(&attributes, Some(&mut new), view, &mut additions).await?;
+        self.settle_namespace(request, &mut new)?;
+        request.exchange.warn(owners::deduplicate(&mut new, true));
+        self.confirm_rights(&attributes, &new, view).await?;
         self.allot_in_time(&attributes, &mut new, view).await?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
@@ -218,7 +221,7 @@ impl<S: Store> Attempt for UpdateAttempt<'_, S> {
         pipeline.replace(request, options, current, incoming, Origin::Sent).await
     }
 
-    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), ApiError> {
+    async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let asked = (self.request, Operation::Update, self.options.dry_run);
         self.pipeline.reserve(asked, self.key, judged, view)
     }

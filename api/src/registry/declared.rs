@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use orch_raft::{Revision, WrittenAs};
 use orch_rules::kinds::defined::DefinedKind;
-use orch_schema::{ResourceType, Schema, TypeId};
+use orch_schema::{ResourceType, TypeId};
 
-use super::{Registry, Resource, assembled, others};
+use super::{Kind, Record, Tables};
 use crate::conversion::{Conversion, Converter, Staged};
 
 /// One version of a declared kind.
@@ -24,10 +24,10 @@ pub struct DeclaredVersion {
 }
 
 /// A declared kind: its versions, of which one is stored.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DeclaredKind {
     /// The schema that holds the types of all versions.
-    pub schema: Arc<Schema>,
+    pub schema: Tables,
     /// The versions that are served.
     pub versions: Vec<DeclaredVersion>,
     /// The form in which objects are written, which need not be served.
@@ -36,20 +36,17 @@ pub struct DeclaredKind {
     pub stored_type: TypeId,
     /// Converts between the versions.
     pub converter: Arc<dyn Converter>,
+    /// The record of the definition. Writes of the kind depend on it.
+    pub record: Option<Record>,
 }
 
 impl DeclaredKind {
-    /// The resources of the served versions.
-    fn resources(&self) -> Vec<Resource> {
-        let mut resources: Vec<Resource> =
-            self.versions.iter().map(|version| self.resource(version)).collect();
-        for at in 0..resources.len() {
-            resources[at].others = others(&resources, at);
-        }
-        resources
+    /// The kind in each served version, for [`Registry::with`](super::Registry::with).
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.versions.iter().map(|version| self.kind(version)).collect()
     }
 
-    fn resource(&self, version: &DeclaredVersion) -> Resource {
+    fn kind(&self, version: &DeclaredVersion) -> Kind {
         let DeclaredVersion { definition, since, deprecation } = version;
         let strategy = Arc::new(DefinedKind::new(definition, deprecation.clone()));
         let storage = format!("{}.{}", definition.plural, definition.group);
@@ -59,16 +56,14 @@ impl DeclaredKind {
             stored_type: self.stored_type,
             converter: self.converter.clone(),
         };
-        let conversion = Some(Conversion::Staged(staged));
-        assembled(&self.schema, definition.clone(), strategy, storage.into(), conversion)
-    }
-}
-
-impl Registry {
-    /// This registry with `kinds` beside its own resources.
-    pub fn with_declared(&self, kinds: &[DeclaredKind]) -> Arc<Registry> {
-        let declared = kinds.iter().flat_map(DeclaredKind::resources).map(Arc::new);
-        let resources = self.resources.iter().cloned().chain(declared).collect();
-        Arc::new(Registry::of(self.schema.clone(), self.brand, resources))
+        Kind {
+            definition: definition.clone(),
+            schema: self.schema.clone(),
+            storage: storage.into(),
+            strategy,
+            conversion: Some(Conversion::Staged(staged)),
+            review: None,
+            record: self.record.clone(),
+        }
     }
 }

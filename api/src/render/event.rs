@@ -56,6 +56,20 @@ impl EventType {
     }
 }
 
+/// An event: its type, the object, and the revision shown instead of the object's own, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: EventType,
+    pub(crate) object: &'a SharedObject,
+    pub(crate) revision: Option<Revision>,
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn added(object: &'a SharedObject) -> Self {
+        Event { kind: EventType::Added, object, revision: None }
+    }
+}
+
 impl Renderer {
     /// Appends one event. `revision` replaces the object's resourceVersion (for a deletion).
     /// `first`: this is the stream's first event, in which a table names its columns.

@@ -12,9 +12,9 @@ use super::pieces::Pieces;
 use super::pretty::Sink;
 use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
+use crate::answer::ListAnswer;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation, View};
-use crate::pipeline::ListAnswer;
 
 impl Renderer {
     /// The response of a list.

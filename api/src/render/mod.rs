@@ -24,6 +24,7 @@ mod pieces;
 mod pretty;
 mod protobuf;
 mod scan;
+mod shared;
 mod status;
 mod table;
 #[cfg(test)]
@@ -40,14 +41,19 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
+use crate::answer::Written;
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, Representation, View};
-use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
 
+pub(crate) use event::Event;
 pub use event::{EventType, SHARED_BYTES_MIN, SharedEvent};
 pub use form::Form;
 pub use payload::{Frames, Payload};
+pub(crate) use shared::EventKey;
+#[cfg(test)]
+pub(crate) use shared::SHARED_BYTES_MAX;
+pub use shared::SharedEvents;
 pub use status::{meta_document, status, whole_document};
 
 /// Renders one resource in one representation. Cheap to clone and to hold for the life of a watch.

@@ -16,9 +16,9 @@ use orch_schema::{Schema, encode_protobuf};
 
 use super::payload::{Framing, Items};
 use super::{Payload, Renderer, unreadable};
+use crate::answer::ListAnswer;
 use crate::error::ApiError;
 use crate::negotiate::View;
-use crate::pipeline::ListAnswer;
 
 impl Renderer {
     /// The message of a stored object in this view, without envelope.

@@ -14,8 +14,8 @@ use orch_schema::{Column, default_columns};
 use super::list::write_list_meta;
 use super::{IncludeObject, Payload, Renderer};
 use crate::ambient::Timestamp;
+use crate::answer::ListAnswer;
 use crate::error::ApiError;
-use crate::pipeline::ListAnswer;
 
 impl Renderer {
     /// The table for a list.

@@ -1,8 +1,7 @@
 //! Failures of requests that are passed on to other servers.
 
 use super::{Details, Status, internal, plain};
-use crate::connect::ConnectError;
-use crate::error::Subject;
+use crate::error::{ConnectError, Subject};
 
 pub(super) fn failed(error: &ConnectError) -> Status {
     match error {

@@ -5,7 +5,7 @@ use orch_rules::validate::errors::FieldErrors;
 
 use super::causes::CAUSES_BYTES_MAX;
 use super::*;
-use crate::connect::ConnectError;
+use crate::error::ConnectError;
 
 /// Whether the Status of `error` may carry `Retry-After`. The match has no wildcard,
 /// so that a new variant has to be listed.

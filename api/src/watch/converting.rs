@@ -7,8 +7,9 @@
 //! Invariant: an object is rendered in the form of the watch's version, or the watch ends with the converter's failure.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use futures::future::{BoxFuture, Either};
+use futures::future::{BoxFuture, Either, FutureExt};
 use orch_raft::object::SharedObject;
 
 use crate::error::ApiError;
@@ -88,15 +89,16 @@ impl Conversions {
         self.0.as_ref().is_some_and(|converting| converting.pending.is_some())
     }
 
-    /// Waits until the batch is converted. Its failure is that of the next look.
-    pub(super) async fn wait(&mut self) {
-        let Some(converting) = &mut self.0 else { return };
-        let Some(pending) = &mut converting.pending else { return };
-        match pending.await {
+    /// Ready when no batch is with another server. The failure of one is that of the next look.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(converting) = &mut self.0 else { return Poll::Ready(()) };
+        let Some(pending) = &mut converting.pending else { return Poll::Ready(()) };
+        match ready!(pending.poll_unpin(context)) {
             Ok(shown) => converting.shown = shown,
             Err(error) => converting.failed = Some(error),
         }
         converting.pending = None;
+        Poll::Ready(())
     }
 
     /// Takes the failure of the last batch.

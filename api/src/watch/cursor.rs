@@ -14,10 +14,11 @@ use std::iter::once;
 use orch_raft::{Change, Store};
 use smallvec::SmallVec;
 
-use super::event::Event;
 use super::output::{Due, Output};
+use super::start::resume_from_disk;
 use super::{Beginning, MATCHED_PER_LOOK_MAX, Phase, Watch, Written};
 use crate::error::ApiError;
+use crate::render::Event;
 
 /// Most changes that a watch passes before it is answered: two looks, about a millisecond with usual selectors. Ten thousand
 /// watches that come back together after a member has died are some seconds of work, within the seats of flow control.
@@ -85,7 +86,7 @@ impl<S: Store> Watch<S> {
     /// most, and those in memory alone. So this work is done before the watch is answered. It renders nothing: what is
     /// rendered is counted when the client takes it.
     pub fn catch_up(&mut self) {
-        if !matches!(self.phase, Phase::Following) || self.is_revoked() {
+        if !matches!(self.phase, Phase::Following) || self.reads_back || self.is_revoked() {
             return;
         }
         self.position = self.subscription.pass(self.position);
@@ -181,6 +182,13 @@ impl<S: Store> Watch<S> {
     /// Writes events of the changes after the cursor, up to one frame: from memory, or one block of older changes from
     /// the disk.
     fn write_changed(&mut self, read_max: usize) -> Result<Written, ApiError> {
+        if self.reads_back {
+            if read_max < usize::MAX {
+                return Ok(Written::Costly);
+            }
+            self.position = resume_from_disk(&self.pipeline.store, &self.storage, self.position);
+            self.reads_back = false;
+        }
         self.position = self.subscription.pass(self.position);
         let state = self.pipeline.store.state();
         // Checked after the state was taken, so that a state found wrong meanwhile is not sent.

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Collection, Interest, Revision};
+use orch_raft::{Change, Collection, Interest};
 use orch_rules::selector::RequiredValue;
 
 use crate::index::{Lookup, Matching};
-use crate::render::EventType;
+use crate::render::{Event, EventType};
 use crate::selector::Selector;
 
 /// Longest text by which a watch is filed. A client chooses the texts of its selectors; paths of objects are shorter, and a
@@ -26,20 +26,6 @@ pub(super) struct Scope {
     pub path: Option<String>,
     /// Label and field selector.
     pub selector: Selector,
-}
-
-/// One event: its type, the object, and the revision shown instead of the object's own, if any.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Event<'a> {
-    pub kind: EventType,
-    pub object: &'a SharedObject,
-    pub revision: Option<Revision>,
-}
-
-impl<'a> Event<'a> {
-    pub(super) fn added(object: &'a SharedObject) -> Self {
-        Event { kind: EventType::Added, object, revision: None }
-    }
 }
 
 impl Scope {

@@ -10,11 +10,10 @@
 
 mod converting;
 mod cursor;
+mod ending;
 mod event;
-mod initial;
 mod output;
 mod rest;
-mod shared;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -24,11 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_bounded::WarningLimit;
 use orch_raft::Subscription;
-use orch_raft::warnings::WarningLimit;
 use orch_raft::{Collection, Interest, Revision, Store};
 
 use crate::error::ApiError;
+use crate::flow::InitialEvents;
 use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
@@ -38,17 +38,12 @@ use event::Scope;
 use output::Output;
 use timers::Timers;
 
-pub use initial::InitialEvents;
-pub use shared::SharedEvents;
+pub use ending::Ending;
 
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const MATCHED_PER_LOOK_MAX: usize = 4096;
 
-/// Time for which changes that follow one another closely are gathered before a watch sends them, unless the node is told
-/// another: what an informer does not notice, and a two-hundredth of the frames where thousands of changes come in a second.
-pub const BATCH_DELAY: Duration = Duration::from_millis(5);
-
-/// Longest such time that a node may be told: clients that write and wait for the event wait as long.
+/// Longest [`Pipeline::watch_batch_delay`] that a node may be told: clients that write and wait for the event wait as long.
 pub const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Limits the log. Clients watch again at once, so that one failure repeats for all of them.
@@ -71,6 +66,8 @@ pub struct Watch<S> {
     initial_events: InitialEvents,
     /// The cursor: all changes up to this revision were sent or are outside the selection.
     position: Revision,
+    /// The disk has to tell whether the revision where the watch resumes changed several objects.
+    reads_back: bool,
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     reading: Reading,
@@ -174,6 +171,7 @@ impl<S: Store> Watch<S> {
             Phase::Initial { beginning, .. } => {
                 selects && path.is_none() && beginning.collection.len() >= many
             }
+            Phase::Following if self.reads_back => true,
             Phase::Following => {
                 let state = self.pipeline.store.state();
                 let passes = selects || path.is_some() || !prefix.is_empty();
@@ -209,7 +207,7 @@ impl<S: Store> Watch<S> {
             return LookResult::Ended;
         }
         // Checked before every frame, because changes may never pause.
-        if self.timers.is_over() {
+        if self.timers.is_over(&self.pipeline.store) {
             self.finish();
         } else if self.is_gathering() {
             return LookResult::Nothing;

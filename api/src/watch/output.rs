@@ -11,12 +11,10 @@ use orch_raft::Revision;
 use orch_raft::object::SharedObject;
 use orch_schema::budget::count_step;
 
-use super::event::Event;
-use super::shared::{EventKey, SharedEvents};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::pipeline::staged::is_current;
-use crate::render::{Renderer, SHARED_BYTES_MIN};
+use crate::render::{Event, EventKey, Renderer, SHARED_BYTES_MIN, SharedEvents};
 
 /// Bytes of events after which a frame goes to the socket: four TLS records. A slow reader holds this much.
 const FRAME_BYTES: usize = 64 << 10;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use orch_raft::{Change, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 
@@ -12,8 +11,9 @@ use super::cursor::Reading;
 use super::event::Scope;
 use super::output::Output;
 use super::timers::Timers;
-use super::{Beginning, InitialEvents, Phase, Watch};
+use super::{Beginning, Ending, Phase, Watch};
 use crate::error::ApiError;
+use crate::flow::InitialEvents;
 use crate::index::Reach;
 use crate::pipeline::{Pipeline, Request, is_changed_together, revision_parameter};
 use crate::render::Renderer;
@@ -26,7 +26,7 @@ const LIFE_MIN: Duration = Duration::from_secs(30 * 60);
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<S: Store> Watch<S> {
-    /// Starts the watch of `request`. Once `stopping` completes, it ends with a bookmark, if the client asked for
+    /// Starts the watch of `request`. Once `ending` is given, it ends with a bookmark, if the client asked for
     /// bookmarks.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl<S: Store> Watch<S> {
         pipeline: Arc<Pipeline<S>>,
         request: Request<'_>,
         renderer: Renderer,
-        stopping: BoxFuture<'static, ()>,
+        ending: Ending,
     ) -> Result<Watch<S>, ApiError> {
         let revocations = pipeline.store.revocations();
         pipeline.store.may_serve()?;
@@ -64,10 +64,12 @@ impl<S: Store> Watch<S> {
 
         let scope = scope(request, selector);
         let subscription = pipeline.store.subscribe_to(&request.resource.storage, scope.interest());
+        let mut reads_back = false;
         let (phase, position) = match (asks_initial, revision) {
             (None | Some(false), Some(revision)) if revision.0 != 0 => {
-                let storage = &request.resource.storage;
-                (Phase::Following, resume_at(&pipeline.store, storage, revision))
+                let position = resume_at(&pipeline.store, &request.resource.storage, revision);
+                reads_back = position.is_none();
+                (Phase::Following, position.unwrap_or(revision))
             }
             (Some(false), _) => (Phase::Following, pipeline.state_for(revision).await?.applied()),
             _ => {
@@ -86,7 +88,7 @@ impl<S: Store> Watch<S> {
                 (Phase::Initial { beginning, after: "".into() }, position)
             }
         };
-        let mut timers = Timers::new(&pipeline.store, life, stopping);
+        let mut timers = Timers::new(&pipeline.store, life, ending);
         if wants_bookmarks {
             timers.start_bookmark(&pipeline.store);
         }
@@ -99,6 +101,7 @@ impl<S: Store> Watch<S> {
             initial_events: InitialEvents::new(matches!(phase, Phase::Initial { .. })),
             phase,
             position,
+            reads_back,
             is_behind: false,
             reading: Reading::default(),
             conversions: Conversions::default(),
@@ -112,21 +115,38 @@ impl<S: Store> Watch<S> {
 }
 
 /// The cursor of a watch that resumes at `revision`. Where that revision changed several objects, the cursor stands before
-/// it: a client whose connection broke between their events sees all of them again, rather than missing one.
-fn resume_at(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Revision {
+/// it: a client whose connection broke between their events sees all of them again, rather than missing one. `None`: only
+/// the disk can tell, which [`Watch::look`] asks.
+fn resume_at(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Option<Revision> {
     if !is_changed_together(storage) {
-        return revision;
+        return Some(revision);
     }
-    let before = Revision(revision.0 - 1);
-    let is_of_it = |change: &&Change| change.revision == revision;
-    let has_several = match store.state().collection(storage).changes_after(before) {
-        Ok(changes) => changes.take_while(is_of_it).nth(1).is_some(),
-        Err(_) => match store.past_changes(storage, before) {
-            Ok(past) => past.iter().filter(is_of_it).nth(1).is_some(),
-            Err(_) => false,
-        },
-    };
-    if has_several { before } else { revision }
+    let state = store.state();
+    let collection = state.collection(storage);
+    let changes = collection.changes_after(before(revision)).ok()?;
+    Some(if has_several(changes, revision) { before(revision) } else { revision })
+}
+
+/// The same, as the disk tells it: some milliseconds.
+pub(super) fn resume_from_disk(store: &impl Store, storage: &Arc<str>, revision: Revision) -> Revision {
+    match store.past_changes(storage, before(revision)) {
+        Ok(past) if has_several(past.iter(), revision) => before(revision),
+        // Changes that are no longer held are told of by the first look.
+        Ok(_) | Err(_) => revision,
+    }
+}
+
+fn before(revision: Revision) -> Revision {
+    Revision(revision.0 - 1)
+}
+
+/// Whether `changes`, from `revision` on or before it, have several of it.
+fn has_several<'a>(changes: impl Iterator<Item = &'a Change>, revision: Revision) -> bool {
+    changes
+        .filter(|change| change.revision >= revision)
+        .take_while(|change| change.revision == revision)
+        .nth(1)
+        .is_some()
 }
 
 /// The selection by path and selectors.

@@ -26,7 +26,7 @@ use crate::negotiate::{Encoding, JSON, MetaVersion, Representation, View};
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Request};
 use crate::registry::{Registry, Resource};
-use crate::render::{IncludeObject, Renderer};
+use crate::render::{IncludeObject, Renderer, SharedEvents};
 use crate::request::{Query, Target, Verb};
 use crate::testing::gate;
 
@@ -74,7 +74,7 @@ impl Node {
     }
 
     fn resource(&self, group: &str, plural: &str) -> Arc<Resource> {
-        self.pipeline.registry.find(group, "v1", plural).unwrap().clone()
+        self.pipeline.registry().find(group, "v1", plural).unwrap().clone()
     }
 
     /// Puts `object` under `path`, or removes what is there.
@@ -114,7 +114,7 @@ impl Node {
     }
 
     fn renderer(&self, resource: &Arc<Resource>, of: Representation, include: IncludeObject) -> Renderer {
-        Renderer::new(&self.pipeline.registry, resource, of, include)
+        Renderer::new(&self.pipeline.registry(), resource, of, include)
     }
 
     fn watch_of(&self, resource: &Arc<Resource>, renderer: Renderer, query: &str) -> Watch<MemoryStore> {
@@ -127,7 +127,7 @@ impl Node {
         };
         let request = Request {
             verb: Verb::Watch,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource,
             action: Action::Object,
@@ -139,8 +139,7 @@ impl Node {
             body: &Bytes::new(),
             budget: &Budget::default(),
         };
-        let stopping = std::future::pending().boxed();
-        let started = Watch::start(self.pipeline.clone(), request, renderer, stopping);
+        let started = Watch::start(self.pipeline.clone(), request, renderer, Ending::default());
         started.now_or_never().expect("it waits for nothing").unwrap()
     }
 

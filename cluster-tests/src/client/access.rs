@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
+use orch_serving::tls::{AnyServer, authorities, private_key};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::kubeconfig;
@@ -97,18 +95,16 @@ impl Access {
 
     fn configuration(&self) -> Result<ClientConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let builder = match &self.trust {
             Trust::Authority(pem) => builder.with_root_certificates(roots(pem)?),
             Trust::Anyone => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer::default()))
             }
         };
         let mut config = match &self.identity {
             Identity::Certificate { chain, key } => {
-                let key =
-                    PrivateKeyDer::from_pem_slice(key).map_err(|_| anyhow!("the client key is no PEM"))?;
+                let key = private_key(key).context("the client key is no PEM")?;
                 builder.with_client_auth_cert(certificates(chain)?, key)?
             }
             Identity::Anonymous | Identity::Token(_) => builder.with_no_client_auth(),
@@ -121,59 +117,9 @@ impl Access {
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
-    // The parser's error shows lines as lists of bytes.
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = found.map_err(|_| anyhow!("a PEM block is cut off or damaged"))?;
-    if found.is_empty() {
-        bail!("no certificate in the PEM given");
-    }
-    Ok(found)
+    Ok(orch_serving::tls::certificates(pem)?)
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(pem).context("cannot read the certificate authority")? {
-        store.add(certificate)?;
-    }
-    Ok(store)
-}
-
-/// Accepts every certificate but checks that the server holds its key, so that the handshake costs as much as a real
-/// one.
-#[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    authorities(pem).context("cannot read the certificate authority")
 }

@@ -1,12 +1,11 @@
 //! Reads the client configuration file that a server writes (`admin.conf`, kubeconfig format): the current context's
 //! server, authority and credentials, embedded or as files beside it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use orch_serving::Secret;
+use orch_serving::kubeconfig::{self, File, Material, find, material};
 
 use super::{Identity, Trust};
 
@@ -17,60 +16,6 @@ pub(super) struct Entry {
     pub(super) identity: Identity,
 }
 
-#[derive(Deserialize)]
-struct File {
-    #[serde(rename = "current-context", default)]
-    current_context: String,
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
-    #[serde(default)]
-    contexts: Vec<NamedContext>,
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    name: String,
-    cluster: ClusterEntry,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct ClusterEntry {
-    server: String,
-    certificate_authority_data: Option<String>,
-    certificate_authority: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct NamedUser {
-    name: String,
-    user: UserEntry,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "kebab-case")]
-struct UserEntry {
-    token: Option<String>,
-    client_certificate_data: Option<String>,
-    client_certificate: Option<String>,
-    client_key_data: Option<String>,
-    client_key: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct NamedContext {
-    name: String,
-    context: ContextEntry,
-}
-
-#[derive(Deserialize)]
-struct ContextEntry {
-    cluster: String,
-    user: String,
-}
-
 /// Reads the file at `path`.
 pub(super) fn read(path: &Path) -> Result<Entry> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -79,33 +24,35 @@ pub(super) fn read(path: &Path) -> Result<Entry> {
 }
 
 fn entry(text: &str, folder: &Path) -> Result<Entry> {
-    let file: File = serde_norway::from_str(text)?;
-    let context = file.contexts.into_iter().find(|context| context.name == file.current_context);
-    let context = context.context("the current context is not in the file")?.context;
-    let cluster = file.clusters.into_iter().find(|cluster| cluster.name == context.cluster);
-    let cluster = cluster.context("the context's cluster is not in the file")?.cluster;
-    let user = file.users.into_iter().find(|user| user.name == context.user);
-    let user = user.map(|user| user.user).unwrap_or_default();
-    let authority = content(cluster.certificate_authority_data, cluster.certificate_authority, folder)?;
-    let chain = content(user.client_certificate_data, user.client_certificate, folder)?;
-    let key = content(user.client_key_data, user.client_key, folder)?;
+    let file: File = kubeconfig::parse(text)?;
+    let context = find(&file.current_context, &file.contexts);
+    let context = context.context("the current context is not in the file")?;
+    let cluster = find(&context.cluster, &file.clusters);
+    let cluster = cluster.context("the context's cluster is not in the file")?;
+    let user = find(&context.user, &file.users).cloned().unwrap_or_default();
+    let content = |data: &Option<Secret>, file: &Option<PathBuf>| content(data, file, folder);
+    let authority = content(&cluster.certificate_authority_data, &cluster.certificate_authority)?;
+    let chain = content(&user.client_certificate_data, &user.client_certificate)?;
+    let key = content(&user.client_key_data, &user.client_key)?;
     let identity = match (user.token, chain, key) {
-        (Some(token), _, _) => Identity::Token(token),
+        (Some(token), _, _) => Identity::Token(token.expose().to_owned()),
         (None, Some(chain), Some(key)) => Identity::Certificate { chain, key },
         (None, _, _) => Identity::Anonymous,
     };
     let trust = authority.map_or(Trust::Anyone, Trust::Authority);
-    Ok(Entry { server: cluster.server, trust, identity })
+    Ok(Entry { server: cluster.server.clone(), trust, identity })
 }
 
 /// The embedded data, or else the content of the named file.
-fn content(data: Option<String>, file: Option<String>, folder: &Path) -> Result<Option<Vec<u8>>> {
-    if let Some(data) = data {
-        return Ok(Some(STANDARD.decode(data)?));
+fn content(data: &Option<Secret>, file: &Option<PathBuf>, folder: &Path) -> Result<Option<Vec<u8>>> {
+    match material(data.as_ref(), file.as_ref())? {
+        Some(Material::Embedded(content)) => Ok(Some(content)),
+        Some(Material::File(file)) => {
+            let path = folder.join(file);
+            Ok(Some(std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?))
+        }
+        None => Ok(None),
     }
-    let Some(file) = file else { return Ok(None) };
-    let path = folder.join(file);
-    Ok(Some(std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?))
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
@@ -28,7 +27,7 @@ use orch_api::pipeline::{Answer, Features, Pipeline, Request};
 use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
-use orch_api::watch::Watch;
+use orch_api::watch::{Ending, Watch};
 use orch_proto::brand::ORCH;
 use orch_raft::member::ClusterIdentity;
 use orch_raft::transport::NodeId;
@@ -186,7 +185,7 @@ impl Server {
         let body = Bytes::from(ask.body.clone());
         let request = Request {
             verb: ask.verb,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource: &resource,
             action,
@@ -212,7 +211,7 @@ impl Server {
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
-            registry: &self.pipeline.registry,
+            registry: &self.pipeline.registry(),
             target: &target,
             resource: &resource,
             action,
@@ -224,13 +223,11 @@ impl Server {
             body: &Bytes::new(),
             budget: &Budget::default(),
         };
-        let renderer = Renderer::new(&self.pipeline.registry, &resource, JSON, IncludeObject::default());
-        Watch::start(self.pipeline.clone(), request, renderer, futures::future::pending().boxed()).await
+        let renderer = Renderer::new(&self.pipeline.registry(), &resource, JSON, IncludeObject::default());
+        Watch::start(self.pipeline.clone(), request, renderer, Ending::default()).await
     }
 
     fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
-        let mut served = self.pipeline.registry.resources();
-        let found = served.find(|served| *served.storage == *ask.storage && served.is_storage_version());
-        found.cloned().ok_or(ApiError::UnknownPath)
+        self.pipeline.registry().stored(&ask.storage).cloned().ok_or(ApiError::UnknownPath)
     }
 }

@@ -77,7 +77,8 @@ fn configuration(cluster: &Cluster, folder: &Path) -> PathBuf {
     path
 }
 
-fn python(script: &Path, home: &Path) -> Result<Command, String> {
+/// The command of a script in Python, with the client installed in `home`. The error is the reason to skip.
+pub(crate) fn python(script: &Path, home: &Path) -> Result<Command, String> {
     let python = home.join("bin/python");
     if !python.exists() {
         let mut venv = Command::new("python3");

@@ -50,8 +50,8 @@ fn save(cluster: &Cluster, path: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A member that was started by the flags that the restore names. Dropping it ends it.
-struct Restored {
+/// A member of a cluster that was restored. Dropping it ends it.
+pub(crate) struct Restored {
     child: Child,
 }
 
@@ -64,21 +64,16 @@ impl Drop for Restored {
 }
 
 impl Restored {
-    /// Starts the member `z` on `data`, and returns its address once it is ready.
-    async fn start(data: &Path, peer: &str, client: impl Fn(Endpoint) -> Client) -> (Restored, Endpoint) {
+    /// Starts a member on `data` with `flags`, and returns its address once it is ready.
+    pub(crate) async fn start(
+        data: &Path,
+        flags: &[String],
+        client: impl Fn(Endpoint) -> Client,
+    ) -> (Restored, Endpoint) {
         let log = fs::File::create(data.with_extension("log")).unwrap();
         let mut command = Command::new(program("orch").unwrap());
-        command.args([
-            "serve",
-            "--name=z",
-            "--bind-address=127.0.0.1",
-            "--secure-port=0",
-            "--disk-reserve=64Mi",
-        ]);
-        command.arg("--data-dir").arg(data).arg("--certs-dir").arg(data.join("certs"));
-        command.arg("--encryption-provider-config").arg(data.join("certs/encryption.yaml"));
-        command.arg(format!("--initial-cluster=z={peer}"));
-        command.args(["--controllers=*", "--enable-admission-plugins=ServiceAccount"]);
+        command.args(["serve", "--bind-address=127.0.0.1", "--secure-port=0", "--disk-reserve=64Mi"]);
+        command.arg("--data-dir").arg(data).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let restored = Restored { child: command.spawn().unwrap() };
         let began = Instant::now();
@@ -112,6 +107,23 @@ fn save_with_identity(cluster: &Cluster, folder: &Path, config: &Path, key: &str
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let whole = fs::read(&path).unwrap();
     assert!(!whole.windows(PRIVATE.len()).any(|window| window == PRIVATE), "a key is in clear");
+}
+
+/// A restore with another host was broken off after the identity was at its place: what is there is not taken for that of now.
+fn refuse_other_addresses(file: &str, data: &Path, flags: &[&str]) {
+    let restore = |host: &str| {
+        let mut command = snapshot(&["restore", file, "--host", host]);
+        command.arg("--data-dir").arg(data).args(flags);
+        command
+    };
+    succeed(restore("api.example.com"));
+    fs::remove_dir_all(data.join("store")).unwrap();
+    let certificate = data.join("certs/members/z/server.crt");
+    let before = fs::read(&certificate).unwrap();
+    let refused = fail(restore("other.example.com"));
+    assert!(refused.contains("is not for other.example.com"), "{refused}");
+    assert!(!data.join("store").exists() && !data.join("REMAKING").exists());
+    assert_eq!(fs::read(&certificate).unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,18 +164,39 @@ async fn a_blank_machine_becomes_the_cluster_again_for_the_credentials_of_before
             ["--identity", &at("key"), "--data-dir", &data_dir, "--name", "z", "--peer-address", &peer];
         snapshot(&[&["restore", file][..], &flags].concat())
     };
+    // A key of another pair opens nothing, and nothing is made.
+    succeed(snapshot(&["new-key", &at("other-key")]));
+    let flags =
+        ["--identity", &at("other-key"), "--data-dir", &data_dir, "--name", "z", "--peer-address", &peer];
+    let refused = fail(snapshot(&[&["restore", &at("monday")][..], &flags].concat()));
+    assert!(refused.contains("none of the private keys") && !data.exists(), "{refused}");
     fs::write(at("cut"), &whole[..whole.len() - 100_000.min(whole.len() / 2)]).unwrap();
     let refused = fail(restore(&at("cut")));
     assert!(refused.contains("cut short"), "{refused}");
     assert!(!data.join("certs").exists() && !data.join("store").exists(), "nothing half-made");
+    refuse_other_addresses(
+        &at("monday"),
+        &data,
+        &["--identity", &at("key"), "--name", "z", "--peer-address", &peer],
+    );
     let restored = text(&succeed(restore(&at("monday"))).stdout);
     assert!(restored.contains("--certs-dir") && restored.contains("admin.conf"), "{restored}");
 
     let client = |identity: &Identity, endpoint: Endpoint| {
         Client::new(endpoint, Access::new(Trust::Authority(authority.clone()), identity.clone()))
     };
+    // The flags that the restore names.
+    let certs = data.join("certs").display().to_string();
+    let flags = [
+        "--name=z".to_owned(),
+        format!("--certs-dir={certs}"),
+        format!("--encryption-provider-config={certs}/encryption.yaml"),
+        format!("--initial-cluster=z={peer}"),
+        "--controllers=*".to_owned(),
+        "--enable-admission-plugins=ServiceAccount".to_owned(),
+    ];
     let (_running, endpoint) =
-        Restored::start(&data, &peer, |endpoint| client(&by_certificate, endpoint)).await;
+        Restored::start(&data, &flags, |endpoint| client(&by_certificate, endpoint)).await;
     assert_eq!(name(&client(&by_token, endpoint.clone())).await, of_robot, "a token of before");
     assert_eq!(name(&client(&by_certificate, endpoint.clone())).await, of_admin, "a certificate of before");
     let accounts = client(&by_certificate, endpoint).get(&format!("{ACCOUNTS}/robot")).await.unwrap();

@@ -35,6 +35,7 @@ mod objects;
 mod paused_leader;
 mod quorum;
 mod quota;
+mod rebirth;
 mod recovery;
 mod replacement;
 mod resource_quotas;

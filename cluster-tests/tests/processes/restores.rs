@@ -64,6 +64,34 @@ fn refuse_damaged(whole: &[u8], data: &Path, folder: &Path) {
     }
 }
 
+/// A disk without room for the store: it is said, and nothing half-made is left.
+fn refuse_without_room(file: &Path, data: &Path) {
+    let command = restore(file, data);
+    // Blocks of 512 or 1024 bytes for one file: less than the objects take.
+    let script = "ulimit -f 128; trap '' XFSZ; exec \"$0\" \"$@\"";
+    let mut cramped = Command::new("sh");
+    cramped.arg("-c").arg(script).arg(command.get_program()).args(command.get_args());
+    let refused = cramped.output().unwrap();
+    let told = text(&refused);
+    assert!(!refused.status.success() && told.contains("nothing was restored"), "{told}");
+    assert!(told.contains("File too large"), "the reason is told: {told}");
+    for left in ["store", "store.new", "REMAKING", "REMAKING.new"] {
+        assert!(!data.join(left).exists(), "{left} is left: {told}");
+    }
+}
+
+/// Text that compression makes half as long, and no shorter.
+fn noise(seed: usize) -> String {
+    let mut state = u64::try_from(seed).unwrap().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        format!("{state:016x}")
+    };
+    (0..313).map(|_| step()).collect()
+}
+
 /// Kills restores at several moments: no node starts on a directory that was left with a mark.
 async fn kill_restores(cluster: &mut Cluster, file: &Path) {
     let data = cluster.data(0);
@@ -93,8 +121,12 @@ async fn a_snapshot_is_restored_and_its_clients_begin_anew() {
     let client = cluster.client(0).unwrap();
     make_namespace(&client).await.unwrap();
     for number in 0..OBJECTS {
-        let value = "x".repeat(5000);
-        client.post(COLLECTION, &config_map(&format!("a{number}"), &value)).await.unwrap().success().unwrap();
+        client
+            .post(COLLECTION, &config_map(&format!("a{number}"), &noise(number)))
+            .await
+            .unwrap()
+            .success()
+            .unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("monday.snapshot");
@@ -115,6 +147,7 @@ async fn a_snapshot_is_restored_and_its_clients_begin_anew() {
     assert!(text(&has_store).contains("has a store already"), "{}", text(&has_store));
     fs::remove_dir_all(data.join("store")).unwrap();
     refuse_damaged(&fs::read(&file).unwrap(), &data, folder.path());
+    refuse_without_room(&file, &data);
     kill_restores(&mut cluster, &file).await;
     let restored = restore(&file, &data).output().unwrap();
     assert!(restored.status.success(), "{}", text(&restored));

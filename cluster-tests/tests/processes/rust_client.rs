@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The connections of the tests' client, as the service that kube needs.
 #[derive(Clone)]
-struct Transport(Client);
+pub(crate) struct Transport(pub(crate) Client);
 
 impl tower::Service<http::Request<kube::client::Body>> for Transport {
     type Response = http::Response<hyper::body::Incoming>;

@@ -2,17 +2,20 @@
 //! nothing that passes for a snapshot.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{Cluster, Options, program};
 use orch_raft::archive::{MAGIC, Reader};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 use crate::snapshots::{
@@ -23,16 +26,16 @@ use crate::snapshots::{
 const BREAKS_AFTER: u64 = 12 << 20;
 
 /// A way to a member on which the first connections break.
-struct Way {
-    address: String,
+pub(crate) struct Way {
+    pub(crate) address: String,
     /// The member's address.
-    target: Arc<Mutex<String>>,
+    pub(crate) target: Arc<Mutex<String>>,
     broke: Arc<Notify>,
 }
 
 impl Way {
     /// A way to `target` on which the first connections break after so many bytes from the member.
-    async fn breaking(target: String, limits: &[u64]) -> Way {
+    pub(crate) async fn breaking(target: String, limits: &[u64]) -> Way {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (target, broke) = (Arc::new(Mutex::new(target)), Arc::new(Notify::new()));
@@ -88,11 +91,18 @@ fn server(cluster: &Cluster) -> String {
     cluster.doors()[0].0.authority()
 }
 
+/// The file of a save of `path` that is not whole.
+fn part_of(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
 /// Kills a save of `path` under way, with some of it on the disk.
 async fn kill_save(cluster: &Cluster, path: &Path, arguments: &[&str]) {
     let slowly = [arguments, &["--rate-limit", "256KiB"]].concat();
     let mut saving = save(cluster, &server(cluster), path, &slowly).stderr(Stdio::null()).spawn().unwrap();
-    let part = path.with_extension("part");
+    let part = part_of(path);
     wait_until(|| fs::metadata(&part).is_ok_and(|found| found.len() > 600_000)).await;
     saving.kill().unwrap();
     saving.wait().unwrap();
@@ -122,11 +132,65 @@ async fn connections_that_break_are_gone_on_from(cluster: &Cluster, folder: &Pat
     assert_eq!(config_maps(&streamed).0, config_maps(&fs::read(&plain).unwrap()).0);
 }
 
+/// A stream has no byte behind its end: a part that is none of it is answered 400, and ends nothing of the stream.
+async fn a_byte_behind_the_end_is_refused(client: &Client, part: &Path) {
+    let name = Reader::open(&fs::read(part).unwrap()[..]).unwrap().stream().to_owned();
+    let behind = format!("/orch/v1/snapshot?resume={name}&from={}", 1_u64 << 40);
+    let begin = Instant::now();
+    let answer = loop {
+        let answer = client.post(&behind, &json!({})).await.unwrap();
+        // The member notices within moments that the killed client is gone, whose place this needs.
+        if answer.status != 429 {
+            break answer;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "the place is never free");
+        sleep(Duration::from_millis(50)).await;
+    };
+    let told = String::from_utf8_lossy(&answer.body);
+    assert!(
+        answer.status == 400 && told.contains("before the one that is asked for"),
+        "{}: {told}",
+        answer.status
+    );
+}
+
+/// A terminal that is gone takes no line, and the save goes on where its connection breaks.
+async fn lines_that_nobody_takes_end_no_save(cluster: &Cluster, folder: &Path) {
+    let way = Way::breaking(server(cluster), &[BREAKS_AFTER]).await;
+    let path = folder.join("silent");
+    let mut command = save(cluster, &way.address, &path, &[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stderr(writer);
+    let ended = tokio::task::spawn_blocking(move || command.status()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
+    assert_eq!(config_maps(&fs::read(&path).unwrap()).0.len(), LARGE_OBJECTS);
+    assert!(!part_of(&path).exists());
+}
+
+/// A save without a name removes what a killed one left, and nothing of a save with a name, whatever that is.
+async fn a_save_without_a_name_leaves_those_with_names_alone(cluster: &Cluster, folder: &Path) {
+    let here = folder.join("here");
+    fs::create_dir(&here).unwrap();
+    kill_save(cluster, &here.join("orch-monday.snapshot"), &[]).await;
+    fs::write(here.join(".orch-20261129T101500Z.snapshot.partial"), "left").unwrap();
+    let mut command = Command::new(program("orch").unwrap());
+    command.current_dir(&here).args(["snapshot", "save", "--server", &server(cluster)]);
+    command.arg("--kubeconfig").arg(cluster.certificates().join("admin.conf"));
+    let said = told(command).await;
+    assert!(said.contains("removed") && said.contains("orch-20261129T101500Z.snapshot.partial"), "{said}");
+    let left = names(&here);
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.iter().any(|name| name == "orch-monday.snapshot.part"), "{left:?}");
+    fs::remove_dir_all(&here).unwrap();
+}
+
 async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folder: &Path, key: &str) {
     let path = folder.join("killed");
     let part = folder.join("killed.part");
     kill_save(cluster, &path, &[]).await;
     let begun = revision(&part);
+    a_byte_behind_the_end_is_refused(client, &part).await;
     client.post(COLLECTION, &config_map("later", "x")).await.unwrap().success().unwrap();
     let said = told(save(cluster, &server(cluster), &path, &[])).await;
     assert!(said.contains("resuming") && !said.contains("discarded"), "{said}");
@@ -162,12 +226,14 @@ async fn a_save_that_breaks_is_gone_on_with_or_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let key = text(&succeed(snapshot(&["new-key", folder.path().join("key").to_str().unwrap()])).stdout);
     connections_that_break_are_gone_on_from(&cluster, folder.path(), key.trim()).await;
+    lines_that_nobody_takes_end_no_save(&cluster, folder.path()).await;
+    a_save_without_a_name_leaves_those_with_names_alone(&cluster, folder.path()).await;
     a_killed_save_is_gone_on_with(&cluster, &client, folder.path(), key.trim()).await;
 
     // The state is lost with the process of the member: another one of a later revision is saved.
     let killed = folder.path().join("lost");
     kill_save(&cluster, &killed, &[]).await;
-    let begun = revision(&killed.with_extension("part"));
+    let begun = revision(&part_of(&killed));
     let way = Way::breaking(server(&cluster), &[BREAKS_AFTER]).await;
     let path = folder.path().join("anew");
     let saving = tokio::spawn(told(save(&cluster, &way.address, &path, &[])));

@@ -2,9 +2,11 @@
 //! names in their one place, unused files, and documents that match the tree.
 
 mod alerts;
+mod circles;
 mod clocks;
 mod fields;
 mod hostile;
+mod metrics;
 mod modules;
 mod panics;
 mod prices;
@@ -227,6 +229,23 @@ fn alert_rules_name_metrics_that_exist() {
 #[test]
 fn every_source_file_is_used() {
     check("declare the module or remove the file", modules::unused(&sources("rs")));
+}
+
+#[test]
+fn folders_of_a_crate_name_one_another_in_one_direction() {
+    let sources = sources("rs");
+    let only_for_tests = modules::only_for_tests(&sources);
+    let is_of_tests = |name: &str| {
+        let is_below = |module: &String| {
+            let folder = module.trim_end_matches(".rs").trim_end_matches("/mod");
+            name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+        };
+        is_test(name) || only_for_tests.iter().any(is_below)
+    };
+    let product: Vec<&Source> = sources.iter().filter(|source| !is_of_tests(&source.name)).collect();
+    let found =
+        circles::CRATES.into_iter().flat_map(|folder| circles::circles(folder, product.iter().copied()));
+    check("move what the folder below takes from the one above to where both reach it", found);
 }
 
 #[test]

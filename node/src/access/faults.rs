@@ -4,9 +4,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use orch_serving::files;
 use serde::de::DeserializeOwned;
-
-use crate::files;
 
 /// Bytes of the largest configuration: 64 issuers or webhooks with their rules.
 const FILE_BYTES_MAX: u64 = 1 << 20;

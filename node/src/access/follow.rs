@@ -6,12 +6,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use orch_serving::Causes;
+use orch_serving::files::beside_tasks;
+use orch_serving::stamps::{Stamp, stamps, stamps_at_start};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-
-use crate::files::beside_tasks;
-use crate::report::Causes;
-use crate::tls::{Stamp, stamps, stamps_at_start};
 
 /// Interval of checks: a right that is taken away in a file is gone soon, and a few calls of `stat` are cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

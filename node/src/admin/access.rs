@@ -13,13 +13,13 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
 pub(super) use self::derived::config_for;
-use crate::certs::MALFORMED_PEM;
 use crate::cli::{AccessArgs, parse_server};
 
 /// The variable that names client configurations, as `kubectl` reads it.

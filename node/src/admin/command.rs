@@ -50,11 +50,19 @@ fn access(command: &ClusterCommand) -> &AccessArgs {
     }
 }
 
-async fn carry_out(command: &ClusterCommand, access: &Access, out: &mut impl Write) -> anyhow::Result<()> {
+/// Carries out `command` at the servers of `access`.
+pub(super) async fn carry_out(
+    command: &ClusterCommand,
+    access: &Access,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     let (method, path, body) = request(command);
     let answer = match command {
         ClusterCommand::Found(_) => found(access, &path, out).await?,
-        _ => send(access, method, &path, body).await?,
+        _ => match send(access, method, &path, body).await {
+            Err(error) => removed(command, access, error).await?,
+            Ok(answer) => answer,
+        },
     };
     if let ClusterCommand::Status(arguments) = command {
         match arguments.output {
@@ -83,6 +91,23 @@ async fn carry_out(command: &ClusterCommand, access: &Access, out: &mut impl Wri
         }
     }
     Ok(())
+}
+
+/// The view of a cluster that shows a removal whose answer was lost: the member that was asked ends once it is removed, and may be the
+/// removed one. The others are asked until one shows it.
+///
+/// # Errors
+/// `error`, where it has another cause, or the removal does not show.
+async fn removed(
+    command: &ClusterCommand,
+    access: &Access,
+    error: RequestError,
+) -> Result<Value, RequestError> {
+    let (ClusterCommand::Remove(_), RequestError::Lost { .. }) = (command, &error) else { return Err(error) };
+    match after(command, access, Value::Null).await {
+        Ok(view) if is_shown(command, &view) => Ok(view),
+        _ => Err(error),
+    }
 }
 
 /// Founds the cluster. Founders that do not answer yet are waited for: they may be starting, and nothing is changed by an

@@ -2,12 +2,19 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
+use orch_proto::brand::ORCH;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::access::{Access, Source, config_for, read};
-use super::command::{is_shown, result};
-use crate::certs::{Authority, admin_leaf};
+use super::command::{carry_out, is_shown, result};
+use crate::certs::{Authority, admin_leaf, server_leaf};
 use crate::cli::{Cli, ClusterAct, ClusterCommand, Command, parse as parse_line};
 use crate::kubeconfig::{Server, kubeconfig};
 
@@ -214,4 +221,65 @@ fn a_configuration_for_another_user_has_the_servers_and_none_of_the_administrato
     assert_eq!(contexts.len(), 2);
     assert!(contexts.iter().all(|context| context["context"]["user"] == "shop-till"));
     assert_eq!(made["current-context"], "orch-a");
+}
+
+/// Starts a server of `authority` that answers each request with `answer`, or else ends the connection when it has read one. Returns
+/// its address.
+async fn serve(authority: &Authority, answer: Option<Value>) -> String {
+    let pair = authority.issue(&server_leaf("a", &[], &ORCH), time::OffsetDateTime::now_utc()).unwrap();
+    let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            if let Some(answer) = &answer {
+                let text = answer.to_string();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+                stream.write_all((head + &text).as_bytes()).await.unwrap();
+            }
+            // The client may be gone.
+            let _ = stream.shutdown().await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_removal_whose_answer_is_lost_is_looked_for_at_the_other_servers() {
+    let now = time::OffsetDateTime::now_utc();
+    let authority = Authority::create("ca", now).unwrap();
+    let admin = authority.issue(&admin_leaf(), now).unwrap();
+    let member = json!({"name": "b", "address": "h:1", "role": "voter", "state": "up"});
+    let view = json!({"name": "b", "leader": "b", "changing": false, "members": [member]});
+    let (asked, other) = (serve(&authority, None).await, serve(&authority, Some(view)).await);
+    let server = |name: &str, at: &str| Server { name: name.to_owned(), url: format!("https://{at}") };
+    let servers = [server("a", &asked), server("b", &other)];
+    let mut access =
+        parse(&kubeconfig(&ORCH, "admin", &servers, &authority.pair.certificate, &admin)).unwrap();
+    access.prefer(&[asked]);
+    let mut out = Vec::new();
+    carry_out(&command("orch cluster remove a"), &access, &mut out).await.unwrap();
+    let told = String::from_utf8(out).unwrap();
+    assert!(told.starts_with("removed a\n") && told.contains("voter"), "{told}");
+    // No other change ends the member that was asked: its outcome is unknown.
+    let told = carry_out(&command("orch cluster promote a"), &access, &mut Vec::new())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("orch cluster status"), "{told}");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::FutureExt;
 use orch_api::audit::{NotStored, Sink, Storing, settled};
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration as Wait, SystemTime, UNIX_EPOCH};
 
-use metrics::{Unit, describe_gauge, gauge};
+use metrics::gauge;
+use orch_serving::Causes;
+use orch_serving::stamps::{Stamp, stamps};
 use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,8 +21,6 @@ use super::authority::CertsError;
 use super::configured::{Configured, ConfiguredCertificate, ConfiguredCertificates};
 use super::inspect::{Facts, inspect, inspect_pem};
 use super::uses::{CertificateUse, remedy};
-use crate::report::Causes;
-use crate::tls::{Stamp, stamps};
 use crate::token_keys::KeyFiles;
 
 /// Interval of looks at the files' modification times, as with reloads. Only changed files are read.
@@ -137,9 +137,6 @@ impl Expiries {
     /// The signal cannot be taken.
     pub async fn follow(self, stopped: CancellationToken) -> std::io::Result<()> {
         let mut hangup = signal(SignalKind::hangup())?;
-        describe_gauge!(EXPIRATION, Unit::Seconds, "End of the certificate's validity since 1970.");
-        describe_gauge!(NOT_BEFORE, Unit::Seconds, "Start of the certificate's validity since 1970.");
-        describe_gauge!(KEY_MODIFIED, Unit::Seconds, "Modification of the key's file since 1970.");
         for look in (0..LOOKS_A_WARNING).cycle() {
             let (this, is_warning) = (self.clone(), look == 0);
             // Files are read on a thread that may wait for a disk.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::OffsetDateTime;
@@ -10,7 +11,6 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{CertsError, read};
-use super::pem::MALFORMED_PEM;
 
 /// Facts of one certificate. `Display` prints them on several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -23,7 +24,7 @@ use super::clients::Client;
 use super::file::replace_file;
 use super::key::key_pair;
 use super::layout::{AuthorityFiles, Layout};
-use super::pem::{MALFORMED_PEM, to_pem};
+use super::pem::to_pem;
 use super::renew::{Renewal, Renewed, renew_under};
 use super::signer::matching_certificate;
 use crate::cli::{RotateArgs, RotationStep};

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use orch_api::signing::{BuiltinSigner, CertificateSigner, SigningAuthority, SigningError, Template};
+use orch_serving::Causes;
+use orch_serving::tls::MALFORMED_PEM;
 use rcgen::{KeyPair, PublicKeyData, SigningKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
@@ -17,8 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::authority::{CertsError, read};
 use super::encoding::{IssuerFields, algorithm, certificate, signed_part};
 use super::key::key_pair;
-use super::pem::{MALFORMED_PEM, to_pem};
-use crate::report::Causes;
+use super::pem::to_pem;
 
 /// Bytes of a serial number; more than the 64 bits of chance that authorities are asked for.
 const SERIAL_BYTES: usize = 16;

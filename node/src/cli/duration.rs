@@ -1,37 +1,26 @@
-//! Durations in the format of Go: `5m`, `1h30m`, `90s`, `250ms`.
+//! Durations of flags and configuration files: `5m`, `1h30m`, `90s`, `250ms`.
+//!
+//! Owns the bound of a flag's duration and the texts of its faults. The form is that of [`SignedDuration`], without a sign and
+//! with a unit.
 
 use std::time::Duration;
+
+use orch_schema::{DurationFault, SignedDuration};
 
 /// Longest duration a flag accepts: a year. Longer is a mistake in the unit.
 const SPAN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Parses a sequence of whole or decimal numbers with units `ms`, `s`, `m`, `h`, in any order.
+/// Parses a sequence of whole or decimal numbers with units, in any order.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
+    let text = text.trim();
+    if text.starts_with(['+', '-']) || text == "0" {
         return Err(expected());
     }
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| expected())?;
-        let unit_end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        total += number * seconds_of(&rest[digits..unit_end])?;
-        rest = &rest[unit_end..];
-    }
-    match Duration::try_from_secs_f64(total) {
+    match SignedDuration::parse(text).map(SignedDuration::duration) {
         Ok(span) if span <= SPAN_MAX => Ok(span),
-        _ => Err("longer than a year".to_owned()),
-    }
-}
-
-fn seconds_of(unit: &str) -> Result<f64, String> {
-    match unit {
-        "ms" => Ok(0.001),
-        "s" => Ok(1.0),
-        "m" => Ok(60.0),
-        "h" => Ok(3600.0),
-        _ => Err(format!("unknown unit {unit:?}; {}", expected())),
+        Ok(_) | Err(DurationFault::Range) => Err("longer than a year".to_owned()),
+        Err(DurationFault::UnknownUnit(unit)) => Err(format!("unknown unit {unit:?}; {}", expected())),
+        Err(DurationFault::Syntax | DurationFault::MissingUnit) => Err(expected()),
     }
 }
 

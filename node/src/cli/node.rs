@@ -241,6 +241,9 @@ pub struct SharedArgs {
     /// How much to log: 0 changes of state, 4 decisions, 6 and more every step
     #[arg(long, value_name = "LEVEL", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=10), help_heading = LOGS)]
     pub v: u8,
+    /// Every flag of the command with its value, by command line, file or default, in order of names. Empty where it was not parsed
+    #[arg(skip)]
+    pub flags: Vec<(String, String)>,
 }
 
 /// Whether requests without credentials are served; see `--anonymous-auth`.

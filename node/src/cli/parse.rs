@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, ValueEnum};
 
 use super::file::{self, FileError, Setting};
 use super::help;
@@ -80,12 +80,45 @@ pub fn log_format(arguments: &[OsString]) -> LogFormat {
 pub fn parse_and_find_files(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
     let matches = matches(arguments)?;
     check_files(&built(), &matches)?;
-    Ok(Cli::from_arg_matches(&matches)?)
+    cli(&matches)
 }
 
 /// Parses `arguments`, the program's name first.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
-    Ok(Cli::from_arg_matches(&matches(arguments)?)?)
+    cli(&matches(arguments)?)
+}
+
+fn cli(matches: &ArgMatches) -> Result<Cli, ParseError> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    match &mut cli.command {
+        super::Command::Dev(arguments) => arguments.shared.flags = flags(matches),
+        super::Command::Serve(arguments) => arguments.shared.flags = flags(matches),
+        _ => {}
+    }
+    Ok(cli)
+}
+
+/// Whether `argument` asks for a text instead of a run.
+fn asks_for_text(argument: &Arg) -> bool {
+    use ArgAction::{Help, HelpLong, HelpShort, Version};
+    matches!(argument.get_action(), Help | HelpLong | HelpShort | Version)
+}
+
+/// The flags of the command in `matches` with their values, those of a list joined by commas. No flag's value is a secret: those are
+/// in files.
+fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
+    let Some((name, given)) = matches.subcommand() else { return Vec::new() };
+    let root = built();
+    let arguments = root.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
+    let flag = |argument: &Arg| {
+        let name = argument.get_long().filter(|_| !asks_for_text(argument))?;
+        let values = given.try_get_raw(argument.get_id().as_str()).ok().flatten();
+        let values = values.into_iter().flatten().map(|value| value.to_string_lossy());
+        Some((name.to_owned(), values.collect::<Vec<_>>().join(",")))
+    };
+    let mut flags: Vec<(String, String)> = arguments.filter_map(flag).collect();
+    flags.sort();
+    flags
 }
 
 fn built() -> Command {

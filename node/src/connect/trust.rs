@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orch_api::connect::BackendTrust;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
 use crate::egress::{Trust, TrustError};
-use crate::files::{self, MATERIAL_BYTES_MAX};
 
 /// Time between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -137,7 +137,7 @@ impl TrustStore {
 }
 
 fn report(error: &KubeletTrustError) {
-    tracing::warn!(error = %crate::report::Causes(error), "certificates for kubelets not reloaded");
+    tracing::warn!(error = %orch_serving::Causes(error), "certificates for kubelets not reloaded");
 }
 
 impl Content {

@@ -23,8 +23,7 @@ const ADDRESSES_MAX: usize = 4;
 /// A connection for requests to the server of `url`.
 pub(super) async fn dial(target: &Target, url: &Url) -> Result<Sender, EgressError> {
     let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
-    let found = lookup_host((url.host.as_str(), url.port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(error.to_string()))?.collect();
+    let found = addresses(target, url).await.map_err(|error| unreachable(error.to_string()))?;
     let mut last = unreachable("it has no address".to_owned());
     for address in found.into_iter().take(ADDRESSES_MAX) {
         if let Err(refused) = target.reach.check(url, address.ip()) {
@@ -38,6 +37,16 @@ pub(super) async fn dial(target: &Target, url: &Url) -> Result<Sender, EgressErr
         }
     }
     Err(last)
+}
+
+/// The addresses of the host of `url`.
+#[cfg_attr(not(test), expect(unused_variables, reason = "only a test gives a target an address"))]
+async fn addresses(target: &Target, url: &Url) -> std::io::Result<Vec<SocketAddr>> {
+    #[cfg(test)]
+    if let Some(address) = target.address {
+        return Ok(vec![address]);
+    }
+    Ok(lookup_host((url.host.as_str(), url.port)).await?.collect())
 }
 
 async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender, EgressError> {

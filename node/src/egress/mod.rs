@@ -51,6 +51,9 @@ pub struct Target {
     /// A permit for each request, whether it waits for a place or has one.
     known: Semaphore,
     idle: Mutex<Vec<(Origin, Sender)>>,
+    /// The address of every host, in a test whose hosts no resolver knows.
+    #[cfg(test)]
+    address: Option<std::net::SocketAddr>,
 }
 
 /// Scheme, host and port of a connection.
@@ -80,7 +83,15 @@ impl Target {
             places: Semaphore::new(REQUESTS_MAX),
             known: Semaphore::new(REQUESTS_MAX + WAITING_MAX),
             idle: Mutex::default(),
+            #[cfg(test)]
+            address: None,
         }
+    }
+
+    /// The same, all of whose hosts are at `address`.
+    #[cfg(test)]
+    pub(crate) fn at(self, address: std::net::SocketAddr) -> Target {
+        Target { address: Some(address), ..self }
     }
 
     /// The same, whose certificates name `server_name` in place of the host.

@@ -6,16 +6,12 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use orch_api::egress::{Reach, Url};
-use serde_json::Value;
+use orch_serving::Secret;
+use orch_serving::files;
+use orch_serving::kubeconfig::{self, Cluster, File, Named, User};
 
 use super::{Credentials, Target, Trust, TrustError};
-use crate::files;
-
-/// The user of a context that names none.
-static NO_USER: Value = Value::Null;
 
 /// Bytes of a client configuration: certificates and keys of a few KiB each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -68,22 +64,23 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     let file = Reader { path };
     let config = file.config()?;
     let (cluster, user) = file.current(&config)?;
-    let server = cluster["server"].as_str().ok_or_else(|| file.fault("server", "it is missing"))?;
-    let url = Url::parse(server).map_err(|fault| file.fault("server", fault.to_string()))?;
-    if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
+    if cluster.server.is_empty() {
+        return Err(file.fault("server", "it is missing"));
+    }
+    let url = Url::parse(&cluster.server).map_err(|fault| file.fault("server", fault.to_string()))?;
+    if cluster.insecure_skip_tls_verify {
         let reason = "servers are always verified; name their authority in certificate-authority";
         return Err(file.fault("insecure-skip-tls-verify", reason));
     }
-    for (field, reason) in
-        [("exec", "no program is run for credentials"), ("auth-provider", "it is not known")]
-    {
-        if !user[field].is_null() {
-            return Err(file.fault(field, reason));
-        }
+    if user.exec.is_some() {
+        return Err(file.fault("exec", "no program is run for credentials"));
     }
-    let authority = file.data(cluster, "certificate-authority")?;
-    let certificate = file.data(user, "client-certificate")?;
-    let key = file.data(user, "client-key")?;
+    if user.auth_provider.is_some() {
+        return Err(file.fault("auth-provider", "it is not known"));
+    }
+    let authority = file.authority(cluster)?;
+    let certificate = file.client_certificate(&user)?;
+    let key = file.data("client-key", &user.client_key_data, &user.client_key)?;
     let pair = match (&certificate, &key) {
         (Some(certificate), Some(key)) => Some((certificate.pem.as_slice(), key.pem.as_slice())),
         (None, None) => None,
@@ -92,9 +89,9 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     };
     let trust = Trust::new(authority.as_ref().map(|authority| authority.pem.as_slice()), pair)
         .map_err(|source| TargetFileError::Trust { path: path.to_owned(), source })?;
-    let credentials = file.credentials(user)?;
-    let server_name = cluster["tls-server-name"].as_str().filter(|name| !name.is_empty());
-    let target = Target::new(Reach::of([&url]), &trust, credentials).named(server_name.map(str::to_owned));
+    let credentials = file.credentials(&user)?;
+    let server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
+    let target = Target::new(Reach::of([&url]), &trust, credentials).named(server_name);
     Ok(TargetFile { target, url })
 }
 
@@ -122,8 +119,7 @@ pub fn read_certificates(path: &Path) -> Result<TargetCertificates, TargetFileEr
     let file = Reader { path };
     let config = file.config()?;
     let (cluster, user) = file.current(&config)?;
-    let authority = file.data(cluster, "certificate-authority")?;
-    Ok(TargetCertificates { authority, client: file.data(user, "client-certificate")? })
+    Ok(TargetCertificates { authority: file.authority(cluster)?, client: file.client_certificate(&user)? })
 }
 
 struct Reader<'a> {
@@ -131,20 +127,20 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn config(&self) -> Result<Value, TargetFileError> {
-        let parsed = serde_norway::from_slice(&read_file(self.path)?);
-        parsed.map_err(|_| self.fault("file", "it is no client configuration in YAML or JSON"))
+    fn config(&self) -> Result<File, TargetFileError> {
+        let malformed = || self.fault("file", "it is no client configuration in YAML or JSON");
+        let text = String::from_utf8(read_file(self.path)?).map_err(|_| malformed())?;
+        // The parser's error may quote a secret.
+        kubeconfig::parse(&text).map_err(|_| malformed())
     }
 
     /// The cluster and the user of the current context.
-    fn current<'a>(&self, config: &'a Value) -> Result<(&'a Value, &'a Value), TargetFileError> {
-        let current = config["current-context"].as_str().unwrap_or_default();
-        let context = self.entry(config, "contexts", current, "context")?;
-        let name = |member: &str| context[member].as_str().unwrap_or_default();
-        let cluster = self.entry(config, "clusters", name("cluster"), "cluster")?;
-        let user = match name("user") {
-            "" => &NO_USER,
-            name => self.entry(config, "users", name, "user")?,
+    fn current<'a>(&self, config: &'a File) -> Result<(&'a Cluster, User), TargetFileError> {
+        let context = self.entry("contexts", &config.current_context, &config.contexts)?;
+        let cluster = self.entry("clusters", &context.cluster, &config.clusters)?;
+        let user = match context.user.as_str() {
+            "" => User::default(),
+            name => self.entry("users", name, &config.users)?.clone(),
         };
         Ok((cluster, user))
     }
@@ -153,45 +149,61 @@ impl Reader<'_> {
         TargetFileError::Content { path: self.path.to_owned(), field, reason: reason.into() }
     }
 
-    /// The member `member` of the entry called `name` in the list `list`.
-    fn entry<'a>(
+    /// The entry called `name` of the list `list`.
+    fn entry<'a, T>(
         &self,
-        config: &'a Value,
         list: &'static str,
         name: &str,
-        member: &str,
-    ) -> Result<&'a Value, TargetFileError> {
-        let entries = config[list].as_array().into_iter().flatten();
-        let entry = entries.into_iter().find(|entry| entry["name"].as_str() == Some(name));
-        entry
-            .map(|entry| &entry[member])
+        entries: &'a [Named<T>],
+    ) -> Result<&'a T, TargetFileError> {
+        kubeconfig::find(name, entries)
             .ok_or_else(|| self.fault(list, format!("there is none called {name:?}")))
     }
 
-    /// The text embedded as `FIELD-data`, or that of the file named as `FIELD`; relative to the configuration's directory.
-    fn data(&self, entry: &Value, field: &'static str) -> Result<Option<Material>, TargetFileError> {
-        if let Some(text) = entry[format!("{field}-data")].as_str().filter(|text| !text.is_empty()) {
-            let pem =
-                STANDARD.decode(text.trim()).map_err(|_| self.fault(field, "its data is not base64"))?;
-            return Ok(Some(Material { path: self.path.to_owned(), pem }));
-        }
-        let Some(name) = entry[field].as_str().filter(|name| !name.is_empty()) else { return Ok(None) };
-        let path = self.beside(name);
-        Ok(Some(Material { pem: read_file(&path)?, path }))
+    fn authority(&self, cluster: &Cluster) -> Result<Option<Material>, TargetFileError> {
+        let (data, file) = (&cluster.certificate_authority_data, &cluster.certificate_authority);
+        self.data("certificate-authority", data, file)
     }
 
-    fn beside(&self, name: &str) -> PathBuf {
+    fn client_certificate(&self, user: &User) -> Result<Option<Material>, TargetFileError> {
+        self.data("client-certificate", &user.client_certificate_data, &user.client_certificate)
+    }
+
+    /// The embedded text of `field`, or that of the file that it names; relative to the configuration's directory.
+    fn data(
+        &self,
+        field: &'static str,
+        data: &Option<Secret>,
+        file: &Option<PathBuf>,
+    ) -> Result<Option<Material>, TargetFileError> {
+        let found = kubeconfig::material(data.as_ref(), file.as_ref());
+        match found.map_err(|fault| self.fault(field, fault.to_string()))? {
+            Some(kubeconfig::Material::Embedded(pem)) => {
+                Ok(Some(Material { path: self.path.to_owned(), pem }))
+            }
+            Some(kubeconfig::Material::File(name)) => {
+                let path = self.beside(&name);
+                Ok(Some(Material { pem: read_file(&path)?, path }))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn beside(&self, name: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(name)
     }
 
-    fn credentials(&self, user: &Value) -> Result<Credentials, TargetFileError> {
-        let text = |member: &str| user[member].as_str().filter(|text| !text.is_empty());
-        match (text("token"), text("tokenFile"), text("username")) {
-            (Some(token), _, _) => {
-                Credentials::bearer(token).ok_or_else(|| self.fault("token", "it cannot be sent in a header"))
-            }
+    fn credentials(&self, user: &User) -> Result<Credentials, TargetFileError> {
+        let text = |text: &Option<Secret>| {
+            text.as_ref().map(Secret::expose).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let file = user.token_file.as_ref().filter(|file| !file.as_os_str().is_empty());
+        let name = user.username.as_ref().filter(|name| !name.is_empty());
+        match (text(&user.token), file, name) {
+            (Some(token), _, _) => Credentials::bearer(&token)
+                .ok_or_else(|| self.fault("token", "it cannot be sent in a header")),
             (None, Some(file), _) => Ok(Credentials::TokenFile(self.beside(file))),
-            (None, None, Some(name)) => Credentials::basic(name, text("password").unwrap_or_default())
+            (None, None, Some(name)) => Credentials::basic(name, &text(&user.password).unwrap_or_default())
                 .ok_or_else(|| self.fault("username", "it cannot be sent in a header")),
             (None, None, None) => Ok(Credentials::None),
         }

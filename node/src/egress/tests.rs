@@ -308,7 +308,7 @@ fn a_fault_of_a_client_configuration_is_told_by_its_member_and_without_secrets()
     ] {
         let path = files.config(cluster, user);
         let refused = read_target(&path).map(drop).unwrap_err();
-        let text = crate::report::Causes(&refused).to_string();
+        let text = orch_serving::Causes(&refused).to_string();
         assert!(text.contains(told), "{text}");
         assert!(!text.contains("canary"), "{text}");
     }

@@ -4,17 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orch_serving::tls::{self as pem, AnyServer, PemFault};
 use rustls::client::WantsClientCert;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme, WantsVerifier,
-};
-
-use crate::certs::MALFORMED_PEM;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 /// The system's authorities: the places where distributions keep them, the first that exists counts.
 const SYSTEM_FILES: [&str; 4] = [
@@ -70,7 +64,7 @@ impl Trust {
     /// The authorities or the pair cannot be used.
     pub fn new(authorities: Option<&[u8]>, pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
         let roots = match authorities {
-            Some(text) => roots(text)?,
+            Some(text) => pem::authorities(text)?,
             None => system_roots()?,
         };
         Self::showing(pair, builder()?.with_root_certificates(roots))
@@ -81,7 +75,7 @@ impl Trust {
     /// # Errors
     /// The pair cannot be used.
     pub fn unverified(pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
-        let verifier = Arc::new(Unverified(Arc::new(default_provider())));
+        let verifier = Arc::new(AnyServer::default());
         Self::showing(pair, builder()?.dangerous().with_custom_certificate_verifier(verifier))
     }
 
@@ -92,7 +86,7 @@ impl Trust {
         let mut client = match pair {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TrustError::NoKey)?;
+                let key = pem::private_key(key).ok_or(TrustError::NoKey)?;
                 let built = builder.with_client_auth_cert(chain(certificate)?, key);
                 built.map_err(|error| TrustError::Pair(error.to_string()))?
             }
@@ -113,57 +107,17 @@ fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TrustError> {
         .map_err(|error| TrustError::Pair(error.to_string()))
 }
 
-/// Accepts every certificate of a server that proves to hold its key.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let chain = chain.map_err(|_| TrustError::Certificate(MALFORMED_PEM.to_owned()))?;
-    if chain.is_empty() { Err(TrustError::NoCertificates) } else { Ok(chain) }
+    pem::certificates(text).map_err(TrustError::from)
 }
 
-fn roots(text: &[u8]) -> Result<RootCertStore, TrustError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in chain(text)? {
-        roots.add(certificate).map_err(|error| TrustError::Certificate(error.to_string()))?;
+impl From<PemFault> for TrustError {
+    fn from(fault: PemFault) -> TrustError {
+        match fault {
+            PemFault::Empty => TrustError::NoCertificates,
+            fault => TrustError::Certificate(fault.to_string()),
+        }
     }
-    Ok(roots)
 }
 
 fn system_roots() -> Result<RootCertStore, TrustError> {

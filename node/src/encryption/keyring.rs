@@ -16,13 +16,13 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use orch_raft::disk::cipher::{CipherError, KeyName, RecordCipher};
+use orch_serving::files;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::config::{Config, FILE_BYTES_MAX};
 use super::kms::Pace;
 use super::{EncryptionError, Keys, unusable};
-use crate::files;
 
 /// Most reloads of one process: each keeps its configuration. People make them.
 const RELOADS_MAX: usize = 256;

@@ -2,23 +2,25 @@
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
+use super::catalog::{CATALOG, Kind};
+
 /// Durations of requests.
-const REQUESTS: &[f64] = &[
+pub(super) const REQUESTS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0,
 ];
 
 /// Waits and executions under flow control.
-const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+pub(super) const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 
 /// Seats of a request.
-const SEATS: &[f64] = &[1.0, 2.0, 4.0, 10.0];
+pub(super) const SEATS: &[f64] = &[1.0, 2.0, 4.0, 10.0];
 
 /// Watchers that a write reaches.
-const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
+pub(super) const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
 
 /// Remaining lives of client certificates: half an hour to a year of twelve months of thirty days.
-const LIVES: &[f64] = &[
+pub(super) const LIVES: &[f64] = &[
     0.0,
     1800.0,
     3600.0,
@@ -36,34 +38,26 @@ const LIVES: &[f64] = &[
 ];
 
 /// Bytes of responses: a kilobyte to a gigabyte.
-const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+pub(super) const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// Everything else: durations from half a millisecond to eight seconds.
-const DEFAULT: &[f64] = &[
+pub(super) const DEFAULT: &[f64] = &[
     0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,
 ];
 
-/// Buckets by the whole name of their histogram.
-const BY_NAME: &[(&str, &[f64])] = &[
-    ("apiserver_request_duration_seconds", REQUESTS),
-    ("apiserver_request_sli_duration_seconds", REQUESTS),
-    ("apiserver_flowcontrol_request_wait_duration_seconds", FLOW),
-    ("apiserver_flowcontrol_request_execution_seconds", FLOW),
-    (
-        "apiserver_flowcontrol_request_queue_length_after_enqueue",
-        &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0],
-    ),
-    ("apiserver_client_certificate_expiration_seconds", LIVES),
-    ("apiserver_flowcontrol_work_estimated_seats", SEATS),
-    ("apiserver_flowcontrol_watch_count_samples", WATCHERS),
-    ("apiserver_response_sizes", SIZES),
-];
+/// The buckets of a histogram whose text the API writes itself stand there.
+pub(super) const ELSEWHERE: &[f64] = &[];
+
+/// Requests in a queue of flow control.
+pub(super) const QUEUES: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
 /// `builder` with the buckets of every histogram. Without buckets the exporter would write quantiles.
 pub(super) fn set(builder: PrometheusBuilder) -> PrometheusBuilder {
     let builder = builder.set_buckets(DEFAULT).expect("the list is not empty");
-    BY_NAME.iter().fold(builder, |builder, (name, buckets)| {
-        let matcher = Matcher::Full((*name).to_owned());
-        builder.set_buckets_for_metric(matcher, buckets).expect("no list is empty")
+    let histograms =
+        CATALOG.iter().filter(|metric| metric.kind == Kind::Histogram && !metric.buckets.is_empty());
+    histograms.fold(builder, |builder, metric| {
+        let matcher = Matcher::Full(metric.name.to_owned());
+        builder.set_buckets_for_metric(matcher, metric.buckets).expect("no list is empty")
     })
 }

@@ -6,10 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
+use orch_serving::files;
 use rusty_s3::Credentials;
 use zeroize::Zeroizing;
-
-use crate::files;
 
 /// Bytes of the file: a few lines, one of them a session's token of some kilobytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;

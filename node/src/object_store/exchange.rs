@@ -136,6 +136,12 @@ impl Exchange {
         Exchange { target, pause_min: PAUSE_MIN }
     }
 
+    /// The same, whose server is at `address` whatever its name.
+    #[cfg(test)]
+    pub(super) fn at(self, address: std::net::SocketAddr) -> Exchange {
+        Exchange { target: self.target.at(address), ..self }
+    }
+
     /// Carries out `action` with `body`, and reads the document that answers it.
     pub(super) async fn call<'a>(
         &self,

@@ -175,8 +175,8 @@ impl ObjectStore {
     }
 }
 
-/// Whether `host` is an address of this machine's loopback, or its name.
+/// Whether `host` is an address of this machine's loopback, or its name, or a name below it: with the bucket in the host.
 fn is_this_machine(host: &str) -> bool {
     let address = host.parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
 }

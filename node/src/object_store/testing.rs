@@ -76,10 +76,26 @@ pub(crate) struct Upload {
     pub(crate) parts: BTreeMap<u16, Bytes>,
 }
 
+/// The host of a server that is asked with the bucket in it.
+const HOST_NAME: &str = "s3.example.test";
+
+/// The place of the bucket's name in requests.
+#[derive(Clone)]
+struct Naming {
+    /// The header `Host`.
+    host: String,
+    /// The path before the key.
+    path: String,
+}
+
 /// A running server.
 pub(crate) struct Server {
     scheme: &'static str,
+    /// `HOST:PORT` of the endpoint.
     address: String,
+    /// Where it listens.
+    listens: SocketAddr,
+    style: rusty_s3::UrlStyle,
     pub(crate) contents: Arc<Mutex<Contents>>,
     task: JoinHandle<()>,
 }
@@ -93,25 +109,46 @@ impl Drop for Server {
 impl Server {
     pub(crate) async fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let listens = listener.local_addr().unwrap();
         let contents: Arc<Mutex<Contents>> = Arc::default();
-        let router = Router::new().fallback(serve).with_state((address.clone(), contents.clone()));
+        let address = listens.to_string();
+        let naming = Naming { host: address.clone(), path: format!("/{BUCKET}/") };
+        let router = Router::new().fallback(serve).with_state((naming, contents.clone()));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Server { scheme: "http", address, contents, task }
+        Server { scheme: "http", address, listens, style: rusty_s3::UrlStyle::Path, contents, task }
     }
 
     /// A server with a certificate of `authority`.
     pub(crate) async fn start_with_tls(authority: &Authority) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let contents: Arc<Mutex<Contents>> = Arc::default();
-        let router = Router::new().fallback(serve).with_state((address.clone(), contents.clone()));
-        let secured = Secured { listener, acceptor: acceptor(authority) };
-        let task = tokio::spawn(async move { axum::serve(secured, router).await.unwrap() });
-        Server { scheme: "https", address, contents, task }
+        Server::start_secured(authority, rusty_s3::UrlStyle::Path).await
     }
 
-    /// The bucket of this server, with an access key in a file in `folder`, asked by path in parts of `part_bytes`.
+    /// The same, which has the bucket in its host, as Amazon's.
+    pub(crate) async fn start_with_bucket_in_host(authority: &Authority) -> Server {
+        Server::start_secured(authority, rusty_s3::UrlStyle::VirtualHost).await
+    }
+
+    async fn start_secured(authority: &Authority, style: rusty_s3::UrlStyle) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listens = listener.local_addr().unwrap();
+        let contents: Arc<Mutex<Contents>> = Arc::default();
+        let (address, naming) = match style {
+            rusty_s3::UrlStyle::Path => {
+                let host = listens.to_string();
+                (host.clone(), Naming { host, path: format!("/{BUCKET}/") })
+            }
+            rusty_s3::UrlStyle::VirtualHost => {
+                let address = format!("{HOST_NAME}:{}", listens.port());
+                (address.clone(), Naming { host: format!("{BUCKET}.{address}"), path: "/".to_owned() })
+            }
+        };
+        let router = Router::new().fallback(serve).with_state((naming, contents.clone()));
+        let secured = Secured { listener, acceptor: acceptor(authority) };
+        let task = tokio::spawn(async move { axum::serve(secured, router).await.unwrap() });
+        Server { scheme: "https", address, listens, style, contents, task }
+    }
+
+    /// The bucket of this server, with an access key in a file in `folder`, asked in parts of `part_bytes`.
     pub(crate) fn bucket(&self, folder: &Path, secret: &str, part_bytes: usize) -> ObjectStore {
         let file = folder.join("access");
         let text = format!("[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {secret}\n");
@@ -131,14 +168,15 @@ impl Server {
             place: format!("s3://{BUCKET}/orch/prod").parse().unwrap(),
             endpoint: Some(format!("{}://{}", self.scheme, self.address)),
             region: REGION.to_owned(),
-            style: rusty_s3::UrlStyle::Path,
+            style: self.style,
             access_file: Some(file),
             trust: Trust::new(Some(authority.pair.certificate.as_bytes()), None).unwrap(),
         };
         let mut store = ObjectStore::new(options).unwrap();
         store.part_bytes = part_bytes;
         store.exchange.pause_min = Duration::from_millis(1);
-        store
+        // No resolver knows the name of a host with the bucket in it.
+        ObjectStore { exchange: store.exchange.at(self.listens), ..store }
     }
 
     /// Ends the server: its port is closed when this returns.
@@ -183,7 +221,8 @@ impl Listener for Secured {
 }
 
 fn acceptor(authority: &Authority) -> TlsAcceptor {
-    let pair = authority.issue(&server_leaf("a", &[], &ORCH), OffsetDateTime::now_utc()).unwrap();
+    let hosts = [format!("*.{HOST_NAME}")];
+    let pair = authority.issue(&server_leaf("a", &hosts, &ORCH), OffsetDateTime::now_utc()).unwrap();
     let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -196,7 +235,7 @@ fn acceptor(authority: &Authority) -> TlsAcceptor {
 }
 
 async fn serve(
-    State((address, contents)): State<(String, Arc<Mutex<Contents>>)>,
+    State((naming, contents)): State<(Naming, Arc<Mutex<Contents>>)>,
     request: Request,
 ) -> Response {
     let (head, body) = request.into_parts();
@@ -204,10 +243,10 @@ async fn serve(
     let pairs: BTreeMap<String, String> = query(head.uri.query().unwrap_or_default());
     let host = head.headers[HOST].to_str().unwrap();
     let path = head.uri.path();
-    if host != address || !is_signed(head.method.as_str(), path, host, &pairs) {
+    if host != naming.host || !is_signed(head.method.as_str(), path, host, &pairs) {
         return error(403, "SignatureDoesNotMatch");
     }
-    let Some(key) = path.strip_prefix(&format!("/{BUCKET}/")) else { return error(404, "NoSuchBucket") };
+    let Some(key) = path.strip_prefix(&*naming.path) else { return error(404, "NoSuchBucket") };
     let part = pairs.get("partNumber").map(|number| number.parse::<u16>().unwrap());
     let name = match (head.method.as_str(), part, pairs.contains_key("uploadId")) {
         ("POST", None, false) if pairs.contains_key("uploads") => "create".to_owned(),

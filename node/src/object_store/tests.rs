@@ -217,3 +217,53 @@ async fn a_file_that_changed_since_its_test_and_an_upload_that_is_given_up_leave
     let contents = server.contents.lock();
     assert!(contents.objects.is_empty() && contents.uploads.is_empty());
 }
+
+#[tokio::test]
+async fn a_bucket_in_the_host_of_requests_is_signed_verified_and_asked_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::create("ours", OffsetDateTime::now_utc()).unwrap();
+    let server = Server::start_with_bucket_in_host(&authority).await;
+    let access = folder.path().join("access");
+    let text = format!("aws_access_key_id = AKEXAMPLE\naws_secret_access_key = {SECRET}\n");
+    std::fs::write(&access, text).unwrap();
+    let bucket = server.bucket_trusting(&authority, access, PART);
+    let (path, content) = file(folder.path(), 2 * PART + 1);
+    upload(&bucket, "a-1", &path).await.unwrap();
+    assert_eq!(server.contents.lock().objects["orch/prod/a-1"], content);
+    assert!(bucket.holds("a-1", &digest(&content)).await.unwrap());
+    let names = async || bucket.list("a-").await.unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
+    assert_eq!(names().await, ["a-1"]);
+    bucket.remove("a-1").await.unwrap();
+    assert!(names().await.is_empty());
+}
+
+#[test]
+fn a_bucket_in_the_host_needs_a_name_and_plain_http_only_below_this_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let access = folder.path().join("access");
+    std::fs::write(&access, "aws_access_key_id = AK\naws_secret_access_key = s\n").unwrap();
+    let authority = Authority::create("ours", OffsetDateTime::now_utc()).unwrap();
+    let made = |endpoint: Option<&str>| {
+        let options = Options {
+            place: "s3://backups/orch".parse().unwrap(),
+            endpoint: endpoint.map(str::to_owned),
+            region: "eu-north-9".to_owned(),
+            style: UrlStyle::VirtualHost,
+            access_file: Some(access.clone()),
+            trust: Trust::new(Some(authority.pair.certificate.as_bytes()), None).unwrap(),
+        };
+        ObjectStore::new(options).map(|store| store.bucket.base_url().to_string())
+    };
+    assert_eq!(made(None).unwrap(), "https://backups.s3.eu-north-9.amazonaws.com/");
+    assert_eq!(made(Some("https://s3.example.com:9000")).unwrap(), "https://backups.s3.example.com:9000/");
+    assert_eq!(made(Some("http://localhost:9000")).unwrap(), "http://backups.localhost:9000/");
+    for (endpoint, expected) in [
+        ("http://127.0.0.1:9000", "ask for it by path"),
+        ("https://[::1]:9000", "ask for it by path"),
+        ("http://s3.example.com", "plain HTTP"),
+        ("http://nolocalhost", "plain HTTP"),
+    ] {
+        let told = made(Some(endpoint)).unwrap_err().to_string();
+        assert!(told.contains(expected), "{endpoint}: {told}");
+    }
+}

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use super::front_proxy;
+use super::pages::{self, Pages};
 use super::plan::{Plan, host_port};
 use super::services::ApiMembers;
 use super::store::Handle;
@@ -106,10 +107,11 @@ impl Api {
             .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared());
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
-        let resources = resources.beside([snapshot::SNAPSHOT_PATH]);
+        let resources = resources.beside([snapshot::SNAPSHOT_PATH]).beside(pages::PATHS);
         let own = cluster::router(handle.clone(), plan.expiries.clone());
         let own = own.merge(encryption::router(&plan.name, rewriter));
         let own = own.merge(snapshot::router(handle.clone(), cluster, places));
+        let own = own.merge(pages::router(Pages::new(brand, std::mem::take(&mut plan.flags))));
         let guard = cluster::Guard { gate, handle, auditor, flow: Some(resources.flow()) };
         let router = guard.before(own).merge(resources.router());
         Ok(Api { brand, router, stopping })

@@ -15,6 +15,8 @@ use orch_api::audit::policy::PolicyError;
 use orch_api::audit::{Auditor, Policy, Sink};
 use orch_api::egress::{Egress, Url};
 use orch_proto::Brand;
+use orch_serving::files;
+use orch_serving::stamps;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +27,6 @@ use crate::audit::{
 };
 use crate::cli::{AuditArgs, AuditFormat, AuditMode};
 use crate::egress::{TargetFile, read_target};
-use crate::files;
-use crate::tls;
 
 /// Bytes of the largest policy file: some thousand rules. A larger file is taken for the wrong one.
 const POLICY_BYTES_MAX: u64 = 1 << 20;
@@ -139,7 +139,7 @@ impl Audit {
         tokio::spawn(async move {
             let files = vec![plan.policy_file.clone()];
             let reload = || read_policy(&plan.policy_file).map(|policy| plan.policy.store(Arc::new(policy)));
-            if let Err(error) = tls::follow("audit policy", files, reload, stopped).await {
+            if let Err(error) = stamps::follow("audit policy", files, reload, stopped).await {
                 tracing::warn!(%error, "a changed audit policy is not taken up by itself");
             }
         });
@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command, parse};
-    use crate::report::Causes;
+    use orch_serving::Causes;
 
     fn plan(flags: &str) -> Result<Audit, String> {
         let line = format!("orch dev {flags}");

@@ -9,6 +9,7 @@ use orch_api::authn::jwt::Issuers;
 use orch_api::authn::service_account::Settings;
 use orch_proto::Brand;
 use orch_proto::brand::API_AUDIENCE;
+use orch_serving::Causes;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
@@ -16,7 +17,6 @@ use crate::access::authentication::{TOKEN_SPAN, TokenWebhookPlan};
 use crate::access::issuers::{Anonymous, of_flags, read};
 use crate::access::{ConfigFileError, Faults, follow};
 use crate::cli::{OidcArgs, SharedArgs};
-use crate::report::Causes;
 
 const CONFIG: &str = "authentication-config";
 const WEBHOOK: &str = "authentication-token-webhook-config-file";

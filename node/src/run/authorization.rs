@@ -10,6 +10,7 @@ use orch_api::authz::webhook::{ReviewVersion, Settings};
 use orch_api::authz::{Conditions, OnFailure};
 use orch_api::gate::Gate;
 use orch_proto::Brand;
+use orch_serving::Causes;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
@@ -18,7 +19,6 @@ use crate::access::authorization::{
 };
 use crate::access::{ConfigFileError, follow};
 use crate::cli::{AuthorizationArgs, AuthorizationMode};
-use crate::report::Causes;
 
 /// The authorizers of a node.
 #[derive(Clone, Debug)]

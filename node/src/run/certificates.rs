@@ -8,6 +8,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orch_serving::Causes;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,6 @@ use crate::certs::{
 };
 use crate::cli::SharedArgs;
 use crate::egress::{TargetCertificates, read_certificates};
-use crate::report::Causes;
 use crate::tls::TlsFiles;
 
 /// The files of a node whose age is watched. Authorities inside objects of the API (of admission webhooks, for example) are not

@@ -16,6 +16,7 @@ use http::StatusCode;
 use orch_api::http::{Api as ResourceApi, Scope};
 use orch_raft::Store;
 use orch_raft::disk::rocks::RocksDisk;
+use orch_serving::Causes;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -25,7 +26,6 @@ use super::cluster::json;
 use super::error::RunError;
 use crate::cli::EncryptionArgs;
 use crate::encryption::{Keyring, Reload, Rewriter, View};
-use crate::report::Causes;
 
 /// Name of the health check of KMS plugins: the reference's.
 const KMS_CHECK: &str = "kms-providers";

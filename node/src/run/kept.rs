@@ -3,6 +3,12 @@
 //! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke. A stream that was
 //! sent to its end is forgotten. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
 //! given up early where the member has gone on by many changes.
+//!
+//! Streams that two clients began may have one name: those of the held state have no time, and the same header as long as nothing
+//! is applied. They share an entry, which stays until as many ended as were begun.
+//!
+//! Invariant: under one name bytes of one state are sent. A name that two different states have is that of no stream that may
+//! be taken up again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -50,7 +56,14 @@ struct Roots {
 }
 
 struct Entry {
-    root: Arc<Root>,
+    /// The newest root of the name's streams; `None` where two of them differ.
+    root: Option<Arc<Root>>,
+    /// The revision of the state.
+    applied: u64,
+    /// Streams that were begun, not counting those that were taken up again.
+    begun: usize,
+    /// Streams that were sent to their end.
+    ended: usize,
     /// Streams under way.
     streams: usize,
     /// When the last stream broke.
@@ -76,8 +89,18 @@ impl Kept {
     ) -> std::io::Result<Streaming> {
         let stream = stream_of(&root.origin, &root.state)?;
         let mut roots = self.0.lock();
-        let entry = Entry { root, streams: 0, broke: Instant::now() };
-        roots.by_stream.entry(stream.clone()).or_insert(entry).streams += 1;
+        let entry = roots.by_stream.entry(stream.clone()).or_insert_with(|| Entry {
+            root: Some(root.clone()),
+            applied: root.state.applied().0,
+            begun: 0,
+            ended: 0,
+            streams: 0,
+            broke: Instant::now(),
+        });
+        // A root of the same state that was taken later may be sent where the earlier one was withdrawn.
+        entry.root = entry.root.take().filter(|earlier| is_same_state(earlier, &root)).and(Some(root));
+        entry.begun += 1;
+        entry.streams += 1;
         drop(roots);
         Ok(Streaming { kept: self.clone(), stream, permit: Some(permit) })
     }
@@ -90,8 +113,8 @@ impl Kept {
     ) -> Option<(Arc<Root>, Streaming)> {
         let mut roots = self.0.lock();
         let entry = roots.by_stream.get_mut(stream)?;
+        let root = entry.root.clone()?;
         entry.streams += 1;
-        let root = entry.root.clone();
         Some((root, Streaming { kept: self.clone(), stream: stream.to_owned(), permit: Some(permit) }))
     }
 
@@ -106,13 +129,18 @@ impl Kept {
     fn forget(&self, now: Instant, applied: u64) -> bool {
         let mut roots = self.0.lock();
         roots.by_stream.retain(|_, entry| {
-            let changes = applied.saturating_sub(entry.root.state.applied().0);
+            let changes = applied.saturating_sub(entry.applied);
             let is_recent = now.saturating_duration_since(entry.broke) < KEPT_FOR && changes <= CHANGES_MAX;
             entry.streams > 0 || is_recent
         });
         roots.is_watched = !roots.by_stream.is_empty();
         roots.is_watched
     }
+}
+
+/// Whether the streams of two roots with one header have the same bytes.
+fn is_same_state(one: &Root, other: &Root) -> bool {
+    Arc::ptr_eq(&one.state, &other.state) || one.state.fingerprint() == other.state.fingerprint()
 }
 
 async fn give_up(kept: Weak<Kept>, handle: Handle) {
@@ -144,9 +172,15 @@ impl Streaming {
         &self.stream
     }
 
-    /// Ends the stream for good: nothing of it can be asked for again.
+    /// Ends the stream for good: nothing of it can be asked for again. Another one of the same name can.
     pub(super) fn end(self) {
-        self.kept.0.lock().by_stream.remove(&self.stream);
+        let mut roots = self.kept.0.lock();
+        if let Some(entry) = roots.by_stream.get_mut(&self.stream) {
+            entry.ended += 1;
+            if entry.ended >= entry.begun {
+                roots.by_stream.remove(&self.stream);
+            }
+        }
     }
 }
 
@@ -165,6 +199,8 @@ impl Drop for Streaming {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use orch_raft::{Index, Key, Operation, Put, Revision, Transaction};
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -172,6 +208,17 @@ mod tests {
     fn root(time_ms: u64) -> Arc<Root> {
         let origin = Header { time_ms, ..Header::default() };
         Arc::new(Root { origin, state: Arc::default(), revocations: 0 })
+    }
+
+    /// A state with one pod.
+    fn state(pod: &str) -> Arc<State> {
+        let mut state = State::default();
+        let key = Key::new(&Arc::from("pods"), "default", pod).unwrap();
+        let json = Bytes::from_static(br#"{"v":""}"#);
+        let put = Put { key, json, revision_at: 6, index: Index::default() };
+        let operations = vec![Operation::Put(put)];
+        state.apply(Revision(2), &Transaction { proposed_ms: 1, conditions: vec![], operations });
+        Arc::new(state)
     }
 
     /// A registry, and permits without an end.
@@ -193,6 +240,43 @@ mod tests {
         again.end();
         assert!(kept.resume(&name, permit()).is_none());
         assert!(kept.resume("another", permit()).is_none());
+    }
+
+    #[test]
+    fn two_streams_of_one_name_end_and_break_each_for_itself() {
+        let (kept, permit) = kept();
+        // Two clients ask a member without a quorum for the state that it holds.
+        let (one, other) = (kept.begin(root(0), permit()).unwrap(), kept.begin(root(0), permit()).unwrap());
+        let name = one.stream().to_owned();
+        assert_eq!(other.stream(), name);
+        one.end();
+        drop(other);
+        let (_, again) = kept.resume(&name, permit()).expect("the other one broke");
+        again.end();
+        assert!(kept.resume(&name, permit()).is_none(), "both ended");
+
+        // The later root counts: it was taken after the earlier one was withdrawn.
+        let withdrawn = kept.begin(root(0), permit()).unwrap();
+        let later = Root { origin: Header::default(), state: Arc::default(), revocations: 1 };
+        drop((withdrawn, kept.begin(Arc::new(later), permit()).unwrap()));
+        assert_eq!(kept.resume(&name, permit()).unwrap().0.revocations, 1);
+    }
+
+    #[test]
+    fn a_name_that_two_different_states_have_is_taken_up_by_nobody() {
+        let (kept, permit) = kept();
+        // The same number of objects and bytes at the same revision, and another content.
+        let of = |pod| Arc::new(Root { origin: Header::default(), state: state(pod), revocations: 0 });
+        let name = kept.begin(of("x"), permit()).unwrap().stream().to_owned();
+        assert!(kept.resume(&name, permit()).is_some());
+        drop(kept.begin(of("x"), permit()).unwrap());
+        assert!(kept.resume(&name, permit()).is_some(), "the same once more");
+        let streaming = kept.begin(of("y"), permit()).unwrap();
+        assert_eq!(streaming.stream(), name);
+        assert!(kept.resume(&name, permit()).is_none());
+        drop(streaming);
+        assert!(kept.resume(&name, permit()).is_none());
+        assert!(!kept.forget(Instant::now() + KEPT_FOR, 0), "it is forgotten as others are");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::{Remaking, RocksDisk};
+use orch_serving::Causes;
+use orch_serving::stamps;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +35,8 @@ use super::threads::{Threads, within};
 use crate::certs::Client;
 use crate::cli::LogFormat;
 use crate::encryption::Rewriter;
-use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
-use crate::tls::{self, Reloader};
+use crate::tls::Reloader;
 
 /// Longest wait for threads to end. Work between two waits takes less than a second.
 const THREADS_MAX: Duration = Duration::from_secs(2);
@@ -274,7 +275,7 @@ impl Node {
 fn follow_certificates(tls: &Reloader, stopped: CancellationToken) {
     let (files, reloader) = (tls.files(), tls.clone());
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("api certificates", files, || reloader.reload(), stopped).await {
+        if let Err(error) = stamps::follow("api certificates", files, || reloader.reload(), stopped).await {
             tracing::warn!(%error, "renewed certificates are not taken up by themselves");
         }
     });

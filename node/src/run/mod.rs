@@ -29,6 +29,7 @@ mod identity;
 mod kept;
 mod lifetime;
 mod occupancy;
+mod pages;
 mod plan;
 mod scheduler;
 mod serve;

@@ -14,6 +14,7 @@ use orch_api::signing::CertificateSigner;
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use orch_raft::member::SpaceOptions;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 
 use super::audit::Audit;
 use super::authentication::AuthenticationPlan;
@@ -29,7 +30,6 @@ use crate::access::authorization::Strictness;
 use crate::certs::{Expiries, Layout};
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
-use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::tls::{MaterialError, TlsFiles};
 
 /// Settings of a node to start.
@@ -117,6 +117,8 @@ pub struct Plan {
     pub connector: Connector,
     /// Scheduled backups; `None` without `--backup-schedule`.
     pub backup: Option<BackupPlan>,
+    /// Every flag with its value, for people.
+    pub flags: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -207,6 +209,7 @@ impl Resolved {
             signer: super::signing::signer(&shared.signing, &layout)?,
             features: features(shared),
             flow: super::flow::options(shared),
+            flags: shared.flags.clone(),
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,

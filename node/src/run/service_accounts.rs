@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use orch_api::authn::service_account::{KEYS_PATH, Keys, ServiceAccounts, Settings};
 use orch_proto::Brand;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::stamps;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::sync::watch;
@@ -16,8 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use crate::cli::ServiceAccountArgs;
-use crate::files::{self, MATERIAL_BYTES_MAX};
-use crate::tls;
 use crate::token_keys::KeyFiles;
 
 /// Bounds of `--service-account-max-token-expiration` in seconds: those of the reference.
@@ -179,7 +179,7 @@ impl ServiceAccountPlan {
             Ok(())
         };
         tokio::spawn(async move {
-            if let Err(error) = tls::follow("authority of the servers", files, reload, stopped).await {
+            if let Err(error) = stamps::follow("authority of the servers", files, reload, stopped).await {
                 tracing::warn!(%error, "a changed authority of the servers is not published by itself");
             }
         });
@@ -195,7 +195,7 @@ fn follow(files: KeyFiles, accounts: Arc<ServiceAccounts>, stopped: Cancellation
     }
     let reload = move || files.load().map(|keys| accounts.replace_keys(keys));
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("service account tokens", paths, reload, stopped).await {
+        if let Err(error) = stamps::follow("service account tokens", paths, reload, stopped).await {
             tracing::warn!(%error, "changed keys of service account tokens are not taken up by themselves");
         }
     });

@@ -5,7 +5,8 @@
 //!     POST   /orch/v1/snapshot?resume=NAME&from=BYTES    the rest of a stream that broke, from this byte on
 //!
 //! A stream has a name, the digest of its header (`archive::stream_of`), which its reader finds in the first bytes. A member that
-//! still has the state of the stream (`kept`) writes the same bytes again and sends those that are missing; any other answers 410.
+//! still has the state of the stream (`kept`) writes the same bytes again and sends those that are missing; any other answers 410. A
+//! byte behind the end of the stream is answered 400, or, where the end is found only later, by a body that breaks off.
 //!
 //! The answer is a snapshot file (`orch_raft::archive`). It holds every secret of the cluster in clear, so it takes the right
 //! to `post` to the path, which by default only `system:masters` has; roles that may read all paths have `get` alone. Each one is
@@ -16,6 +17,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -23,7 +25,8 @@ use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::{Bytes, BytesMut};
-use futures::stream::poll_fn;
+use futures::StreamExt;
+use futures::stream::{iter, poll_fn};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use orch_raft::archive::{Header, MemberEntry, write_state};
@@ -31,6 +34,7 @@ use orch_raft::{ClusterIdentity, Store};
 use rustix::process::setpriority_process;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::cluster::{Asker, failure};
 use super::kept::{Kept, Root, Streaming};
@@ -57,6 +61,9 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// Pieces made and not sent yet. A client that reads slowly holds half a megabyte.
 const PIECES_MAX: usize = 4;
+
+/// Longest wait for the first piece of a rest before the head of the answer is sent: a quarter of the time that clients wait for it.
+const FIRST_PIECE_MAX: Duration = Duration::from_secs(5);
 
 /// Nice value of the threads: requests get three times its share of a busy processor.
 const NICENESS: i32 = 5;
@@ -147,7 +154,7 @@ async fn send(
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         return response;
     };
-    answer(&snapshots, &wanted, &asker, place)
+    answer(&snapshots, &wanted, &asker, place).await
 }
 
 fn unavailable(reason: &str) -> Response {
@@ -155,7 +162,7 @@ fn unavailable(reason: &str) -> Response {
 }
 
 /// Begins the stream that is `wanted`, and logs who asked.
-fn answer(
+async fn answer(
     snapshots: &Snapshots,
     wanted: &Wanted<'_>,
     asker: &Asker,
@@ -186,7 +193,12 @@ fn answer(
     let name = HeaderValue::from_str(streaming.stream());
     match (name, stream(handle.clone(), root, from, Some(streaming))) {
         (Ok(name), Ok(mut pieces)) => {
-            let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
+            let first = match first(&mut pieces, from).await {
+                Ok(first) => first,
+                Err(reason) => return failure(StatusCode::BAD_REQUEST, "BadRequest", &reason),
+            };
+            let rest = poll_fn(move |context| pieces.poll_recv(context));
+            let body = Body::from_stream(iter(first).chain(rest));
             let mut response = Response::new(body);
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -196,6 +208,24 @@ fn answer(
         }
         (Err(error), _) => unavailable(&error.to_string()),
         (_, Err(error)) => unavailable(&format!("no thread for a snapshot: {error}")),
+    }
+}
+
+/// The first piece of a rest, where it comes in time: what is before byte `from` is made anew first. `None` where it does not, where
+/// the rest is empty, and for a stream from its beginning.
+///
+/// # Errors
+/// The stream has no byte `from`, nor is that its end.
+async fn first(
+    pieces: &mut Receiver<io::Result<Bytes>>,
+    from: u64,
+) -> Result<Option<io::Result<Bytes>>, String> {
+    if from == 0 {
+        return Ok(None);
+    }
+    match timeout(FIRST_PIECE_MAX, pieces.recv()).await.unwrap_or_default() {
+        Some(Err(error)) if error.kind() == ErrorKind::InvalidInput => Err(error.to_string()),
+        first => Ok(first),
     }
 }
 
@@ -223,8 +253,8 @@ pub(super) fn stream(
         let revocations = root.revocations;
         let pieces =
             Pieces { sender: sender.clone(), piece: BytesMut::new(), to_skip: from, handle, revocations };
-        match write_state(pieces, &root.origin, &root.state) {
-            Ok(_) => {
+        match write_state(pieces, &root.origin, &root.state).and_then(Pieces::end) {
+            Ok(()) => {
                 tracing::info!(revision, "a snapshot was sent");
                 if let Some(streaming) = streaming {
                     streaming.end();
@@ -232,6 +262,11 @@ pub(super) fn stream(
             }
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 tracing::info!(revision, "the reader of a snapshot left before its end");
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                tracing::info!(revision, %error, "a reader asked for bytes that a snapshot has not");
+                // The state is kept: the one who has its beginning may ask for the right byte.
+                let _ = sender.blocking_send(Err(error));
             }
             Err(error) => {
                 tracing::warn!(revision, %error, "a snapshot was not sent to its end");
@@ -296,6 +331,20 @@ struct Pieces {
 }
 
 impl Pieces {
+    /// Ends the stream, whose last piece was sent.
+    ///
+    /// # Errors
+    /// It has fewer bytes than were to be skipped.
+    fn end(self) -> io::Result<()> {
+        match self.to_skip {
+            0 => Ok(()),
+            over => {
+                let reason = format!("the stream ends {over} bytes before the one that is asked for");
+                Err(io::Error::new(ErrorKind::InvalidInput, reason))
+            }
+        }
+    }
+
     /// Requires that the state was not withdrawn, and that the reader is there while it is sent nothing.
     fn check(&self) -> io::Result<()> {
         if self.handle.revocations() != self.revocations {
@@ -332,10 +381,6 @@ impl Write for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -12,6 +12,8 @@ use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::stamps;
 use parking_lot::Mutex;
 use rustls::pki_types::UnixTime;
 use time::OffsetDateTime;
@@ -24,8 +26,7 @@ use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
 use crate::certs::inspect;
-use crate::files::{self, MATERIAL_BYTES_MAX};
-use crate::tls::{self, MaterialError, Revocations};
+use crate::tls::{MaterialError, Revocations};
 
 /// A handle on the store.
 pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTransport>;
@@ -223,7 +224,7 @@ fn follow_certificates(files: PeerFiles, material: PeerMaterial, stop: Cancellat
         renewed.and(broken.map_or(Ok(()), |error| Err(list_fault(error))))
     };
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("peer certificates", paths, reload, stop).await {
+        if let Err(error) = stamps::follow("peer certificates", paths, reload, stop).await {
             tracing::warn!(%error, "renewed peer certificates are not taken up by themselves");
         }
     });

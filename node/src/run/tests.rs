@@ -3,12 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use orch_serving::Causes;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::certs::{self, Client};
 use crate::cli::{Cli, Command, parse};
-use crate::report::Causes;
 
 fn command(line: &str) -> Command {
     let Cli { command } = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
@@ -437,7 +437,7 @@ fn a_file_of_nonsense_is_refused_by_the_name_of_its_flag() {
     let others = others.map(|(flag, with)| (flag.to_owned(), with));
     for (flag, with) in signers.into_iter().chain(others) {
         let error = checked(&format!("--{flag}={nonsense} {with}")).expect_err(&flag);
-        let text = crate::report::Causes(&error).to_string();
+        let text = orch_serving::Causes(&error).to_string();
         assert!(text.contains(&format!("--{flag}")), "{flag}: {text}");
     }
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use orch_api::authn::LiveTokens;
+use orch_serving::stamps;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use super::plan::read_tokens;
-use crate::tls;
 
 /// Starts the task that replaces `tokens` when `path` changes, until `stopped`.
 pub(super) fn follow(path: Option<PathBuf>, tokens: LiveTokens, stopped: CancellationToken) {
@@ -18,7 +18,7 @@ pub(super) fn follow(path: Option<PathBuf>, tokens: LiveTokens, stopped: Cancell
         Ok(())
     };
     tokio::spawn(async move {
-        if let Err(error) = tls::follow("token file", files, reload, stopped).await {
+        if let Err(error) = stamps::follow("token file", files, reload, stopped).await {
             tracing::warn!(%error, "changes of the token file are not taken up by themselves");
         }
     });

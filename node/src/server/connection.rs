@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,7 @@ use orch_api::authn::{ClientCertificate, GROUP_MASTERS, Peer, USER_ADMIN};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::gather::gathered;
@@ -90,6 +91,8 @@ pub(super) enum ConnectionError {
 }
 
 /// Serves a connection over TLS until it ends, `stopping` has drained it, or its client's certificate expires.
+///
+/// The futures of the handshake and of each protocol are boxed: what waits for hours holds nothing of the others.
 pub(super) async fn serve_tls<S: Answers>(
     stream: TcpStream,
     address: SocketAddr,
@@ -99,25 +102,7 @@ pub(super) async fn serve_tls<S: Answers>(
 ) -> Result<(), ConnectionError> {
     let tunnel = TunnelSlot::default();
     let settings = Arc::clone(&tls.borrow_and_update());
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
-    let stream = prepared(stream)?;
-    let handshake = async {
-        if plain::speaks_http(&stream).await? {
-            plain::refuse(stream).await?;
-            return Err(ConnectionError::NoTls);
-        }
-        let stream = Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone());
-        let stream = Turns::new(stream, &terms.writers);
-        let accepted =
-            acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
-        accepted.await.map_err(ConnectionError::Handshake)
-    };
-    let stream = tokio::select! {
-        shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
-        () = terms.place.evicted() => return Err(ConnectionError::Evicted),
-    };
-    let stream = stream.unwrap_or(Err(ConnectionError::HandshakeTimeout));
-    let stream = stream.inspect_err(|_| counter!("apiserver_tls_handshake_errors_total").increment(1))?;
+    let stream = Box::pin(shake(stream, &settings, &terms, &tunnel)).await?;
     let session = stream.get_ref().1;
     let version = if session.alpn_protocol() == Some(b"h2") { Version::Two } else { Version::One };
     let identified = settings.clients.identify(session.peer_certificates(), SystemTime::now());
@@ -140,13 +125,41 @@ pub(super) async fn serve_tls<S: Answers>(
         _ => false,
     };
     let peer = Arc::new(Peer { address, certificate, local_admin: false, is_front_proxy });
-    let manner = Manner { version, is_known };
+    let (manner, from) = (Manner { version, is_known }, (peer, None, tunnel));
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
-        let send = |cx: &mut Context<'_>| gatherer.poll_send(cx);
-        return serve_http(stream, send, manner, (peer, None, tunnel), service, terms, ends).await;
+        let send = move |cx: &mut Context<'_>| gatherer.poll_send(cx);
+        return Box::pin(serve_http(stream, send, manner, from, service, terms, ends)).await;
     }
-    serve_http(stream, sends_itself, manner, (peer, None, tunnel), service, terms, ends).await
+    Box::pin(serve_http(stream, sends_itself, manner, from, service, terms, ends)).await
+}
+
+/// The TLS session with the client of `stream`, in time.
+async fn shake(
+    stream: TcpStream,
+    settings: &Tls,
+    terms: &Terms,
+    tunnel: &TunnelSlot,
+) -> Result<TlsStream<Turns<Stall<TcpStream>>>, ConnectionError> {
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&settings.server));
+    let stream = prepared(stream)?;
+    let handshake = async {
+        if plain::speaks_http(&stream).await? {
+            plain::refuse(stream).await?;
+            return Err(ConnectionError::NoTls);
+        }
+        let stream = Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone());
+        let stream = Turns::new(stream, &terms.writers);
+        let accepted =
+            acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
+        accepted.await.map_err(ConnectionError::Handshake)
+    };
+    let stream = tokio::select! {
+        shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
+        () = terms.place.evicted() => return Err(ConnectionError::Evicted),
+    };
+    let stream = stream.unwrap_or(Err(ConnectionError::HandshakeTimeout));
+    stream.inspect_err(|_| counter!("apiserver_tls_handshake_errors_total").increment(1))
 }
 
 /// `poll_send` of streams that need no call to send what was written.
@@ -200,15 +213,17 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
 
 /// Serves HTTP on `stream`. `poll_send` sends the bytes that a poll of the HTTP connection left in `stream`'s buffers;
 /// `ends` completes when the client's certificate expires or is revoked.
-async fn serve_http<S: Answers>(
+///
+/// No `async` function: its future would hold the stream beside the connection that it is moved into.
+fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>> + Send,
     manner: Manner,
     (peer, door, tunnel): (Arc<Peer>, Option<Door>, TunnelSlot),
     service: S,
     terms: Terms,
-    ends: impl Future<Output = Ending>,
-) -> Result<(), ConnectionError> {
+    ends: impl Future<Output = Ending> + Send,
+) -> impl Future<Output = Result<(), ConnectionError>> + Send {
     let Terms { place, waits, stopping, room, .. } = terms;
     let pacing = Pacing::new(waits, Arc::new(Load::new(Arc::clone(&place), room)));
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
@@ -218,9 +233,8 @@ async fn serve_http<S: Answers>(
     let mut streams = Streams::default();
     let builder = builder(manner, streams.executor());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
-    let mut ends = pin!(ends);
-    let served = async {
-        let mut connection = pin!(connection);
+    let (mut connection, mut ends) = (Box::pin(connection.into_owned()), Box::pin(ends));
+    let served = async move {
         tokio::select! {
             ended = driven(connection.as_mut(), &mut streams, &mut poll_send) => {
                 ended?;
@@ -229,7 +243,7 @@ async fn serve_http<S: Answers>(
             // `Server::stop` bounds this wait.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                return driven(connection, &mut streams, &mut poll_send).await;
+                return driven(connection.as_mut(), &mut streams, &mut poll_send).await;
             }
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
@@ -241,11 +255,11 @@ async fn serve_http<S: Answers>(
             },
         }
         // The client's certificate has expired: requests under way may finish within `DRAIN_MAX`; a watch never would.
-        tokio::time::timeout(limits::DRAIN_MAX, driven(connection, &mut streams, &mut poll_send))
-            .await
-            .unwrap_or(Ok(()))
+        let draining = driven(connection.as_mut(), &mut streams, &mut poll_send);
+        tokio::time::timeout(limits::DRAIN_MAX, draining).await.unwrap_or(Ok(()))
     };
-    paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
+    let served = paced(Box::pin(served));
+    async move { served.await.unwrap_or(Err(ConnectionError::NotTaken)) }
 }
 
 /// Carries the bytes of another protocol, if the connection has left HTTP for one. It ends at once with the server, with the

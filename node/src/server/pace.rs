@@ -65,17 +65,30 @@ tokio::task_local! {
     static CLOCK: Clock;
 }
 
-/// Drives `work`; `None` when the deadline of a response in it passes first.
-pub(super) async fn paced<F: Future>(work: F) -> Option<F::Output> {
-    let clock = Clock::default();
-    let mut work = std::pin::pin!(CLOCK.scope(clock.clone(), work));
-    let mut timer: Option<Pin<Box<Sleep>>> = None;
-    std::future::poll_fn(move |cx| {
-        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+/// Work whose responses have deadlines: its output, or `None` when the deadline of a response in it passes first.
+///
+/// A future of its own, since an `async` block would hold the work twice: that of every watch lasts for hours.
+pub(super) struct PacedWork<F: ?Sized> {
+    work: Pin<Box<F>>,
+    clock: Clock,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Drives `work` within the deadlines of its responses.
+pub(super) fn paced<F: Future + ?Sized>(work: Pin<Box<F>>) -> PacedWork<F> {
+    PacedWork { work, clock: Clock::default(), timer: None }
+}
+
+impl<F: Future + ?Sized> Future for PacedWork<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let PacedWork { work, clock, timer } = &mut *self;
+        if let Poll::Ready(output) = CLOCK.sync_scope(clock.clone(), || work.as_mut().poll(cx)) {
             return Poll::Ready(Some(output));
         }
         let Some(end) = *clock.0.lock() else {
-            timer = None;
+            *timer = None;
             return Poll::Pending;
         };
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
@@ -83,13 +96,15 @@ pub(super) async fn paced<F: Future>(work: F) -> Option<F::Output> {
             timer.as_mut().reset(end);
         }
         timer.as_mut().poll(cx).map(|()| None)
-    })
-    .await
+    }
 }
 
-/// Deadlines, the count of untaken pieces and the memory that the responses of one connection share.
+/// Deadlines, the count of untaken pieces and the memory that the responses of one connection share. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Pacing {
+pub(super) struct Pacing(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     waits: Waits,
     untaken: Arc<Untaken>,
     load: Arc<Load>,
@@ -98,12 +113,12 @@ pub(super) struct Pacing {
 impl Pacing {
     /// The pacing of a new connection, whose bytes are counted in `load`.
     pub(super) fn new(waits: Waits, load: Arc<Load>) -> Pacing {
-        Pacing { waits, untaken: Arc::default(), load }
+        Pacing(Arc::new(Shared { waits, untaken: Arc::default(), load }))
     }
 
     /// The bytes of the connection.
     pub(super) fn load(&self) -> &Arc<Load> {
-        &self.load
+        &self.0.load
     }
 
     /// Wraps the body of `response`, so that [`paced`] enforces its deadlines and its bytes are counted. `under_way` is
@@ -111,7 +126,7 @@ impl Pacing {
     /// the request was carried out, so that the head is its outcome.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
         let watch = response.extensions().get::<WatchResponse>().cloned();
-        response.map(|body| match whole_bytes(&body).map(|bytes| self.load.try_add(bytes)) {
+        response.map(|body| match whole_bytes(&body).map(|bytes| self.0.load.try_add(bytes)) {
             None => self.paced(body, None, watch, under_way),
             Some(Some(weight)) => self.paced(body, Some(weight), watch, under_way),
             Some(None) => self.paced(without_room(), None, watch, under_way),
@@ -121,7 +136,7 @@ impl Pacing {
     /// Wraps the body of the refusal of a request that was not carried out: a few words, for which there is always room.
     pub(super) fn around_refusal(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
         response.map(|body| {
-            let weight = whole_bytes(&body).map(|bytes| self.load.add_frame(bytes));
+            let weight = whole_bytes(&body).map(|bytes| self.0.load.add_frame(bytes));
             self.paced(body, weight, None, under_way)
         })
     }
@@ -135,13 +150,11 @@ impl Pacing {
     ) -> Paced {
         let paced = Paced {
             body,
-            load: Arc::clone(&self.load),
+            of: Arc::clone(&self.0),
             weight,
             clock: CLOCK.try_with(Clone::clone).unwrap_or_default(),
-            waits: self.waits,
             began: Instant::now(),
             bytes: 0,
-            untaken: watch.is_none().then(|| Arc::clone(&self.untaken)),
             watch,
             _under_way: under_way,
         };
@@ -153,8 +166,8 @@ impl Pacing {
     /// Completes when bytes of a response have been untaken for one to two times `frame`.
     pub(super) async fn not_taken(&self) {
         loop {
-            tokio::time::sleep(self.waits.frame).await;
-            if !self.untaken.turn() {
+            tokio::time::sleep(self.0.waits.frame).await;
+            if !self.0.untaken.turn() {
                 return;
             }
         }
@@ -170,17 +183,15 @@ fn without_room() -> Body {
 /// The body of a response, with its deadlines.
 pub(super) struct Paced {
     body: Body,
-    load: Arc<Load>,
+    /// What it shares with the other responses of its connection.
+    of: Arc<Shared>,
     /// Of a response in one piece, until that is handed out.
     weight: Option<Weight>,
     clock: Clock,
-    waits: Waits,
     began: Instant,
     /// Bytes handed to the connection so far.
     bytes: u64,
-    /// `None` for a watch.
-    untaken: Option<Arc<Untaken>>,
-    /// `Some` for a watch.
+    /// `Some` for a watch, whose pieces may stay untaken.
     watch: Option<WatchResponse>,
     _under_way: UnderWay,
 }
@@ -188,15 +199,16 @@ pub(super) struct Paced {
 impl Paced {
     /// Sets the deadline for a frame that is ready since `now`.
     fn wait_for_client(&self, now: Instant) {
-        let frame_end = now + self.waits.frame;
+        let frame_end = now + self.of.waits.frame;
         let end = if self.has_end() { frame_end.min(self.end()) } else { frame_end };
         *self.clock.0.lock() = Some(end);
     }
 
     /// `bytes` as a piece that counts until it is written.
     fn piece(&mut self, bytes: Bytes) -> Piece {
-        let weight = self.weight.take().unwrap_or_else(|| self.load.add_frame(bytes.len()));
-        Piece { bytes, _mark: self.untaken.as_ref().map(Untaken::mark), _weight: weight }
+        let weight = self.weight.take().unwrap_or_else(|| self.of.load.add_frame(bytes.len()));
+        let mark = self.watch.is_none().then(|| self.of.untaken.mark());
+        Piece { bytes, _mark: mark, _weight: weight }
     }
 
     /// Whether the minimum rate and the total time apply: to a finite response, and to a watch until its initial events
@@ -207,9 +219,9 @@ impl Paced {
 
     /// Deadline for the bytes handed out so far, by the minimum rate and the total time.
     fn end(&self) -> Instant {
-        let seconds = self.bytes / u64::from(self.waits.bytes_per_second);
-        let at_least_rate = self.waits.frame + Duration::from_secs(seconds);
-        self.began + at_least_rate.min(self.waits.answer)
+        let seconds = self.bytes / u64::from(self.of.waits.bytes_per_second);
+        let at_least_rate = self.of.waits.frame + Duration::from_secs(seconds);
+        self.began + at_least_rate.min(self.of.waits.answer)
     }
 }
 
@@ -222,12 +234,12 @@ impl hyper::body::Body for Paced {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         // The deadline stays that of the frames before, which the client has to take.
-        if self.weight.is_none() && !self.body.is_end_stream() && !self.load.has_room_for_frame(cx) {
+        if self.weight.is_none() && !self.body.is_end_stream() && !self.of.load.has_room_for_frame(cx) {
             return Poll::Pending;
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             // The response waits for the server, not for the client; only the total time of a finite response runs on.
-            *self.clock.0.lock() = self.has_end().then(|| self.began + self.waits.answer);
+            *self.clock.0.lock() = self.has_end().then(|| self.began + self.of.waits.answer);
             return Poll::Pending;
         };
         if let Some(Ok(frame)) = &frame {

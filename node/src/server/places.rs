@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use orch_api::authn::{GROUP_MASTERS, User};
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;

@@ -25,13 +25,16 @@ pub(super) async fn speaks_http(stream: &TcpStream) -> Result<bool, ConnectionEr
 
 /// Answers that the port speaks TLS, and closes.
 pub(super) async fn refuse(mut stream: TcpStream) -> Result<(), ConnectionError> {
-    let mut request = [0; REQUEST_BYTES_MAX];
-    match stream.try_read(&mut request) {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-            return Err(ConnectionError::Socket(error));
-        }
-        _ => {}
-    }
+    take_request(&stream)?;
     stream.write_all(ANSWER).await.map_err(ConnectionError::Socket)?;
     stream.shutdown().await.map_err(ConnectionError::Socket)
+}
+
+/// Takes one read of the request. In a function of its own, because the future of every connection would hold the buffer.
+fn take_request(stream: &TcpStream) -> Result<(), ConnectionError> {
+    let mut request = [0; REQUEST_BYTES_MAX];
+    match stream.try_read(&mut request) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(ConnectionError::Socket(error)),
+        _ => Ok(()),
+    }
 }

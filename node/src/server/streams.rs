@@ -8,10 +8,9 @@
 //! A connection takes turns with the others of its thread: once its streams have taken [`SLICE`], those not polled yet wait
 //! for the next poll of the task, which is behind the tasks that are ready.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -19,9 +18,7 @@ use futures::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 
-use super::pace::paced;
-
-type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
+use super::pace::{PacedWork, paced};
 
 type Queue = Mutex<Vec<Stream>>;
 
@@ -35,6 +32,28 @@ pub(super) struct Streams {
     queue: Arc<Queue>,
     slice: Arc<Slice>,
     running: FuturesUnordered<Stream>,
+}
+
+/// A stream of the HTTP library, with the deadlines of its response.
+struct Stream {
+    work: PacedWork<dyn Future<Output = ()> + Send>,
+    slice: Arc<Slice>,
+}
+
+impl Future for Stream {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.slice.is_over() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let ended = ready!(Pin::new(&mut self.work).poll(cx));
+        if ended.is_none() {
+            tracing::debug!("a client does not take its answer: the stream ends");
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Queues new streams for the [`Streams`] that it was made by; drops them once those are gone.
@@ -90,25 +109,15 @@ where
 {
     fn execute(&self, work: F) {
         let Some(queue) = self.queue.upgrade() else { return };
-        let slice = Arc::clone(&self.slice);
-        queue.lock().push(Box::pin(async move {
-            let mut work = pin!(paced(work));
-            let ended = poll_fn(|cx| {
-                if slice.is_over() {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                work.as_mut().poll(cx)
-            });
-            if ended.await.is_none() {
-                tracing::debug!("a client does not take its answer: the stream ends");
-            }
-        }));
+        let work = paced(Box::pin(work) as Pin<Box<dyn Future<Output = ()> + Send>>);
+        queue.lock().push(Stream { work, slice: Arc::clone(&self.slice) });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use tokio::sync::oneshot;
 
     use super::*;

@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 use super::sealed::FIRST_LINE;
 
 /// The end of the name of a temporary file whose content the next process continues.
-pub(super) const PART: &str = ".part";
+const PART: &str = ".part";
 
 /// Treatment of an existing file with the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +181,11 @@ impl Draft {
     /// The error of a write that failed with `source`.
     pub(super) fn failed(&self, source: io::Error) -> DraftError {
         DraftError::Write { path: self.target.clone(), source }
+    }
+
+    /// The temporary file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The file that it will be.

@@ -15,6 +15,7 @@ use orch_raft::archive::Record;
 use orch_raft::{Object, ObjectPath};
 use serde_json::Value;
 
+use super::notes::Notes;
 use super::source::SnapshotFile;
 use crate::cli::ExtractArgs;
 
@@ -28,7 +29,7 @@ const SUFFIX: &str = ".yaml";
 pub(super) fn extract(
     arguments: &ExtractArgs,
     out: &mut impl Write,
-    notes: &mut impl Write,
+    notes: &mut Notes<impl Write>,
 ) -> anyhow::Result<()> {
     let file = SnapshotFile::new(&arguments.file, &arguments.identity)?;
     let whole = || format!("{}", file.path().display());
@@ -61,7 +62,7 @@ pub(super) fn extract(
         }
     }
     for (resource, objects) in unknown {
-        writeln!(notes, "left out: {objects} objects of {resource}, which no API serves")?;
+        notes.tell(format_args!("left out: {objects} objects of {resource}, which no API serves"));
     }
     if found == 0 {
         bail!("no such object is in the snapshot; `orch snapshot inspect` lists its resources");
@@ -132,7 +133,7 @@ impl Kinds {
             for name in [name.clone(), resource.plural.to_string()] {
                 kinds.names.entry(name).or_insert_with(|| resource.storage.clone());
             }
-            if resource.is_storage_version() && resource.review.is_none() {
+            if resource.stands_for_stored() && resource.review.is_none() {
                 let kind = Kind { name, head: resource.head.to_vec() };
                 kinds.by_storage.entry(resource.storage.clone()).or_insert(kind);
             }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
 
 use super::draft::{Draft, DraftError};
+use super::notes::Notes;
 use super::readable;
 use crate::admin::{Access, RequestError, download};
 use crate::run::STREAM_HEADER;
@@ -116,21 +117,22 @@ impl<'a> Link<'a> {
     pub(super) async fn feed(
         &mut self,
         sender: Sender<io::Result<Bytes>>,
-        notes: &mut impl Write,
-    ) -> io::Result<Ending> {
+        notes: &mut Notes<impl Write>,
+    ) -> Ending {
         let mut fruitless = 0;
         loop {
             let before = self.at;
-            let Some(error) = self.pass_on(&sender).await else { return Ok(Ending::Passed) };
+            let Some(error) = self.pass_on(&sender).await else { return Ending::Passed };
             fruitless = if self.at > before { 0 } else { fruitless + 1 };
-            writeln!(notes, "the stream from {} broke after {}: {error}", self.server, readable(self.at))?;
+            let at = readable(self.at);
+            notes.tell(format_args!("the stream from {} broke after {at}: {error}", self.server));
             match self.resume(fruitless).await {
-                Ok(()) => writeln!(notes, "resumed after {}, from {}", readable(self.at), self.server)?,
+                Ok(()) => notes.tell(format_args!("resumed after {at}, from {}", self.server)),
                 Err(reason) => {
-                    writeln!(notes, "it cannot be resumed: {reason}")?;
+                    notes.tell(format_args!("it cannot be resumed: {reason}"));
                     // The reader may be gone.
                     let _ = sender.send(Err(error)).await;
-                    return Ok(Ending::Lost);
+                    return Ending::Lost;
                 }
             }
         }

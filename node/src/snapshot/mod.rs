@@ -11,6 +11,7 @@ mod extract;
 mod inspect;
 mod key_files;
 mod link;
+mod notes;
 mod pacing;
 mod progress;
 mod restore;
@@ -24,17 +25,19 @@ use std::io::Write;
 
 pub(crate) use self::copy::{Copied, copy_unnamed};
 pub(crate) use self::draft::{Existing, discard_draft, drafted};
+use self::notes::Notes;
 pub(crate) use self::sealed::Recipient;
-pub(crate) use self::sink::{Output, Sink, stamp};
+pub(crate) use self::sink::{Output, Sink, is_stamp, stamp};
 pub(crate) use self::written::{Tested, prove};
 use crate::cli::SnapshotCommand;
 
 /// Carries out `command`. Objects and results go to `out`, progress and warnings to `notes`.
 pub fn run(command: &SnapshotCommand, out: &mut impl Write, notes: &mut impl Write) -> anyhow::Result<()> {
+    let mut notes = Notes::new(notes);
     match command {
-        SnapshotCommand::Save(arguments) => save::save(arguments, notes),
+        SnapshotCommand::Save(arguments) => save::save(arguments, &mut notes),
         SnapshotCommand::Inspect(arguments) => inspect::inspect(arguments, out),
-        SnapshotCommand::Extract(arguments) => extract::extract(arguments, out, notes),
+        SnapshotCommand::Extract(arguments) => extract::extract(arguments, out, &mut notes),
         SnapshotCommand::Restore(arguments) => restore::restore(arguments, out),
         SnapshotCommand::NewKey(arguments) => new_key(arguments, out),
     }

@@ -1,8 +1,9 @@
 //! `orch snapshot restore`: a new cluster of one member from a snapshot.
 //!
 //! Owns the checks of the directory and what an operator is told. The reader of the archive proves the file, and
-//! `orch_raft::member::reseed` makes the store: nothing of it is at its place before both have ended. The cluster's identity comes
-//! first, and goes again where the rest fails: a store without it would be started with other keys.
+//! `orch_raft::member::reseed` makes the store: nothing of it is at its place before both have ended. Once the directory is marked as
+//! this restore's, the cluster's identity comes first, and goes again where the rest fails: a store without it would be started
+//! with other keys.
 
 use std::fs;
 use std::io::{self, Write};
@@ -36,18 +37,13 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
     require_ours(data_dir)?;
     let file = SnapshotFile::new(&arguments.file, &arguments.identity)?;
     let (reader, _) = file.open()?;
-    let header = reader.header().clone();
-    // A directory whose store was moved away may name another brand than the snapshot.
-    run::brand_of_data(data_dir, Brand::named(&header.brand))?;
+    let (header, bundle) = (reader.header().clone(), reader.keys().cloned());
     let member = member(arguments, &header)?;
-    let placed = placed(arguments, reader.keys(), &member, &header)?;
-    let own = placed.as_ref().and_then(|placed| placed.encryption.as_deref());
-    let keys = keys(arguments.encryption_provider_config.as_deref().or(own))?;
     let now_ms = (run::clock())();
     let (cluster, revision, time_ms) = (header.cluster.clone(), header.revision.0, header.time_ms);
     let origin = Origin { cluster, revision, time_ms };
     let new = NewCluster {
-        member,
+        member: member.clone(),
         // The brand is that of the objects.
         seed: run::seed(&ORCH)?,
         directory: format!("{:016x}", run::incarnation()),
@@ -59,7 +55,16 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
         None => "at an unknown time".to_owned(),
     };
     writeln!(out, "restoring cluster {} as of revision {revision}, {age} ...", header.cluster)?;
-    let made = match reseed::restore(data_dir, keys, &origin, &new, reader) {
+    let mut placed = None;
+    let prepare = || {
+        // A directory whose store was moved away may name another brand than the snapshot.
+        run::brand_of_data(data_dir, Brand::named(&header.brand))?;
+        placed = place_keys(arguments, bundle.as_ref(), &member, &header)?;
+        let own = placed.as_ref().and_then(|placed: &Placed| placed.encryption.as_deref());
+        anyhow::Ok(keys(arguments.encryption_provider_config.as_deref().or(own))?)
+    };
+    let made = match reseed::restore(data_dir, prepare, &origin, &new, reader) {
+        Err(ReseedError::Unprepared(fault)) => return Err(anyhow::Error::from_boxed(fault)),
         Err(ReseedError::Source(fault)) => {
             let fault = anyhow::Error::from_boxed(fault);
             return Err(fault.context(format!("{}: nothing was restored", file.path().display())));
@@ -67,11 +72,14 @@ pub(super) fn restore(arguments: &RestoreArgs, out: &mut impl Write) -> anyhow::
         made => made.with_context(|| format!("{}: nothing was restored", data_dir.display()))?,
     };
     let placed = placed.map(Placed::keep);
-    Ok(tell_next(&header, &made, &new.member, &start(arguments, placed.as_ref(), &new.member), out)?)
+    tell_next(&header, &made, &member, &start(arguments, placed.as_ref(), &member), out).with_context(|| {
+        let data_dir = data_dir.display();
+        format!("cluster {} was made in {data_dir}, and what to do next cannot be written", made.cluster)
+    })
 }
 
 /// Places the cluster's identity, if the snapshot has it and it is wanted.
-fn placed(
+fn place_keys(
     arguments: &RestoreArgs,
     keys: Option<&KeyBundle>,
     member: &Peer,

@@ -16,6 +16,7 @@ use super::copy::copy_rest;
 use super::draft::Existing;
 use super::inspect::total;
 use super::link::{Begun, Ending, Link, receive_bytes};
+use super::notes::Notes;
 use super::sealed::Recipient;
 use super::sink::{Output, Sink, Target, discard_unnamed};
 use super::{key_files, readable};
@@ -29,7 +30,7 @@ const PIECES_MAX: usize = 64;
 const STREAMS_MAX: u32 = 4;
 
 /// Saves a snapshot.
-pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn save(arguments: &SaveArgs, notes: &mut Notes<impl Write>) -> anyhow::Result<()> {
     let recipients = recipients(arguments)?;
     let access = Access::of(&arguments.access)?;
     let keys = key_files::collect(&arguments.keys, &recipients, &access)?;
@@ -37,14 +38,13 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Resu
     let target = Target::named(arguments.file.as_deref(), existing)?;
     let name = target.name();
     if recipients.is_empty() {
-        writeln!(
-            notes,
+        notes.tell(format_args!(
             "warning: {name} will show every secret of the cluster to whoever reads it; encrypt it with --encrypt-to"
-        )?;
+        ));
     }
     if arguments.file.is_none() {
         for part in discard_unnamed(Path::new(".")).context("cannot look for what interrupted saves left")? {
-            writeln!(notes, "removed {}; only a save with a name is resumed", part.display())?;
+            notes.tell(format_args!("removed {}; only a save with a name is resumed", part.display()));
         }
     }
     let began = Instant::now();
@@ -56,10 +56,9 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut impl Write) -> anyhow::Resu
     let (revision, objects) = (header.revision, total(&header).objects);
     let size = readable(bytes);
     let with_keys = if keys.is_some() { ", with the cluster's identity" } else { "" };
-    writeln!(
-        notes,
+    notes.tell(format_args!(
         "saved {name}: revision {revision}, {objects} objects, {size} from {server} in {seconds:.1} s, verified{with_keys}"
-    )?;
+    ));
     Ok(())
 }
 
@@ -90,38 +89,30 @@ struct Saved {
 }
 
 impl Saving<'_> {
-    async fn save(&self, notes: &mut impl Write) -> anyhow::Result<Saved> {
+    async fn save(&self, notes: &mut Notes<impl Write>) -> anyhow::Result<Saved> {
         for number in 1..=STREAMS_MAX {
             if let Some(saved) = self.stream(number, notes).await? {
                 return Ok(saved);
             }
-            writeln!(notes, "the snapshot begins anew, of a later revision")?;
+            notes.tell("the snapshot begins anew, of a later revision");
         }
         bail!("{STREAMS_MAX} streams were lost, each with its member: look with `orch cluster status`")
     }
 
     /// Saves a stream: what is left of an earlier one, at `number` one, or a new one. `None` where it was lost and another
     /// one can be begun.
-    async fn stream(&self, number: u32, notes: &mut impl Write) -> anyhow::Result<Option<Saved>> {
+    async fn stream(&self, number: u32, notes: &mut Notes<impl Write>) -> anyhow::Result<Option<Saved>> {
         // Before a member is asked: for a folder that cannot be written to, no member has to send its state.
         let output = self.target.open()?;
-        if let Output::File(draft) = &output
-            && !draft.is_of_a_snapshot()?
-        {
-            let path = output.leave().unwrap_or_default();
-            bail!(
-                "{} is there and is no part of a snapshot: move it away, or give another name",
-                path.display()
-            );
-        }
-        let begun = match number {
-            1 => self.begun(&output, notes)?,
-            _ => None,
+        let linked = match self.begun(number, &output, notes) {
+            Ok(begun) => self.link(begun, notes).await,
+            Err(error) => Err(error),
         };
-        let (mut link, length) = match self.link(begun, notes).await {
+        let (mut link, length) = match linked {
             Ok(link) => link,
             Err(error) => {
-                if self.recipients.is_empty() && has_content(&output)? {
+                // What an earlier process left is as it was, whatever it is.
+                if has_content(&output) {
                     output.leave();
                 }
                 return Err(error);
@@ -140,10 +131,12 @@ impl Saving<'_> {
             Some(beginning) => copy_rest(beginning, receiver, sink, limit),
             None => copy_rest(std::io::empty(), receiver, sink, limit),
         });
-        let ending = link.feed(sender, notes).await?;
+        let ending = link.feed(sender, notes).await;
         let copied = copying.await.context("the thread that verifies the snapshot ended early")?;
         match (copied, ending, self.target) {
-            (Err(_), Ending::Lost, Target::File { .. }) if number < STREAMS_MAX => Ok(None),
+            (Err(_), Ending::Lost, Target::File { .. } | Target::Unnamed(_)) if number < STREAMS_MAX => {
+                Ok(None)
+            }
             (copied, _, _) => {
                 let server = link.server;
                 let failed = || format!("the snapshot from {server} was not saved");
@@ -153,10 +146,22 @@ impl Saving<'_> {
         }
     }
 
-    /// The beginning of a stream in `output`. Says what is discarded.
-    fn begun(&self, output: &Output, notes: &mut impl Write) -> anyhow::Result<Option<Begun>> {
+    /// The beginning of a stream in `output`, at `number` one: a later stream is another one. Says what is discarded.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is another than the part of a snapshot.
+    fn begun(
+        &self,
+        number: u32,
+        output: &Output,
+        notes: &mut Notes<impl Write>,
+    ) -> anyhow::Result<Option<Begun>> {
         let Output::File(draft) = output else { return Ok(None) };
-        if !has_content(output)? {
+        if !draft.is_of_a_snapshot()? {
+            let part = draft.path().display();
+            bail!("{part} is there and is no part of a snapshot: move it away, or give another name");
+        }
+        if number > 1 || draft.length()? == 0 {
             return Ok(None);
         }
         let begun = match self.recipients {
@@ -168,39 +173,39 @@ impl Saving<'_> {
                 [] => "it is no beginning of a snapshot",
                 _ => "only the process that began an encryption can continue it",
             };
-            writeln!(
-                notes,
-                "what an interrupted save left of {} is discarded: {reason}",
-                self.target.name()
-            )?;
+            let name = self.target.name();
+            notes.tell(format_args!("what an interrupted save left of {name} is discarded: {reason}"));
         }
         Ok(begun)
     }
 
     /// A stream, and the bytes of it that are there already.
-    async fn link(&self, begun: Option<Begun>, notes: &mut impl Write) -> anyhow::Result<(Link<'_>, u64)> {
+    async fn link(
+        &self,
+        begun: Option<Begun>,
+        notes: &mut Notes<impl Write>,
+    ) -> anyhow::Result<(Link<'_>, u64)> {
         let receive_bytes = self.arguments.rate_limit.map(receive_bytes);
         if let Some(begun) = begun {
             let (name, size) = (self.target.name(), readable(begun.bytes));
             match Link::take_up(self.access, receive_bytes, &begun).await {
                 Ok(link) => {
-                    writeln!(notes, "resuming {name} after {size}, from {}", link.server)?;
+                    notes.tell(format_args!("resuming {name} after {size}, from {}", link.server));
                     return Ok((link, begun.bytes));
                 }
-                Err(error) => writeln!(
-                    notes,
+                Err(error) => notes.tell(format_args!(
                     "what an interrupted save left of {name} ({size}) cannot be resumed, and is discarded: {error}"
-                )?,
+                )),
             }
         }
         Ok((Link::begin(self.access, receive_bytes, self.arguments.held).await?, 0))
     }
 }
 
-/// Whether an earlier process left something in the file.
-fn has_content(output: &Output) -> anyhow::Result<bool> {
+/// Whether an earlier process left something in the file. One whose length cannot be read counts as such.
+fn has_content(output: &Output) -> bool {
     match output {
-        Output::File(draft) => Ok(draft.length()? > 0),
-        Output::Stdout => Ok(false),
+        Output::File(draft) => draft.length().map_or(true, |length| length > 0),
+        Output::Stdout => false,
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::draft::{Beginning, Draft, DraftError, Existing, PART};
+use super::draft::{Beginning, Draft, DraftError, Existing, discard_draft, drafted};
 use super::sealed::{Recipient, Sealer};
 use super::written::Written;
 
@@ -20,59 +20,79 @@ const SUFFIX: &str = ".snapshot";
 /// Where a snapshot is to go.
 pub(super) enum Target {
     Stdout,
-    File { path: PathBuf, existing: Existing },
+    /// A file that an operator named: a later command with the same name resumes it.
+    File {
+        path: PathBuf,
+        existing: Existing,
+    },
+    /// A file named after the time, which no later command has.
+    Unnamed(PathBuf),
 }
 
 impl Target {
     /// The target called `file`: `-` is standard output, and without a name it is a file named after the time.
     pub(super) fn named(file: Option<&Path>, existing: Existing) -> anyhow::Result<Target> {
-        let path = match file {
+        Ok(match file {
             Some(path) if path == Path::new("-") => {
                 if io::stdout().is_terminal() {
                     bail!("a snapshot is no text for a terminal: redirect standard output, or name a file");
                 }
-                return Ok(Target::Stdout);
+                Target::Stdout
             }
-            Some(path) => path.to_owned(),
-            None => format!("{UNNAMED}{}{SUFFIX}", stamp()?).into(),
-        };
-        Ok(Target::File { path, existing })
+            Some(path) => Target::File { path: path.to_owned(), existing },
+            None => Target::Unnamed(format!("{UNNAMED}{}{SUFFIX}", stamp()?).into()),
+        })
     }
 
     /// Its name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Target::Stdout => "standard output".to_owned(),
-            Target::File { path, .. } => path.display().to_string(),
+            Target::File { path, .. } | Target::Unnamed(path) => path.display().to_string(),
         }
     }
 
-    /// Opens it, with what an earlier process left of the file.
+    /// Opens it, with what an earlier process left of a file that was named.
     pub(super) fn open(&self) -> Result<Output, DraftError> {
         Ok(match self {
             Target::Stdout => Output::Stdout,
             Target::File { path, existing } => Output::File(Draft::take_up(path, *existing)?),
+            Target::Unnamed(path) => Output::File(Draft::create(path, Existing::Refuse)?),
         })
     }
 }
 
-/// Removes what interrupted saves without a name left in `folder`, since no later one has their names. Returns the files. One that
-/// another process is writing stays.
+/// Removes what killed saves without a name left in `folder`, since no later one has their names. Returns the files. One that
+/// another process is writing stays; so does what is left of a save with a name, whatever that is: its file is another one
+/// (`NAME.part`).
 pub(super) fn discard_unnamed(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut discarded = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let target = name.to_str().and_then(|name| name.strip_suffix(PART));
-        let Some(target) = target.filter(|name| name.starts_with(UNNAMED) && name.ends_with(SUFFIX)) else {
+        let Some(target) = name.to_str().and_then(drafted).filter(|target| is_unnamed(target)) else {
             continue;
         };
-        if let Ok(draft) = Draft::take_up(&folder.join(target), Existing::Replace) {
-            // Dropping it removes it.
-            drop(draft);
+        if discard_draft(&folder.join(target)) {
             discarded.push(folder.join(name));
         }
     }
     Ok(discarded)
+}
+
+/// Whether `name` is that of a snapshot that is named after the time.
+fn is_unnamed(name: &str) -> bool {
+    let stamp = name.strip_prefix(UNNAMED).and_then(|rest| rest.strip_suffix(SUFFIX));
+    stamp.is_some_and(is_stamp)
+}
+
+/// Whether `text` has the form of [`stamp`].
+pub(crate) fn is_stamp(text: &str) -> bool {
+    let form = |(at, byte): (usize, u8)| match at {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() == 16 && text.bytes().enumerate().all(form)
 }
 
 /// Where a snapshot goes.
@@ -208,17 +228,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_unnamed_snapshots_are_discarded_and_no_other_file() {
+    fn what_killed_saves_without_a_name_left_is_discarded_and_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let left = ["monday.part", "orch-20261129T101500Z.snapshot", "orch-notes.part"];
-        for name in left.iter().chain(&["orch-20261129T101500Z.snapshot.part"]) {
+        let left = [
+            "monday.part",
+            "orch-20261129T101500Z.snapshot",
+            // Of saves with names, which the same commands resume.
+            "orch-monday.snapshot.part",
+            "orch-20261129T101500Z.snapshot.part",
+            ".orch-monday.snapshot.partial",
+            // Of a scheduled backup.
+            ".a-1f2e3d4c-20261129T101500Z.snapshot.partial",
+            ".orch-20261129T101500X.snapshot.partial",
+        ];
+        for name in left.iter().chain(&[".orch-20261129T101500Z.snapshot.partial"]) {
             std::fs::write(at(name), "x").unwrap();
         }
-        let busy = Draft::take_up(&at("orch-20261130T101500Z.snapshot"), Existing::Refuse).unwrap();
-        assert_eq!(discard_unnamed(folder.path()).unwrap(), [at("orch-20261129T101500Z.snapshot.part")]);
-        assert!(at("orch-20261130T101500Z.snapshot.part").exists(), "another process is writing it");
+        let busy = Target::Unnamed(at("orch-20261130T101500Z.snapshot")).open().unwrap();
+        assert_eq!(discard_unnamed(folder.path()).unwrap(), [at(".orch-20261129T101500Z.snapshot.partial")]);
+        assert!(at(".orch-20261130T101500Z.snapshot.partial").exists(), "another process is writing it");
         assert!(left.iter().all(|name| at(name).exists()));
-        drop(busy);
+        assert_eq!(busy.leave(), None, "nothing that no command resumes is left");
+        assert!(!at(".orch-20261130T101500Z.snapshot.partial").exists());
     }
 }

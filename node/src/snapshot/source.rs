@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use orch_raft::archive::Reader;
+use orch_serving::files;
 
 use super::sealed::{self, Identity, Opener};
 use crate::cli::IdentityArgs;
-use crate::files;
 
 /// Bytes of a file of private keys: a few lines.
 const IDENTITY_BYTES_MAX: u64 = 64 << 10;

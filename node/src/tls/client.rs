@@ -6,21 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use orch_api::authn::{CertificateError, ClientCertificate};
 use orch_raft::transport::tonic::check_chain;
-use rustls::client::danger::HandshakeSignatureValid;
+use orch_serving::tls::{KeyProof, Subject, SubjectFault};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{DistinguishedName, RootCertStore};
 use sha2::{Digest, Sha256};
-use x509_parser::asn1_rs::{Oid, oid};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::material::MaterialError;
 use super::revocation::{Revocations, ScopedSerials};
-
-/// Subject attribute in which Kubernetes certificates carry a user's uid.
-const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// The authorities whose client certificates identify users or front proxies, and the certificates that they revoked.
 #[derive(Clone, Debug)]
@@ -116,7 +111,7 @@ impl ClientAuthorities {
 
     /// The verifier for handshakes. It checks the proof of the private key only.
     pub(super) fn handshake(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(KeyProof { verifier: Arc::clone(&self.users), hints: self.hints.clone() })
+        Arc::new(KeyProof::with_hints(self.hints.clone(), check_chain))
     }
 
     /// Verifies the chain that a client presented, its own certificate first. `None` if it presented none.
@@ -132,7 +127,7 @@ impl ClientAuthorities {
             check_chain(end, intermediates)
                 .and_then(|()| verifier.verify_client_cert(end, intermediates, now))
                 .map_err(|error| error.to_string())
-                .and_then(|_| subject(end, since))
+                .and_then(|_| subject(end, since).map_err(|fault| fault.to_string()))
         };
         // A certificate that names no allowed proxy is an ordinary client's.
         let proxy = self.proxies.as_ref().and_then(|proxies| {
@@ -183,81 +178,13 @@ fn hash_roots(hash: &mut Sha256, roots: &RootCertStore) {
 pub(super) fn subject(
     certificate: &CertificateDer<'_>,
     since: Duration,
-) -> Result<(ClientCertificate, Duration), String> {
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
-    let subject = parsed.subject();
-    // An attribute that cannot be read invalidates the certificate: without it, the user would be another one.
-    let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>, kind: &str| {
-        value.as_str().map(str::to_owned).map_err(|error| format!("unreadable {kind}: {error}"))
-    };
-    // Of several common names the last counts, as in the reference.
-    let mut common_name = String::new();
-    for value in subject.iter_common_name() {
-        common_name = text(value, "common name")?;
-    }
-    let organizations = subject.iter_organization().map(|value| text(value, "organization"));
-    let organizations = organizations.collect::<Result<Vec<String>, String>>()?;
-    let uids: Vec<_> = subject.iter_by_oid(&UID_ATTRIBUTE).collect();
-    let uid = match uids.as_slice() {
-        [] => None,
-        [uid] => Some(text(uid, "uid")?),
-        _ => return Err("more than one uid".to_owned()),
-    };
+) -> Result<(ClientCertificate, Duration), SubjectFault> {
+    let Subject { common_name, organizations, uid, not_after } = Subject::of(certificate)?;
     let mut fingerprint = String::with_capacity(64);
     for byte in Sha256::digest(certificate) {
         // Writing to a string cannot fail.
         let _ = write!(fingerprint, "{byte:02x}");
     }
-    let until = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
-    let valid_for = Duration::from_secs(until).saturating_sub(since);
-    Ok((ClientCertificate::new(common_name, organizations, uid, fingerprint), valid_for))
-}
-
-/// Accepts any certificate whose private key the client proves to hold, without trust in its content.
-#[derive(Debug)]
-struct KeyProof {
-    verifier: Arc<dyn ClientCertVerifier>,
-    hints: Vec<DistinguishedName>,
-}
-
-impl ClientCertVerifier for KeyProof {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
-        &self,
-        end: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        check_chain(end, intermediates)?;
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
+    let certificate = ClientCertificate::new(common_name, organizations, uid, fingerprint);
+    Ok((certificate, not_after.saturating_sub(since)))
 }

@@ -6,16 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::tls::{self as pem, PairFault, PemFault};
 use rustls::RootCertStore;
-use rustls::crypto::ring::{default_provider, sign};
-use rustls::pki_types::pem::PemObject;
+use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use crate::certs::MALFORMED_PEM;
-use crate::files::{self, MATERIAL_BYTES_MAX};
 
 /// A certificate, a key or a bundle of authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -141,24 +139,16 @@ pub fn load_pair(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<
     for link in &chain {
         check_validity(certificate, link, now)?;
     }
-    let secret = load_key(key)?;
-    let signer = sign::any_supported_type(&secret).map_err(|error| MaterialError::Malformed {
-        path: key.to_owned(),
-        what: "private key",
-        reason: error.to_string(),
-    })?;
-    let pair = CertifiedKey::new(chain, signer);
-    match pair.keys_match() {
-        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-        Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(MaterialError::KeyMismatch {
-                certificate: certificate.to_owned(),
-                key: key.to_owned(),
-            });
+    let pair = pem::pair(chain, &load_key(key)?).map_err(|fault| match fault {
+        PairFault::Key(error) => {
+            MaterialError::Malformed { path: key.to_owned(), what: "private key", reason: error.to_string() }
         }
-        Err(error) => return Err(malformed(certificate, &error)),
-    }
-    Ok(ServerPair { key: Arc::new(pair), certificate: certificate.to_owned() })
+        PairFault::Mismatch => {
+            MaterialError::KeyMismatch { certificate: certificate.to_owned(), key: key.to_owned() }
+        }
+        PairFault::Certificate(error) => malformed(certificate, &error),
+    })?;
+    Ok(ServerPair { key: pair, certificate: certificate.to_owned() })
 }
 
 /// Loads the authorities in a file. Expired ones are left out, because the verifier does not look at their dates: one that ended
@@ -217,19 +207,15 @@ impl ServerPair {
 }
 
 pub(super) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
-    let text = read(path, MATERIAL_BYTES_MAX)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.map_err(|_| malformed(path, &MALFORMED_PEM))?;
-    if certificates.is_empty() {
-        return Err(MaterialError::Empty { path: path.to_owned(), expected: "certificate" });
-    }
-    Ok(certificates)
+    pem::certificates(&read(path, MATERIAL_BYTES_MAX)?).map_err(|fault| match fault {
+        PemFault::Empty => MaterialError::Empty { path: path.to_owned(), expected: "certificate" },
+        fault => malformed(path, &fault),
+    })
 }
 
 fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, MaterialError> {
-    // The parser's error may quote the file; a key file's content is never shown.
-    PrivateKeyDer::from_pem_slice(&read(path, MATERIAL_BYTES_MAX)?)
-        .map_err(|_| MaterialError::Empty { path: path.to_owned(), expected: "private key" })
+    pem::private_key(&read(path, MATERIAL_BYTES_MAX)?)
+        .ok_or_else(|| MaterialError::Empty { path: path.to_owned(), expected: "private key" })
 }
 
 pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, MaterialError> {

@@ -18,8 +18,7 @@ mod settings;
 
 pub use client::{CertificateRoles, ClientAuthorities, Identified, TrustMaterial};
 pub use material::{MaterialError, ServerPair, load_authorities, load_pair};
-pub use reload::{Reloader, follow, note_beginning};
-pub(crate) use reload::{Stamp, stamps, stamps_at_start};
+pub use reload::Reloader;
 pub use revocation::Revocations;
 pub use settings::{ProxyFiles, Tls, TlsFiles};
 

@@ -11,6 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orch_serving::files::LIST_BYTES_MAX;
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::RootCertStore;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -20,8 +22,6 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Certificate};
 
 use super::material::{MaterialError, read};
-use crate::certs::MALFORMED_PEM;
-use crate::files::LIST_BYTES_MAX;
 
 /// Begins every block of PEM.
 const PEM_MARK: &[u8] = b"-----BEGIN";

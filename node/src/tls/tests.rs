@@ -57,7 +57,7 @@ impl Files {
 fn refused(result: Result<impl Sized, MaterialError>, directory: &Path) -> String {
     let directory = format!("{}/", directory.display());
     let error = result.err().expect("refused");
-    crate::report::Causes(&error).to_string().replace(&directory, "")
+    orch_serving::Causes(&error).to_string().replace(&directory, "")
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_certificate_with_an_unreadable_name_or_organization_identifies_nobody() {
         params.distinguished_name.push(kind, DnValue::TeletexString("team".try_into().unwrap()));
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let fault = client::subject(certificate.der(), StdDuration::ZERO).unwrap_err();
-        assert!(fault.starts_with(expected), "{fault}");
+        assert!(fault.to_string().starts_with(expected), "{fault}");
     }
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod keyboard;
+mod metrics;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -2,43 +2,39 @@
 //!
 //! Owns the consensus handle, the member's tasks, and the look-up of the present leader. Decisions are made in the parts.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft_rt::Select2;
-use orch_proto::store as wire;
 use parking_lot::Mutex;
 
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
-use crate::member::accusing::Accusations;
-use crate::member::acquaintance::VotersSince;
 use crate::member::agreement::Agreement;
-use crate::member::barrier::Barriers;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::contact::Contacts;
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
-use crate::member::hearsay::Hearsay;
 use crate::member::holds::Holds;
+use crate::member::joining::Joining;
 use crate::member::log::{Log, Meter};
 use crate::member::machine::{Applied, Machine};
+use crate::member::membership::Changes;
 use crate::member::network::Network;
+use crate::member::old_disk::promises::Promises;
+use crate::member::old_disk::returning::Returning;
 use crate::member::options::Options;
-use crate::member::promises::Promises;
 use crate::member::proposals::Proposals;
-use crate::member::returning::Returning;
+use crate::member::reads::barrier::Barriers;
 use crate::member::service::Partial;
 use crate::member::space::SpaceWatch;
-use crate::member::vouching::Vouchers;
+use crate::member::trust::Trust;
 use crate::notify::Gate;
-use crate::transport::{NodeId, Peer, Transport};
+use crate::transport::{Peer, Transport};
 use crate::warnings::Warnings;
 
 pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
@@ -69,41 +65,22 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     /// Held while a snapshot is received: one at a time, since each builds a whole state. The value is a transfer whose
     /// stream broke.
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
-    /// Held by the task that changes the membership, while this member leads.
-    pub(crate) changing: tokio::sync::Mutex<()>,
-    /// The identity on this disk: member, data directory, cluster, founding.
-    pub(crate) identity: Mutex<wire::Identity>,
-    /// Held while the identity is written to the disk.
-    pub(crate) identifying: tokio::sync::Mutex<()>,
-    /// Enrolment has let this member take part: it votes and replicates.
-    pub(crate) enrolled: AtomicBool,
+    /// What this member knows before it has a log.
+    pub(crate) joining: Joining<R::Instant>,
+    /// What it has heard of its peers.
+    pub(crate) trust: Trust<R::Instant>,
+    /// What it holds while it changes the membership.
+    pub(crate) changes: Changes,
     /// Comparison of this member's state with the others'; quarantine.
     pub(crate) agreement: Arc<Agreement>,
-    /// Held while a founding is decided.
-    pub(crate) deciding: tokio::sync::Mutex<()>,
-    /// While this member waits to be founded or added: the last sender of a request that shows a running cluster, and when
-    /// (see `note_speaker`).
-    pub(crate) spoken_to_by: Mutex<Option<(NodeId, R::Instant)>>,
     /// The newest vote and acknowledgement of each other member to this one.
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
-    /// The voters named in enrolment or in the founding: the peers that this member knows before it has any log.
-    pub(crate) introduced: Mutex<Vec<Peer>>,
-    /// When this member last followed a leader.
-    pub(crate) vouchers: Vouchers<R::Instant>,
-    /// Answers of the members to the question whether a peer is one of them, kept for a while.
-    pub(crate) hearsay: Hearsay<R::Instant>,
-    /// Open claims of peers that this disk is an older copy, or that this member was removed.
-    pub(crate) accusations: Accusations,
-    /// Names in the certificates of peers that are no members, by id; for messages to operators.
-    pub(crate) names_heard: Mutex<BTreeMap<NodeId, Arc<str>>>,
     /// Limits of warnings, by cause.
     pub(crate) warnings: Warnings<R::Instant>,
     /// The last contact with each other member, for the status.
     pub(crate) contacts: Contacts<R::Instant>,
-    /// For each voter, a log index at which it was a voter.
-    pub(crate) voters_since: VotersSince,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
 }

@@ -11,52 +11,36 @@
 //! Invariant: everything is generic over runtime, disk and transport; no clock, thread, random number or unordered map
 //! decides anything here. Invariant: no type of the consensus library leaves this module.
 
-mod accusing;
-mod acquaintance;
 mod agreement;
-mod barrier;
-mod change;
 mod codec;
 mod compaction;
-mod completion;
-mod confirming;
 mod consensus;
 mod contact;
 mod core;
-mod enrolment;
 mod fatal;
-mod feasible;
 mod feature;
 mod forward;
-mod founding;
 mod handle;
-mod handover;
-mod hearsay;
 mod holds;
 mod identity;
+mod joining;
 mod limits;
 mod log;
-mod lone;
 mod machine;
+mod membership;
 mod network;
+mod old_disk;
 mod options;
-mod promises;
 mod proposals;
-mod recall;
-mod registering;
+mod reads;
 pub mod reseed;
-mod returning;
-mod scrutiny;
 mod service;
 mod space;
-mod standing;
 mod status;
-mod succession;
 #[cfg(test)]
 pub(crate) mod tests;
-mod vouching;
+mod trust;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -64,37 +48,36 @@ use openraft::storage::RaftLogStorage;
 use openraft_rt::Instant;
 use parking_lot::Mutex;
 
-use self::accusing::Accusations;
-use self::acquaintance::VotersSince;
 use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
-pub use self::change::ChangeError;
 use self::consensus::config;
 use self::contact::Contacts;
 use self::core::{Core, Raft, Stop};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
-pub use self::founding::FoundError;
 pub use self::handle::Handle;
-use self::hearsay::Hearsay;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
+use self::joining::Joining;
+pub use self::joining::founding::FoundError;
 use self::log::Log;
 use self::machine::{Applied, Machine};
+use self::membership::Changes;
+pub use self::membership::change::ChangeError;
 use self::network::{Network, Shared};
+use self::old_disk::promises::Promises;
+use self::old_disk::recall::recollection;
+use self::old_disk::returning::Returning;
 pub use self::options::{
     Clock, ClusterSeed, HistoryOptions, LogOptions, Options, SpaceOptions, StartError, Timing,
 };
-use self::promises::Promises;
 use self::proposals::Proposals;
-use self::recall::recollection;
-use self::returning::Returning;
-use self::scrutiny::Scrutinized;
 use self::service::Service;
 use self::space::SpaceWatch;
 pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
-use self::vouching::Vouchers;
+use self::trust::Trust;
+use self::trust::scrutiny::Scrutinized;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
@@ -140,9 +123,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let ended = log_end.max(applied.now().1.log_id);
         let agreement = Arc::new(Agreement::load(&*disk).map_err(|error| unreadable(&error))?);
         // A disk with a log or a vote has been part of the cluster.
-        let enrolled = AtomicBool::new(ended.is_some() || log.vote().is_some());
+        let enrolled = ended.is_some() || log.vote().is_some();
         // An empty disk that was started before is not new, either: it may be a copy from before it had a log.
-        let is_first = is_new && !enrolled.load(Ordering::Relaxed);
+        let is_first = is_new && !enrolled;
         let term = log.vote().map_or(0, |vote| vote.leader_id.term);
         let returning = Returning::at(is_first, identity.starts, options.incarnation, term, ended);
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
@@ -168,29 +151,20 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             meter,
             holds,
             proposals,
-            barriers: barrier::Barriers::default(),
+            barriers: reads::barrier::Barriers::default(),
             feature: Feature::new(level),
             fatal,
             stop: Stop::default(),
             tasks: Mutex::default(),
             installing: tokio::sync::Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
-            identity: Mutex::new(identity),
-            identifying: tokio::sync::Mutex::new(()),
-            enrolled,
+            joining: Joining::new(identity, enrolled),
+            trust: Trust::default(),
+            changes: Changes::default(),
             agreement,
-            deciding: tokio::sync::Mutex::new(()),
-            spoken_to_by: Mutex::default(),
             promises,
             returning,
-            introduced: Mutex::default(),
-            vouchers: Vouchers::default(),
-            hearsay: Hearsay::default(),
-            accusations: Accusations::default(),
-            names_heard: Mutex::default(),
             warnings: Warnings::default(),
             contacts: Contacts::default(),
-            voters_since: VotersSince::default(),
             space: SpaceWatch::new(options.space),
             options,
         };

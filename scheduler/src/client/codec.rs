@@ -81,9 +81,9 @@ pub(crate) enum CodecError {
     /// Another object than was asked for.
     #[error("the body is a {found} and no {wanted}")]
     Kind {
-        /// What the body says it is: version and kind.
+        /// Version and kind in the body.
         found: String,
-        /// What was asked for.
+        /// Version and kind of the request.
         wanted: String,
     },
     /// No envelope.
@@ -146,7 +146,7 @@ impl Codec {
         }
     }
 
-    /// What the server may answer in. Errors may come as JSON from whatever stands before the server.
+    /// The `Accept` header. Errors may come as JSON from a proxy before the server.
     pub(super) fn accept(&self) -> String {
         match self.read {
             ContentType::Protobuf => format!("{},application/json", self.brand.protobuf_media_type),
@@ -267,7 +267,7 @@ fn unwrap(body: Bytes) -> Result<Unknown, CodecError> {
     Ok(Unknown::decode(body.slice(PREFIX.len()..))?)
 }
 
-/// What a JSON document says it is.
+/// Version and kind of a JSON document.
 fn type_meta_of_json(body: &[u8]) -> Result<TypeMeta, CodecError> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use orch_serving::Secret;
+
 use super::codec::ContentType;
 use super::endpoint::{Endpoint, EndpointError};
 use super::exec::ExecPlugin;
-use super::secret::Secret;
 
 /// Requests a second, unless the configuration says otherwise: the reference's default for schedulers.
 pub const QPS_DEFAULT: f32 = 50.0;
@@ -54,7 +55,7 @@ pub enum ConfigError {
     Invalid {
         /// The field, for example `certificate-authority-data`.
         field: &'static str,
-        /// Why, without the value.
+        /// The fault, without the value.
         problem: String,
     },
     /// A field that asks for something that this client cannot do.
@@ -144,7 +145,7 @@ pub struct Impersonation {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Everything that a client is made of.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Addresses of the API servers in the order of preference; never empty.

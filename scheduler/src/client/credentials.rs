@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use orch_serving::Secret;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
@@ -19,7 +20,6 @@ use super::config::{Bearer, Certificate, Config, ConfigError, Pem};
 use super::error::chain;
 use super::exec::{ExecError, ExecPlugin};
 use super::measures;
-use super::secret::Secret;
 use super::tls::CurrentCertificate;
 use crate::ambient;
 
@@ -31,7 +31,7 @@ const FILE_AGE_MAX: Duration = Duration::from_secs(60);
 /// before.
 const READ_MAX: Duration = Duration::from_secs(2);
 
-/// Why there are no credentials now.
+/// The reason why there are no credentials now.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// A file cannot be read.
@@ -39,11 +39,11 @@ pub enum CredentialError {
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// What was read cannot stand in a header.
+    /// The credential has characters that a header cannot hold.
     #[error("the token of {0} cannot be sent in a header")]
     Header(String),
     /// A program failed.

@@ -13,7 +13,7 @@ use http::uri::{Authority, Scheme};
 /// The most addresses in one list: clusters have three to seven members.
 const ENDPOINTS_MAX: usize = 64;
 
-/// Why an address cannot be used.
+/// The reason why an address cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// Not a URL with a host.

@@ -1,8 +1,10 @@
 //! Errors of requests, and the server's `Status`.
 //!
-//! Owns what callers decide by: did the server refuse, why, when to ask again, and may a write have happened.
+//! Owns the facts by which callers decide: the refusal, its reason, the time of the next attempt, and whether a write may have happened.
 
 use std::time::Duration;
+
+use orch_serving::Causes;
 
 use crate::api::meta::v1::Status;
 
@@ -36,7 +38,7 @@ pub enum Reason {
 pub struct ApiStatus {
     /// The HTTP status code.
     pub code: u16,
-    /// Why.
+    /// The reason in the status.
     pub reason: Reason,
     /// The server's message.
     pub message: String,
@@ -165,14 +167,7 @@ impl Error {
 
 /// An error with its sources, as one line of a log.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+    Causes(error).to_string()
 }
 
 #[cfg(test)]

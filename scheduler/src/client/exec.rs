@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use orch_serving::Secret;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -15,7 +16,6 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::config::ConfigError;
-use super::secret::Secret;
 
 /// How long the program may take: programs ask servers of identity over networks.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const EXEC_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most that the program may print: a certificate chain and a key are a few kilobytes.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a program gave no credentials.
+/// The reason why a program gave no credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// It could not be started or read.
@@ -31,7 +31,7 @@ pub enum ExecError {
     Run {
         /// The program.
         command: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -51,7 +51,7 @@ pub enum ExecError {
     Output {
         /// The program.
         command: String,
-        /// What is wrong with the output.
+        /// The fault of the output, without the output itself.
         problem: String,
     },
 }
@@ -70,7 +70,7 @@ pub struct ExecPlugin {
     /// Environment variables besides those of this process.
     #[serde(default)]
     pub env: Option<Vec<ExecVariable>>,
-    /// What to tell users when the program is not found.
+    /// Hint for users when the program is not found.
     #[serde(default)]
     pub install_hint: Option<String>,
     /// `Never`, `IfAvailable` or `Always`.
@@ -78,7 +78,7 @@ pub struct ExecPlugin {
     pub interactive_mode: Option<String>,
 }
 
-/// One environment variable. The value may be a secret.
+/// An environment variable. The value may be a secret.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ExecVariable {
     /// Its name.
@@ -87,7 +87,7 @@ pub struct ExecVariable {
     pub value: Secret,
 }
 
-/// What a program printed.
+/// The credentials that a program printed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExecCredential {
     pub(super) token: Option<Secret>,

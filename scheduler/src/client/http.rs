@@ -39,7 +39,7 @@ pub(super) type ResponseBody = Incoming;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated::{Network, ResponseBody, Simulated};
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug)]
 pub enum Failure {
     /// The connection was not made, so that no request was sent.

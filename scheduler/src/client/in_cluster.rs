@@ -1,6 +1,6 @@
 //! The configuration of a process that runs in a pod: the service account that is mounted into it.
 //!
-//! Owns where that is: address from the environment, token and certificate authority as files of the brand's folder.
+//! Owns the places: the address in the environment, token and certificate authority in files of the brand's folder.
 
 use std::path::Path;
 

@@ -1,95 +1,25 @@
 //! Client configuration files (kubeconfig format).
 //!
-//! Owns the file's form and what its fields mean to this client. The `server` of a cluster may list several addresses
+//! Owns the meaning of the file's fields to this client; the form is [`orch_serving::kubeconfig`]. A cluster's `server` may list addresses
 //! separated by commas: members of one cluster, of which any may answer (a project's own extension; a file with one
 //! address reads the same everywhere). Paths are relative to the file's folder. Of a user's credentials a certificate
 //! and one of token, token file, password and program may stand side by side; a token file wins over a token.
 //!
 //! Settings that cannot be followed are refused, never ignored: a proxy, an authentication provider.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::uri::Scheme;
-use serde::{Deserialize, Deserializer};
+use orch_serving::Secret;
+use orch_serving::files;
+use orch_serving::kubeconfig::{self, Cluster, Context, File, Material, Named, User, material};
 
 use super::config::{Bearer, Certificate, Config, ConfigError, Impersonation, Pem, Trust};
 use super::endpoint::Endpoint;
 use super::exec::ExecPlugin;
-use super::secret::Secret;
 
 /// Longest file: real ones have a few kilobytes, with dozens of clusters some hundreds.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-
-#[derive(Deserialize)]
-struct File {
-    #[serde(rename = "current-context", default)]
-    current_context: String,
-    #[serde(default, deserialize_with = "or_empty")]
-    clusters: Vec<Named<Cluster>>,
-    #[serde(default, deserialize_with = "or_empty")]
-    users: Vec<Named<User>>,
-    #[serde(default, deserialize_with = "or_empty")]
-    contexts: Vec<Named<Context>>,
-}
-
-#[derive(Deserialize)]
-struct Named<T> {
-    name: String,
-    #[serde(alias = "cluster", alias = "user", alias = "context")]
-    entry: T,
-}
-
-#[derive(Deserialize, Default, Clone)]
-#[serde(rename_all = "kebab-case", default)]
-struct Cluster {
-    server: String,
-    tls_server_name: Option<String>,
-    insecure_skip_tls_verify: bool,
-    certificate_authority: Option<PathBuf>,
-    certificate_authority_data: Option<String>,
-    proxy_url: Option<String>,
-}
-
-#[derive(Deserialize, Default, Clone)]
-#[serde(rename_all = "kebab-case", default)]
-struct User {
-    client_certificate: Option<PathBuf>,
-    client_certificate_data: Option<Secret>,
-    client_key: Option<PathBuf>,
-    client_key_data: Option<Secret>,
-    token: Option<Secret>,
-    #[serde(rename = "tokenFile")]
-    token_file: Option<PathBuf>,
-    username: Option<String>,
-    password: Option<Secret>,
-    #[serde(rename = "as")]
-    impersonate: Option<String>,
-    as_uid: Option<String>,
-    #[serde(deserialize_with = "or_empty")]
-    as_groups: Vec<String>,
-    #[serde(deserialize_with = "or_empty")]
-    as_user_extra: BTreeMap<String, Vec<String>>,
-    auth_provider: Option<serde::de::IgnoredAny>,
-    exec: Option<ExecPlugin>,
-}
-
-#[derive(Deserialize, Default, Clone)]
-#[serde(default)]
-struct Context {
-    cluster: String,
-    user: String,
-    namespace: String,
-}
-
-/// A list that programs write as `null` where it is empty.
-fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
 
 /// Reads the configuration file at `path`, and in it `context`, or the current one if that is `None`. Addresses in
 /// `master`, a list as in `--master`, take the place of those in the file.
@@ -98,11 +28,7 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// Those of [`ConfigError`]; none repeats a secret.
 pub fn from_file(path: &Path, context: Option<&str>, master: Option<&str>) -> Result<Config, ConfigError> {
     let unreadable = |source| ConfigError::File { path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(unreadable(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes"))));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = files::read_text(path, FILE_BYTES_MAX).map_err(unreadable)?;
     from_text(&text, path.parent().unwrap_or(Path::new("")), context, master)
 }
 
@@ -117,7 +43,7 @@ pub fn from_text(
     context: Option<&str>,
     master: Option<&str>,
 ) -> Result<Config, ConfigError> {
-    let file: File = serde_norway::from_str(text).map_err(ConfigError::Format)?;
+    let file: File<ExecPlugin> = kubeconfig::parse(text).map_err(ConfigError::Format)?;
     let context = match context.unwrap_or(&file.current_context) {
         "" if master.is_some() => &Context::default(),
         "" => return Err(ConfigError::NoContext),
@@ -156,13 +82,12 @@ pub fn from_text(
 }
 
 fn find<'a, T>(what: &'static str, name: &str, all: &'a [Named<T>]) -> Result<&'a T, ConfigError> {
-    let found = all.iter().find(|named| named.name == name);
-    found.map(|named| &named.entry).ok_or_else(|| ConfigError::Missing { what, name: name.to_owned() })
+    kubeconfig::find(name, all).ok_or_else(|| ConfigError::Missing { what, name: name.to_owned() })
 }
 
 fn trust(cluster: &Cluster, folder: &Path) -> Result<Trust, ConfigError> {
-    let data = cluster.certificate_authority_data.as_deref().map(Secret::new);
-    let authority = pem("certificate-authority-data", &data, &cluster.certificate_authority, folder)?;
+    let (data, file) = (&cluster.certificate_authority_data, &cluster.certificate_authority);
+    let authority = pem("certificate-authority-data", data, file, folder)?;
     match (authority, cluster.insecure_skip_tls_verify) {
         (Some(_), true) => Err(ConfigError::Invalid {
             field: "insecure-skip-tls-verify",
@@ -174,7 +99,7 @@ fn trust(cluster: &Cluster, folder: &Path) -> Result<Trust, ConfigError> {
     }
 }
 
-fn certificate(user: &User, folder: &Path) -> Result<Option<Certificate>, ConfigError> {
+fn certificate(user: &User<ExecPlugin>, folder: &Path) -> Result<Option<Certificate>, ConfigError> {
     let chain =
         pem("client-certificate-data", &user.client_certificate_data, &user.client_certificate, folder)?;
     let key = pem("client-key-data", &user.client_key_data, &user.client_key, folder)?;
@@ -192,7 +117,7 @@ fn certificate(user: &User, folder: &Path) -> Result<Option<Certificate>, Config
     }
 }
 
-fn bearer(user: &User, folder: &Path) -> Result<Bearer, ConfigError> {
+fn bearer(user: &User<ExecPlugin>, folder: &Path) -> Result<Bearer, ConfigError> {
     if user.auth_provider.is_some() {
         return Err(ConfigError::Unsupported {
             field: "auth-provider",
@@ -232,13 +157,14 @@ fn pem(
     folder: &Path,
 ) -> Result<Option<Pem>, ConfigError> {
     let invalid = |problem: &str| ConfigError::Invalid { field, problem: problem.to_owned() };
-    if let Some(data) = data.as_ref().filter(|data| !data.expose().is_empty()) {
-        let bytes = STANDARD.decode(data.expose().trim()).map_err(|_| invalid("not valid base64"))?;
-        let text = String::from_utf8(bytes).map_err(|_| invalid("not PEM"))?;
-        return Ok(Some(Pem::Inline(Secret::new(text))));
+    match material(data.as_ref(), file.as_ref()).map_err(|_| invalid("not valid base64"))? {
+        Some(Material::Embedded(bytes)) => {
+            let text = String::from_utf8(bytes).map_err(|_| invalid("not PEM"))?;
+            Ok(Some(Pem::Inline(Secret::new(text))))
+        }
+        Some(Material::File(file)) => Ok(Some(Pem::File(folder.join(file)))),
+        None => Ok(None),
     }
-    let file = file.as_ref().filter(|file| !file.as_os_str().is_empty());
-    Ok(file.map(|file| Pem::File(folder.join(file))))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The API server as seen from here: client configuration, requests, lists and watches.
+//! The client of API servers: configuration, requests, lists and watches.
 //!
 //! ```text
 //!   file, --master, service account ──> Config ──> Client ──> get list create update patch delete
@@ -32,7 +32,6 @@ mod post;
 mod rate;
 mod reflector;
 mod request;
-mod secret;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -64,5 +63,4 @@ pub(crate) use post::JsonServer;
 pub use rate::TokenBucket;
 pub use reflector::{Change, Reflector, Relist};
 pub use request::{Client, Created, DeleteOptions, ListPage, ListQuery, PatchType};
-pub use secret::Secret;
 pub use watch::{WatchEvent, WatchStream};

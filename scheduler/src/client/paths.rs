@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::kind::{Group, Kind};
 
-/// Everything but the characters that need no encoding in any part of a URI.
+/// Characters that are percent-encoded: all but those that need no encoding in any part of a URI.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The path of the collection of `kind` in `namespace`, or in all of them where that is empty.

@@ -1,6 +1,6 @@
 //! JSON to and from servers by path: extenders, and servers that review.
 //!
-//! Owns the bound of an answer, which grows with the question; for the rest it is but the door: addresses, TLS, credentials, and retries of what had no effect are the transport's.
+//! Owns the bound of an answer, which grows with the request. Addresses, TLS, credentials and retries of requests without effect are the transport's.
 
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ pub enum Change<T> {
     Upsert(Box<T>),
     /// The object is gone, or left the selection.
     Delete(ObjectKey),
-    /// Everything that was stored when the list began has been told. Told after each list, with the number of the newest
+    /// All objects of a list were sent to the consumer. Sent after each list, with the number of the newest
     /// [`Relist::request`] before the list began.
     Synced(u64),
 }
@@ -94,16 +94,16 @@ pub struct Reflector<T> {
     object: std::marker::PhantomData<T>,
 }
 
-/// The receiver is gone.
+/// The consumer has dropped its channel.
 struct Closed;
 
-/// Whoever is told the changes.
+/// The consumer's channel.
 struct Receiver<T, E> {
     sender: mpsc::Sender<E>,
     wrap: Wrap<T, E>,
 }
 
-/// Makes of a change what the channel carries.
+/// Wraps a change into the channel's type.
 type Wrap<T, E> = Box<dyn Fn(Change<T>) -> E + Send + Sync>;
 
 impl<T, E> Receiver<T, E> {
@@ -112,7 +112,7 @@ impl<T, E> Receiver<T, E> {
     }
 }
 
-/// Why a watch is over.
+/// The end of a watch.
 enum WatchEnd {
     /// The server ended it in order.
     Ended,

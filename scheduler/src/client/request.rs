@@ -1,6 +1,6 @@
 //! The verbs of the API.
 //!
-//! Owns what each verb sends and what it gives back. Bodies of writes are read only by callers who want them: the
+//! Owns request and result of each verb. Bodies of writes are read only by callers who want them: the
 //! answers to thousands of binds and events a second are thrown away unread.
 
 use std::marker::PhantomData;
@@ -67,7 +67,7 @@ impl PatchType {
     }
 }
 
-/// What a deletion depends on, and how long it may take.
+/// Precondition and grace period of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     /// Only an object of this UID is deleted; empty for any.

@@ -1,4 +1,4 @@
-//! The TLS side of a client: whom it accepts, and the certificate that it presents.
+//! TLS of a client: the servers that it accepts, and the certificate that it presents.
 //!
 //! Owns the configuration of rustls. The client certificate is looked up at each handshake, because programs and files
 //! renew it while the process runs. Versions and ciphers are the library's defaults: TLS 1.2 and 1.3.
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use orch_serving::Secret;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::tls::{AnyServer, PemFault, authorities, certificates, private_key};
 use rustls::client::ResolvesClientCert;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::config::{Config, ConfigError, Pem, Trust};
-use super::secret::Secret;
 
 /// The client certificate that the next handshake presents.
 #[derive(Debug, Default)]
@@ -28,9 +28,10 @@ impl CurrentCertificate {
     pub(super) fn replace(&self, chain: &Secret, key: &Secret) -> Result<(), ConfigError> {
         let invalid =
             |problem: &str| ConfigError::Invalid { field: "client-certificate", problem: problem.to_owned() };
-        let chain = certificates(chain.expose()).ok_or_else(|| invalid("it holds no certificate in PEM"))?;
-        let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
-        let key = key.map_err(|_| invalid("its key is no private key in PEM"))?;
+        let chain = certificates(chain.expose().as_bytes());
+        let chain = chain.map_err(|_| invalid("it holds no certificate in PEM"))?;
+        let key = private_key(key.expose().as_bytes());
+        let key = key.ok_or_else(|| invalid("its key is no private key in PEM"))?;
         let certified = CertifiedKey::from_der(chain, key, &provider());
         let certified =
             certified.map_err(|source| ConfigError::Tls { what: "client certificate", source })?;
@@ -80,10 +81,7 @@ pub(super) fn client_config(
     let builder = match &config.trust {
         Trust::Authority(pem) => builder.with_root_certificates(roots(pem)?),
         Trust::System => builder.with_root_certificates(system_roots()),
-        Trust::Anyone => {
-            let verifier = TrustAnyone(Arc::new(provider()));
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
-        }
+        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer::default())),
     };
     Ok(builder.with_client_cert_resolver(presented))
 }
@@ -92,29 +90,19 @@ fn provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
-fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()?;
-    (!found.is_empty()).then_some(found)
-}
-
 fn roots(pem: &Pem) -> Result<RootCertStore, ConfigError> {
     let text = match pem {
-        Pem::Inline(text) => text.clone(),
-        Pem::File(path) => match std::fs::read_to_string(path) {
-            Ok(text) => Secret::new(text),
-            Err(source) => return Err(ConfigError::File { path: path.clone(), source }),
-        },
+        Pem::Inline(text) => text.expose().as_bytes().to_vec(),
+        Pem::File(path) => files::read(path, MATERIAL_BYTES_MAX)
+            .map_err(|source| ConfigError::File { path: path.clone(), source })?,
     };
-    let found = certificates(text.expose()).ok_or_else(|| ConfigError::Invalid {
-        field: "certificate-authority",
-        problem: "it holds no certificate in PEM".to_owned(),
-    })?;
-    let mut store = RootCertStore::empty();
-    for certificate in found {
-        let added = store.add(certificate);
-        added.map_err(|source| ConfigError::Tls { what: "certificate authority", source })?;
-    }
-    Ok(store)
+    authorities(&text).map_err(|fault| match fault {
+        PemFault::Authority(source) => ConfigError::Tls { what: "certificate authority", source },
+        PemFault::Empty | PemFault::Malformed => ConfigError::Invalid {
+            field: "certificate-authority",
+            problem: "it holds no certificate in PEM".to_owned(),
+        },
+    })
 }
 
 /// The machine's list. What of it cannot be read is left out: a handshake that needs it says so.
@@ -122,43 +110,4 @@ fn system_roots() -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     store
-}
-
-/// Accepts every certificate, but still checks that the server holds its key.
-#[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

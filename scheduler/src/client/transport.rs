@@ -288,7 +288,7 @@ impl Drop for Transport {
     }
 }
 
-/// What became of a request.
+/// The answer to a request.
 pub(super) enum Opened {
     /// The server refused it, or the answer was wanted whole.
     Answer(Answer),

@@ -23,7 +23,7 @@ const FRAME_BYTES_MAX: usize = 16 << 20;
 /// How much longer than asked for a watch may stay open: the server ends it, and its clock is not ours.
 const OVERTIME: Duration = Duration::from_secs(30);
 
-/// One event of a watch.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent<T> {
     /// The object was created, or entered the selection.
@@ -32,7 +32,7 @@ pub enum WatchEvent<T> {
     Modified(T),
     /// The object was deleted, or left the selection; this is its last state.
     Deleted(T),
-    /// Everything up to this version has been sent.
+    /// All events up to this version have been sent.
     Bookmark(String),
 }
 

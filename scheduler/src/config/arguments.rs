@@ -1,11 +1,11 @@
 //! Arguments of plugins: their structs, decoding by the plugin's name, and defaults.
 
 use orch_proto::Brand;
+use orch_schema::SignedDuration;
 use serde_json::Value;
 
 use super::document::Node;
 use super::names::{args_kind, group_version};
-use super::notation::Span;
 use super::wire::{Raw, Reading, Wire, node_of, wire};
 
 wire! {
@@ -22,9 +22,9 @@ wire! {
     /// Arguments of `DynamicResources`.
     pub struct DynamicResourcesArgs = "v1.DynamicResourcesArgs" {
         /// Longest time that filtering one node may take; zero for no limit.
-        filter_timeout: Option<Span> = "filterTimeout", keep;
+        filter_timeout: Option<SignedDuration> = "filterTimeout", keep;
         /// Longest wait for conditions of devices.
-        binding_timeout: Option<Span> = "bindingTimeout";
+        binding_timeout: Option<SignedDuration> = "bindingTimeout";
     }
 }
 
@@ -49,9 +49,9 @@ wire! {
 wire! {
     /// Affinity to nodes.
     pub struct NodeAffinity = "v1.NodeAffinity" {
-        /// What a node must be.
+        /// Required terms.
         required: Option<NodeSelector> = "requiredDuringSchedulingIgnoredDuringExecution";
-        /// What a node should be.
+        /// Preferred terms with weights.
         preferred: Vec<PreferredTerm> = "preferredDuringSchedulingIgnoredDuringExecution";
     }
 }

@@ -1,6 +1,7 @@
 //! Defaults of the configuration file: absent fields, the default plugins, and what a profile changes of them.
 
 use orch_proto::Brand;
+use orch_schema::SignedDuration;
 
 use crate::plugin::Plugin;
 
@@ -8,7 +9,6 @@ use super::arguments::{
     BalancedAllocationArgs, CONFIGURABLE, NodeResourcesFitArgs, PluginArgs, ResourceSpec, ScoringStrategy,
 };
 use super::names::component;
-use super::notation::Span;
 use super::profile::PluginConfig;
 use super::types::{
     ClientConnection, FileConfiguration, LeaderElection, Plugin as FilePlugin, PluginSet, PluginSets,
@@ -52,8 +52,8 @@ impl LeaderElection {
         for (span, seconds) in
             [(&mut self.lease_duration, 15), (&mut self.renew_deadline, 10), (&mut self.retry_period, 2)]
         {
-            if *span == Span::default() {
-                *span = Span::from_secs(seconds);
+            if *span == SignedDuration::default() {
+                *span = SignedDuration::from_secs(seconds);
             }
         }
         fill(&mut self.resource_lock, "leases");
@@ -160,8 +160,8 @@ impl PluginArgs {
                 args.min_candidate_nodes_absolute.get_or_insert(100);
             }
             PluginArgs::DynamicResources(args) => {
-                args.filter_timeout.get_or_insert(Span::from_secs(10));
-                args.binding_timeout.get_or_insert(Span::from_secs(600));
+                args.filter_timeout.get_or_insert(SignedDuration::from_secs(10));
+                args.binding_timeout.get_or_insert(SignedDuration::from_secs(600));
             }
             PluginArgs::InterPodAffinity(args) => {
                 args.hard_pod_affinity_weight.get_or_insert(1);

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::notation::{Span, quote};
+use orch_schema::SignedDuration;
+
+use super::notation::quote;
 
 /// Faults of a configuration, in order. One is shown as it is, several in brackets; the same one twice counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Shown for i64 {
     }
 }
 
-impl Shown for Span {
+impl Shown for SignedDuration {
     fn shown(&self) -> String {
         quote(&self.to_string())
     }

@@ -5,7 +5,7 @@ const NAME_BYTES_MAX: usize = 63;
 /// Most bytes of the domain before it.
 const DOMAIN_BYTES_MAX: usize = 253;
 
-/// What is wrong with `text` as a qualified name, in the reference's words; nothing where it is one.
+/// Faults of `text` as a qualified name, in the reference's words; empty where it is one.
 pub(super) fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();

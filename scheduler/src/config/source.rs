@@ -1,4 +1,4 @@
-//! Whether there is anything that says which API server to use.
+//! Checks that a file, a flag, the environment or the cluster names an API server.
 
 use std::path::Path;
 

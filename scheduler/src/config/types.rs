@@ -3,7 +3,8 @@
 //! Owns names, types and which fields may be absent. Defaults are in [`super::defaults`], rules in
 //! [`super::validate`]; arguments of plugins in [`super::arguments`].
 
-use super::notation::Span;
+use orch_schema::SignedDuration;
+
 use super::wire::{Bytes, Raw, wire};
 
 wire! {
@@ -44,11 +45,11 @@ wire! {
         /// Whether only the leader schedules.
         leader_elect: Option<bool> = "leaderElect", keep;
         /// How long others wait after the last renewal.
-        lease_duration: Span = "leaseDuration", keep;
+        lease_duration: SignedDuration = "leaseDuration", keep;
         /// How long the leader tries to renew.
-        renew_deadline: Span = "renewDeadline", keep;
+        renew_deadline: SignedDuration = "renewDeadline", keep;
         /// Time between attempts.
-        retry_period: Span = "retryPeriod", keep;
+        retry_period: SignedDuration = "retryPeriod", keep;
         /// Kind of the lock.
         resource_lock: String = "resourceLock", keep;
         /// Name of the lock.
@@ -174,7 +175,7 @@ wire! {
         /// TLS of those calls.
         tls_config: Option<ExtenderTls> = "tlsConfig";
         /// Longest wait for an answer.
-        http_timeout: Span = "httpTimeout";
+        http_timeout: SignedDuration = "httpTimeout";
         /// Whether it needs only names of nodes.
         node_cache_capable: bool = "nodeCacheCapable";
         /// Resources for which it is asked; empty for every pod.

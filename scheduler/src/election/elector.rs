@@ -1,4 +1,4 @@
-//! The loop of one contender: attempts, pauses, the deadline, and the word to the rest of the process.
+//! The loop of a contender: attempts, pauses, the deadline, and the signal that starts and stops scheduling.
 //!
 //! Owns the rim of [`Machine`]: clock, randomness and requests. The deadline is kept even while a request hangs, since
 //! every wait is cut at the time until which this contender may work. An attempt takes at most half of the renew
@@ -141,7 +141,7 @@ impl Leadership {
     }
 }
 
-/// One contender for a lock.
+/// A contender for a lock.
 pub struct Elector<L> {
     lock: L,
     machine: Machine,
@@ -201,7 +201,7 @@ impl<L: Lock> Elector<L> {
         }
     }
 
-    /// One attempt: read if need be, write if that can help.
+    /// Makes one attempt: reads the lock if need be, and writes it if it may be taken or renewed.
     async fn attempt(&mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut attempt = self.machine.begin(self.now(), WallTime::now());

@@ -15,7 +15,7 @@ use crate::client::{Client, Error, Object, ObjectKey, Reason};
 use super::machine::Version;
 use super::record::Record;
 
-/// Why an attempt at the lock failed.
+/// The failure of a request for the lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another contender was first.

@@ -101,7 +101,7 @@ impl Timing {
         self.retry_period
     }
 
-    /// What the record says of the lease duration: whole seconds, rounded up, so that others never wait for less.
+    /// The record's `leaseDurationSeconds`: rounded up, so that others never wait for less.
     fn seconds(&self) -> i32 {
         let up = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(up).unwrap_or(i32::MAX)
@@ -112,7 +112,7 @@ impl Timing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version(pub String);
 
-/// What to do next with the stored lock.
+/// The next request for the stored lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt {
     /// Read it.
@@ -132,7 +132,7 @@ pub enum Written {
     Unsure,
 }
 
-/// One contender.
+/// The state of a contender.
 #[derive(Debug)]
 pub struct Machine {
     identity: String,

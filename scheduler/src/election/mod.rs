@@ -1,4 +1,4 @@
-//! Leader election by a lease: of several schedulers one works.
+//! Leader election by a lease: of several schedulers, the holder alone schedules.
 //!
 //! ```text
 //!   Machine   when to read, write, take over, stop: pure, time as an argument

@@ -12,7 +12,7 @@ use crate::wall_time::WallTime;
 /// The content of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
-    /// Who holds it; empty for nobody.
+    /// Identity of the holder; empty without one.
     pub holder: String,
     /// How long others wait after they saw a renewal, in seconds.
     pub lease_duration_seconds: i32,

@@ -24,7 +24,7 @@ const SPAN: Duration = Duration::from_secs(600);
 /// True time after which nothing fails any more.
 const CALM: Duration = Duration::from_secs(450);
 
-/// What can go wrong in a run.
+/// Faults of a run.
 #[derive(Clone, Copy)]
 struct Faults {
     lost: f64,
@@ -100,7 +100,7 @@ impl Contender {
         }
     }
 
-    /// What its clock shows at the true time `now`.
+    /// The contender's clock at the true time `now`.
     fn clock(&self, now: Duration) -> Monotonic {
         Monotonic(self.offset + now.mul_f64(self.rate))
     }

@@ -74,7 +74,7 @@ impl Spread {
         Spread { bounds, counts, sum: Level::default() }
     }
 
-    /// Each upper bound with the number of samples up to it; the last one has none.
+    /// Cumulative counts by upper bound; the last bucket has no bound.
     pub(super) fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let bounds = self.bounds.iter().copied().map(Some).chain([None]);
         let mut total = 0;

@@ -1,4 +1,4 @@
-//! Metrics under the names people's dashboards use.
+//! Metrics under the reference's names, which dashboards use.
 //!
 //! Owns the catalog of metrics, the recorder that every part's counters, gauges and histograms go to, and the text of
 //! `/metrics`. The recorder and not the exporter of the ecosystem, because series are to be hidden, disabled, relabelled
@@ -7,14 +7,13 @@
 //! - [`catalog`](self::catalog): names, types, stability, buckets;
 //! - [`policy`](self::policy): which metrics are shown, and which values labels may have;
 //! - [`recorder`](self::recorder) and [`cell`](self::cell): the series and their values;
-//! - [`process`](self::process): the series of the process, read from the kernel when somebody asks.
+//! - The series of the process come from [`orch_serving::process`], read from the kernel when somebody asks.
 //!
 //! Invariant: a family has at most [`SERIES_MAX`](recorder::SERIES_MAX) series, whatever labels come.
 
 mod catalog;
 mod cell;
 mod policy;
-mod process;
 mod recorder;
 pub mod resources;
 
@@ -74,7 +73,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         let mut text = String::new();
         self.recorder.render(&mut text);
-        process::write(&mut text, &|name| self.recorder.policy().shows(name));
+        orch_serving::process::write_series(&mut text, &|name| self.recorder.policy().shows(name));
         text
     }
 

@@ -1,4 +1,4 @@
-//! Which metrics are shown, and which values their labels may have.
+//! Flags that disable metrics and restrict label values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::config::flags::MetricsFlags;
 /// Stands for values of labels that no allow-list holds.
 const UNEXPECTED: &str = "unexpected";
 
-/// What the flags of metrics say.
+/// The settings of the metrics flags.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     disabled: BTreeSet<String>,

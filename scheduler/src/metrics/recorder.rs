@@ -1,4 +1,4 @@
-//! The series: one for each name and set of labels, and their text.
+//! Series by name and label set, and their text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

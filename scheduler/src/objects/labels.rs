@@ -66,7 +66,7 @@ pub enum Operator {
 pub struct Requirement {
     /// The key.
     pub key: Symbol,
-    /// What has to hold of its value.
+    /// The condition on the label's value.
     pub operator: Operator,
 }
 
@@ -140,7 +140,7 @@ impl Selector {
         compiled
     }
 
-    /// Each key of `map` has to have its value.
+    /// A requirement of equality for each member of `map`.
     pub fn of_map(interner: &mut Interner, map: &BTreeMap<String, String>) -> Selector {
         let mut requirements: Vec<Requirement> = map
             .iter()

@@ -9,7 +9,7 @@ use crate::api::core::v1;
 use super::intern::{Interner, Symbol};
 use super::labels::{Labels, Operator, Requirement, Selector};
 
-/// One alternative.
+/// A node selector term; the terms of a selector are alternatives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeTerm {
     expressions: Vec<Requirement>,
@@ -109,7 +109,7 @@ impl NodeSelector {
 pub struct PreferredTerm {
     /// 1 to 100.
     pub weight: i64,
-    /// What is preferred.
+    /// The preferred term.
     pub term: NodeTerm,
 }
 

@@ -26,7 +26,7 @@ use super::spread::Spreads;
 use super::taints::Toleration;
 use super::volumes::Volumes;
 
-/// What a pod asks of a single node. Pods with equal ones share the results of filters and scores.
+/// Fields of a pod that filters and scores of a single node read. Pods with equal ones share the results.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LocalShape {
     /// Requests.
@@ -47,10 +47,10 @@ pub struct LocalShape {
     pub features: Features,
 }
 
-/// Everything but the identity.
+/// A pod's fields that planning reads, without its identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// What a single node is asked about.
+    /// Fields that filters and scores of a single node read.
     pub local: Arc<LocalShape>,
     /// Namespace.
     pub namespace: Symbol,
@@ -95,7 +95,7 @@ pub struct Pod {
     pub start_time: Option<(i64, i32)>,
     /// Claims of devices; `None` if it names none.
     pub claims: Option<Arc<PodClaims>>,
-    /// Everything else.
+    /// Fields that equal pods share.
     pub shape: Arc<Shape>,
 }
 

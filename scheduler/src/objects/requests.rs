@@ -59,7 +59,7 @@ pub trait Amounts: Clone + Default {
     fn replace(&mut self, others: Self, names: &List);
 }
 
-/// The amounts that have to fit, in the form that `read` gives lists. `complete` may change what a container asks for, beside the list
+/// The pod's effective requests, in the form that `read` gives lists. `complete` may change the amounts of a container, beside the list
 /// of its requests.
 pub fn of_pod<A: Amounts>(
     pod: &v1::Pod,

@@ -10,9 +10,9 @@ use super::labels::{Labels, Operator, Requirement, Selector};
 /// Which nodes count as domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodePolicy {
-    /// Those that the pod's node affinity, or its tolerations, let in.
+    /// Nodes that the pod's node affinity, or its tolerations, let in.
     Honor,
-    /// All.
+    /// All nodes.
     Ignore,
 }
 

@@ -6,7 +6,7 @@ use crate::api::core::v1;
 
 use super::intern::{Interner, Symbol};
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of the API")]
 pub enum Effect {

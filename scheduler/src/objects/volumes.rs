@@ -53,7 +53,7 @@ impl Disk {
 /// The volumes of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Volumes {
-    /// Those backed by claims.
+    /// Volumes that are backed by claims.
     pub claims: Vec<ClaimVolume>,
     /// Disks without claims.
     pub disks: Vec<Disk>,

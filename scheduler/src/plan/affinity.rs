@@ -12,9 +12,9 @@ use super::cluster::selections::{Counted, CounterId, Selections};
 use super::cluster::terms::{HeldTerm, TermKind};
 use super::cluster::topology::{Topologies, TopologyId};
 use super::cluster::{Cluster, Memo};
+use super::compiled_profile::CompiledProfile;
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
-use super::rules::Rules;
 use super::verdict::{Resolvable, Verdict};
 
 /// Counts by the domains of one topology.
@@ -216,7 +216,7 @@ pub(super) struct AffinityScore {
 impl AffinityScore {
     /// Adds up weights by domain; `None` if nothing is preferred.
     pub(super) fn prepare(
-        rules: &Rules,
+        rules: &CompiledProfile,
         cluster: &Cluster,
         memo: &mut Memo,
         pod: &Pod,

@@ -10,14 +10,14 @@ use crate::wall_time::WallTime;
 use super::cluster::Cluster;
 use super::cluster::selections::Selections;
 use super::cluster::topology::Topologies;
-use super::local::LocalTable;
-use super::rules::Rules;
+use super::compiled_profile::CompiledProfile;
+use super::local_table::LocalTable;
 
 /// The read-only inputs of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     /// The profile.
-    pub(super) rules: &'a Rules,
+    pub(super) rules: &'a CompiledProfile,
     /// The snapshot.
     pub(super) cluster: &'a Cluster,
     /// Topologies that were prepared.

@@ -1,4 +1,4 @@
-//! The cost of a plan: durations by extension point and plugin, and the plugins that had something to do.
+//! The cost of a plan: durations by extension point and plugin, and the plugins that did not skip.
 //!
 //! Owns the measuring for the metrics; no plan depends on it. Extension points are measured in every plan. Plugins are
 //! measured in one plan of [`SAMPLED_EVERY`], as in the reference, because looking at the clock takes about as long as a
@@ -12,7 +12,7 @@ use crate::stopwatch::{Started, Stopwatch};
 use super::profile::{ExtensionPoint, Plugin, PluginSet};
 use super::verdict::Verdict;
 
-/// One plan of so many measures its plugins.
+/// Interval of plans whose plugins are measured.
 const SAMPLED_EVERY: u32 = 10;
 
 /// How a run ended, by the reference's names.

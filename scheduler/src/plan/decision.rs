@@ -201,7 +201,7 @@ pub enum Admission {
     Held {
         /// The plugin.
         plugin: Plugin,
-        /// Why.
+        /// The message for the event and the condition.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! DynamicResources in a plan: what [`super::devices`] says, in the form that filters and scores have here.
+//! DynamicResources in a plan: the results of [`super::devices`], in the form of filters and scores.
 //!
 //! Owns the allocations that were found on the nodes of one plan.
 

@@ -1,4 +1,4 @@
-//! Where helpers outside of the process have their say.
+//! The interface to HTTP extenders.
 //!
 //! Owns the interface only: the executor asks them over HTTP.
 
@@ -15,13 +15,13 @@ use crate::objects::pod::Pod;
 pub struct Rejection {
     /// The node.
     pub node: NodeId,
-    /// Why.
+    /// The extender's reason.
     pub reason: String,
     /// Whether the eviction of pods could change that.
     pub resolvable: Resolvable,
 }
 
-/// Helpers outside of the process. An error ends the plan with [`super::decision::Decision::Failed`].
+/// HTTP extenders. An error ends the plan with [`super::decision::Decision::Failed`].
 pub trait Extenders {
     /// Whether any of them refuses or scores nodes for the pod that is planned. Where none does, [`Extenders::filter`]
     /// and [`Extenders::prioritize`] need not be called, and a plan makes no list of nodes.
@@ -30,17 +30,17 @@ pub trait Extenders {
     /// Refuses some of the nodes that passed the filters.
     ///
     /// # Errors
-    /// A helper that must not be ignored failed; the text says which and how.
+    /// An extender that is not `ignorable` failed; the text has its URL and the failure.
     fn filter(&mut self, cluster: &Cluster, pod: &Pod, feasible: &[NodeId])
     -> Result<Vec<Rejection>, String>;
 
-    /// What is added to the scores of nodes, weighted; in the order of `feasible`, or empty for nothing.
+    /// Weighted scores of the extenders, in the order of `feasible`; empty where no extender scores.
     fn prioritize(&mut self, cluster: &Cluster, pod: &Pod, feasible: &[NodeId]) -> Vec<i64>;
 
     /// Changes the candidates of a preemption: drops nodes, or changes their victims. `None`: leaves them as they are.
     ///
     /// # Errors
-    /// A helper that must not be ignored failed; the text says which and how.
+    /// An extender that is not `ignorable` failed; the text has its URL and the failure.
     fn preempt(
         &mut self,
         cluster: &Cluster,

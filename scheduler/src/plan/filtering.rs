@@ -1,26 +1,26 @@
-//! Which nodes take a pod.
+//! Filters the nodes for a pod.
 //!
-//! Owns the choice between the ranking of the pod's table, where nothing but the table has a say, and a look at each
+//! Owns the choice between the ranking of the pod's table, where no other plugin filters, and a look at each
 //! node.
 
 use super::cluster::nodes::NodeId;
+use super::compiled_profile::CompiledProfile;
 use super::context::Context;
 use super::extenders::Extenders;
-use super::local::LocalTable;
-use super::rules::Rules;
+use super::local_table::LocalTable;
 use super::trial::Trial;
 use super::verdict::Verdict;
 
 /// Fewer nodes than these are never sampled.
 const SAMPLE_MIN: usize = 100;
 
-/// What came of the filters.
+/// The nodes that passed the filters.
 pub(super) enum Filtering {
-    /// What the table's ranking says holds for this pod.
+    /// The nodes of the table's ranking.
     Ranked,
     /// The pod goes to the node that its status nominates: the filters and the extenders let it in.
     Nominated(NodeId),
-    /// Nodes were looked at.
+    /// The nodes that passed one by one.
     Each(Filtered),
 }
 
@@ -36,18 +36,18 @@ impl Filtering {
     }
 }
 
-/// Nodes that passed, and what was said of all: empty if that was not asked for, because some passed.
+/// Nodes that passed, and the results of all nodes: empty if some passed and nobody asked for them.
 pub(super) struct Filtered {
     /// Nodes that passed, in their order, or from where a sample began.
     pub(super) feasible: Vec<NodeId>,
     /// Verdicts by node.
     pub(super) verdicts: Vec<Verdict>,
-    /// How many nodes were asked.
+    /// Number of nodes that were filtered.
     pub(super) evaluated: usize,
 }
 
 impl Filtered {
-    /// What the table says of each node.
+    /// The table's results by node.
     fn by_table(context: Context<'_>) -> Filtered {
         let Context { cluster, table, .. } = context;
         let columns = 0..cluster.nodes().columns();
@@ -110,7 +110,7 @@ fn is_let_in(context: Context<'_>, node: NodeId, extenders: &mut dyn Extenders) 
 }
 
 /// How many feasible nodes are enough.
-fn nodes_wanted(rules: &Rules, all: usize) -> usize {
+fn nodes_wanted(rules: &CompiledProfile, all: usize) -> usize {
     match usize::try_from(rules.profile.percentage_of_nodes_to_score) {
         Ok(percentage @ 1..=99) => (all * percentage / 100).max(SAMPLE_MIN).min(all),
         _ => all,

@@ -1,4 +1,4 @@
-//! The messages about pods that fit nowhere.
+//! Messages about pods that fit on no node.
 //!
 //! Owns their wording and order, which users and their tools know.
 

@@ -1,4 +1,4 @@
-//! The planner: where a pod goes, and why not.
+//! The planner: chooses a node for a pod, or reports why none fits.
 //!
 //! Owns the snapshot of the cluster, the plugins, and the answer. Knows no socket, thread or randomness, and a clock only to
 //! measure itself (`costs`): the seed of a tie-break is an argument, and what has to be written before binding is part of
@@ -23,13 +23,14 @@
 //! replaces the assumption. The answers are [`decision::Decision`].
 //!
 //! How a plan stays short: pods of one shape and priority share a table with what the plugins that look at one node alone
-//! say of each node (`local`), and the journal of changed nodes brings it up to date, with the order of the nodes that it
-//! implies (`ranking`): a pod that nothing else has a say about takes the first of that order. Plugins that look at other pods (`spread`,
+//! say of each node (`local_table`), and the journal of changed nodes brings it up to date, with the order of the nodes that it
+//! implies (`ranking`): a pod that no other plugin filters takes the first of that order. Plugins that look at other pods (`spread`,
 //! `affinity`) add up counters by domain that the snapshot keeps per node. Preemption keeps, per shape and priority, what
 //! it found on nodes that did not change.
 
 mod affinity;
 pub mod cluster;
+mod compiled_profile;
 mod context;
 pub mod costs;
 pub mod decision;
@@ -37,15 +38,14 @@ mod device_claims;
 pub mod devices;
 pub mod extenders;
 mod filtering;
-mod local;
+mod local_table;
 mod message;
 mod planner;
 pub mod preempt;
 pub mod profile;
 mod ranking;
-mod refusing;
+mod rejection;
 mod resource_scores;
-mod rules;
 mod score;
 mod spread;
 #[cfg(test)]

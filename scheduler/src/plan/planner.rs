@@ -1,4 +1,4 @@
-//! The planner of a profile: it filters the nodes, scores those that are left and chooses one, or gives the reasons for none.
+//! The planner of a profile: filters the nodes, scores those that passed and chooses one, or reports why none fits.
 //!
 //! Owns the tables of results that pods of one shape and priority share. A plan reads the snapshot and changes nothing in it.
 
@@ -12,18 +12,18 @@ use crate::wall_time::WallTime;
 
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::{Cluster, Memo};
+use super::compiled_profile::CompiledProfile;
 use super::context::Context;
 use super::costs::{Costs, Meter};
 use super::decision::{Admission, ClaimWrite, Decision, Failure, Placement, Refusal, VolumeWrites};
 use super::device_claims::Found;
 use super::extenders::Extenders;
 use super::filtering::{Filtering, ask_extenders, filter};
-use super::local::LocalTable;
+use super::local_table::LocalTable;
 use super::message;
 use super::preempt::Refused;
 use super::profile::{ExtensionPoint, Plugin, Profile};
-use super::refusing::{refusal, refuse, refuse_pod};
-use super::rules::Rules;
+use super::rejection::{refusal, refuse, refuse_pod};
 use super::score::{Choice, Chosen};
 use super::spread::Constraints;
 use super::trial::{Prepared, Trial};
@@ -36,7 +36,7 @@ const TABLES_MAX: usize = 128;
 /// Plans pods of one profile against one [`Cluster`].
 #[derive(Debug)]
 pub struct Planner {
-    rules: Rules,
+    rules: CompiledProfile,
     tables: Tables,
     plans: u64,
     meter: Meter,
@@ -49,7 +49,7 @@ impl Planner {
     /// A planner for pods of `cluster`. It must not be used with another one.
     pub fn new(cluster: &mut Cluster, profile: Profile) -> Planner {
         Planner {
-            rules: Rules::new(cluster, profile),
+            rules: CompiledProfile::new(cluster, profile),
             tables: HashMap::new(),
             plans: 0,
             meter: Meter::default(),
@@ -184,13 +184,13 @@ fn placement(choice: Choice<'_>, chosen: Chosen) -> Placement {
 }
 
 /// Writes of DynamicResources before the pod is bound.
-fn claim_writes(rules: &Rules, cluster: &Cluster, found: &Found, node: NodeId) -> Vec<ClaimWrite> {
+fn claim_writes(rules: &CompiledProfile, cluster: &Cluster, found: &Found, node: NodeId) -> Vec<ClaimWrite> {
     let runs = rules.profile.enabled.pre_bind.contains(&Plugin::DynamicResources);
     if runs { found.writes(cluster, node) } else { Vec::new() }
 }
 
 /// Writes of VolumeBinding before the pod is bound.
-fn volume_writes(rules: &Rules, cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
+fn volume_writes(rules: &CompiledProfile, cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
     let runs = rules.profile.enabled.pre_bind.contains(&Plugin::VolumeBinding);
     if !runs || pod.shape.volumes.claims.is_empty() {
         return VolumeWrites::default();

@@ -1,4 +1,4 @@
-//! DefaultPreemption: whom a pod pushes aside, and where.
+//! DefaultPreemption: chooses a node and its victims.
 //!
 //! Owns the choice of victims on a node and the choice among nodes. On each node where pods of lower priority are in
 //! the way, all of them leave as a trial; if the pod fits then, they come back one by one, those whose eviction would
@@ -25,15 +25,15 @@ pub struct Candidate {
     pub node: NodeId,
     /// The victims, the most important first.
     pub victims: Vec<Arc<Pod>>,
-    /// Those of them whose eviction breaks a budget.
+    /// The number of victims whose eviction breaks a disruption budget.
     pub violations: usize,
 }
 
-/// What preemption came to.
+/// The result of a preemption.
 pub(super) enum PreemptionOutcome {
     /// A node, and victims.
     Found(Preemption),
-    /// Nothing; why.
+    /// No candidate on any node, with the message.
     Nothing(String),
     /// The pod may not preempt, or not now, or extenders left no candidate; why. Its nomination stays.
     NotEligible(&'static str),
@@ -41,7 +41,7 @@ pub(super) enum PreemptionOutcome {
     Failed(String),
 }
 
-/// What the filters said, of all nodes together.
+/// The filters' results, summed over all nodes.
 pub(super) struct Refused<'a> {
     /// Kinds of verdicts, and how many nodes have each.
     pub(super) counts: Cow<'a, [(Verdict, usize)]>,
@@ -81,7 +81,7 @@ pub(super) fn preempt(
     }
 }
 
-/// Why the pod may not preempt.
+/// The reason why the pod may not preempt; `None` if it may.
 fn ineligible(context: Context<'_>, nominated: Option<Verdict>) -> Option<&'static str> {
     let Context { cluster, pod, .. } = context;
     if pod.never_preempts {
@@ -151,12 +151,12 @@ fn dry_run(
     candidates
 }
 
-/// Why a node is no candidate.
+/// The reason why a node is no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoCandidate {
     /// No pod has a lower priority.
     NoVictims,
-    /// Even without all of them the node is refused.
+    /// The filters refuse the node even without all pods of lower priority.
     Refused(Verdict),
 }
 
@@ -173,7 +173,7 @@ impl NoCandidate {
 
 type Attempt = Result<Arc<Candidate>, NoCandidate>;
 
-/// What preemption came to on each node, for pods of one shape and priority. Only for pods that look at no other node;
+/// Results of preemption by node, for pods of one shape and priority. Only for pods that look at no other node;
 /// a node's entry goes when the node, its pods or those nominated to it change.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {

@@ -101,9 +101,9 @@ pub struct ResourceWeight {
 /// Which constraints PodTopologySpread gives to pods that have none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpreadDefaults {
-    /// Those of the system: over host names (skew 3) and zones (skew 5), both `ScheduleAnyway`.
+    /// The built-in constraints: over host names (skew 3) and zones (skew 5), both `ScheduleAnyway`.
     System,
-    /// Those of the configuration file; may be empty.
+    /// The constraints of the configuration file; may be empty.
     List(Vec<v1::TopologySpreadConstraint>),
 }
 

@@ -1,4 +1,4 @@
-//! The nodes of one table in the order of what was said of them.
+//! Nodes of a `LocalTable`, ordered by score.
 //!
 //! Owns the index that lets a plan read the best nodes, the reasons of the others, and the nodes where the eviction of
 //! pods could help, without a look at each node. A table takes a node out before it is judged anew, and puts it back in.

@@ -6,9 +6,9 @@ use crate::objects::pod::LocalShape;
 
 use super::cluster::Cluster;
 use super::cluster::nodes::{Load, Slot};
+use super::compiled_profile::{CompiledProfile, ResourceKey};
 use super::device_claims::device_counts;
 use super::profile::{ShapePoint, Strategy};
-use super::rules::{ResourceKey, Rules};
 
 /// The best score.
 pub(super) const SCORE_MAX: i64 = 100;
@@ -19,7 +19,13 @@ const IMAGES_MIN: i64 = 23 * MEBIBYTE;
 const IMAGES_MAX: i64 = 1000 * MEBIBYTE;
 
 /// NodeResourcesFit.
-pub(super) fn fit(rules: &Rules, cluster: &Cluster, local: &LocalShape, slot: &Slot, load: &Load) -> i64 {
+pub(super) fn fit(
+    rules: &CompiledProfile,
+    cluster: &Cluster,
+    local: &LocalShape,
+    slot: &Slot,
+    load: &Load,
+) -> i64 {
     let strategy = rules.fit_strategy();
     let (mut sum, mut weights) = (0, 0);
     for (key, weight) in &rules.fit_resources {
@@ -97,7 +103,7 @@ fn ratio_score(shape: &[ShapePoint], requested: i64, allocatable: i64) -> i64 {
 /// NodeResourcesBalancedAllocation: how evenly the resources are in use with the pod, and how that compares with before. A
 /// pod that changes nothing scores 75 everywhere. Pods without requests of these resources are not scored.
 pub(super) fn balanced(
-    rules: &Rules,
+    rules: &CompiledProfile,
     cluster: &Cluster,
     local: &LocalShape,
     slot: &Slot,
@@ -115,7 +121,7 @@ pub(super) fn balanced(
 /// 100 less the standard deviation of the fractions that are in use, with what the pod asks for or without.
 #[expect(clippy::cast_possible_truncation, reason = "fractions, and 0 to 100")]
 fn evenness(
-    rules: &Rules,
+    rules: &CompiledProfile,
     cluster: &Cluster,
     local: &LocalShape,
     slot: &Slot,

@@ -7,12 +7,12 @@ use std::hint::black_box;
 use super::affinity::AffinityScore;
 use super::cluster::nodes::NodeId;
 use super::cluster::{Cluster, Memo};
+use super::compiled_profile::CompiledProfile;
 use super::costs::{Meter, Status};
 use super::device_claims::Found;
-use super::local::LocalTable;
+use super::local_table::LocalTable;
 use super::profile::{ExtensionPoint, Plugin};
 use super::resource_scores::{self as resources, SCORE_MAX};
-use super::rules::Rules;
 use super::spread::{self, Constraints};
 use crate::objects::pod::Pod;
 
@@ -25,11 +25,11 @@ const COMPARING: [Plugin; 5] = [
     Plugin::DynamicResources,
 ];
 
-/// What a choice among nodes follows.
+/// The inputs of a choice among nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Choice<'a> {
     /// The profile.
-    pub(super) rules: &'a Rules,
+    pub(super) rules: &'a CompiledProfile,
     /// The snapshot.
     pub(super) cluster: &'a Cluster,
     /// The pod.
@@ -42,7 +42,7 @@ pub(super) struct Choice<'a> {
     pub(super) seed: u64,
 }
 
-/// A node, and among how many it was chosen.
+/// The chosen node, with the number of nodes that were filtered and passed.
 #[derive(Clone, Copy)]
 pub(super) struct Chosen {
     /// The node.
@@ -54,7 +54,7 @@ pub(super) struct Chosen {
 }
 
 impl Choice<'_> {
-    /// One of the best nodes of the table, where every filter looks at one node alone. At least one fits.
+    /// Chooses among the best nodes of the table, where every filter looks at one node alone. At least one fits.
     pub(super) fn of_ranking(self, memo: &mut Memo, meter: &mut Meter) -> Chosen {
         let ranking = &self.table.ranking;
         let (evaluated, feasible) = (self.cluster.nodes().len(), ranking.fitting_len());
@@ -78,7 +78,7 @@ impl Choice<'_> {
         Chosen { node, evaluated, feasible }
     }
 
-    /// One of the best of these nodes; `extra` is added to their scores, and empty for nothing.
+    /// Chooses among the best of `feasible`; `extra` is added to their scores, and empty without extenders.
     pub(super) fn of_each(
         self,
         memo: &mut Memo,
@@ -110,7 +110,7 @@ impl Choice<'_> {
     }
 }
 
-/// Everything that scores look at.
+/// The inputs of scores.
 #[derive(Clone, Copy)]
 struct Scored<'a> {
     /// Of the pod, the snapshot and the table.
@@ -122,7 +122,7 @@ struct Scored<'a> {
 }
 
 impl Scored<'_> {
-    /// One of the best nodes.
+    /// Chooses among the nodes with the highest total.
     fn best(&self, memo: &Memo, affinity: Option<&AffinityScore>, extra: &[i64]) -> NodeId {
         let mut totals = self.totals(memo, affinity);
         add(&mut totals, extra, 1);

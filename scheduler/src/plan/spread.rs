@@ -1,7 +1,7 @@
 //! PodTopologySpread: pods of a kind in equal numbers over zones, hosts or other domains.
 //!
 //! Owns the counts per domain that one plan needs, as a filter (constraints that have to be met) and as a score
-//! (constraints that are wished for). Numbers of pods per node come from the snapshot's counters, so that a plan adds
+//! (`ScheduleAnyway` constraints). Numbers of pods per node come from the snapshot's counters, so that a plan adds
 //! them up by domain and looks at no pod.
 
 use crate::objects::affinity::PodSelection;
@@ -14,11 +14,11 @@ use super::cluster::nodes::NodeId;
 use super::cluster::selections::{Counted, CounterId, Selections};
 use super::cluster::topology::{Topologies, TopologyId};
 use super::cluster::{Cluster, Memo};
+use super::compiled_profile::CompiledProfile;
 use super::context::Context;
-use super::local::{LocalTable, REQUIRED, TOLERATED};
+use super::local_table::{LocalTable, REQUIRED, TOLERATED};
 use super::profile::Plugin;
 use super::resource_scores::SCORE_MAX;
-use super::rules::Rules;
 use super::verdict::{Resolvable, Verdict};
 
 /// A domain that has no node that counts. Numbers of pods may be below zero: trials take away pods that an empty selector
@@ -57,7 +57,12 @@ pub(super) struct Constraints {
 
 impl Constraints {
     /// The constraints of a pod, or the defaults for it. Makes the indexes that they need.
-    pub(super) fn prepare(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Constraints {
+    pub(super) fn prepare(
+        rules: &CompiledProfile,
+        cluster: &Cluster,
+        memo: &mut Memo,
+        pod: &Pod,
+    ) -> Constraints {
         let own = &pod.shape.spreads;
         let mut prepare = |spreads: &[Spread], selector: Option<&Selector>| -> Vec<Prepared> {
             let spreads = spreads.iter().map(|spread| {
@@ -124,10 +129,10 @@ fn let_in(spread: &Spread, flags: u8) -> bool {
         && (spread.taints_policy == NodePolicy::Ignore || flags & TOLERATED != 0)
 }
 
-/// Counts per domain of the constraints that have to be met.
+/// Counts per domain of the `DoNotSchedule` constraints.
 pub(super) struct SpreadFilter<'a> {
     constraints: &'a [Prepared],
-    /// That of the pod, whose neighbours are counted.
+    /// The pod's namespace, whose pods are counted.
     namespace: Symbol,
     counts: Vec<Vec<i64>>,
     /// The smallest count and the number of domains, per constraint.
@@ -231,7 +236,7 @@ fn smallest(counts: &[i64]) -> (i64, usize) {
 /// Scores of nodes by the constraints that are wished for: 0 to 100, in the order of `feasible`.
 #[expect(clippy::cast_possible_truncation, reason = "the reference computes in floats")]
 pub(super) fn score(
-    rules: &Rules,
+    rules: &CompiledProfile,
     constraints: &Constraints,
     topologies: &Topologies,
     selections: &Selections,

@@ -1,4 +1,4 @@
-//! The verdict of a filter on a node, in one word of memory.
+//! The result of a filter for one node, packed into 64 bits.
 //!
 //! Owns the encoding: the plugin that refused the node, whether the eviction of pods could change that, and which of
 //! the plugin's reasons hold. Thousands of equal verdicts are counted without a string.

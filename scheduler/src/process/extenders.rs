@@ -64,10 +64,11 @@ fn pem(field: &str, data: &Bytes, file: &str) -> Result<Option<Pem>, String> {
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::SignedDuration;
+
     use std::time::Duration;
 
     use super::*;
-    use crate::config::notation::Span;
 
     #[test]
     fn every_member_arrives() {
@@ -89,7 +90,7 @@ mod tests {
                 ca_data: Bytes(b"authority".to_vec()),
                 ..ExtenderTls::default()
             }),
-            http_timeout: Span::from_secs(3),
+            http_timeout: SignedDuration::from_secs(3),
             node_cache_capable: true,
             managed_resources: vec![resource],
             ignorable: true,

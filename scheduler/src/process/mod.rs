@@ -3,12 +3,12 @@
 //! Owns that order, which is the reference's: flags, configuration, port, profiles, then scheduling. Whatever can be wrong
 //! shows before anything is called started. Logic is in the parts: `client_config`, `profiles`, `arguments` and
 //! `extenders` turn the configuration into what the scheduler proper ([`crate::run::Scheduler`]) takes, `scheduling` runs
-//! that, `figures` are its metrics.
+//! that, `observers` are its metrics.
 
 mod arguments;
 mod client_config;
 mod extenders;
-mod figures;
+mod observers;
 mod parent;
 #[cfg(test)]
 mod plugin_effects;
@@ -51,7 +51,7 @@ impl Failure {
     }
 }
 
-/// What the flags lead to: everything is checked, and the port is open.
+/// The process before it runs: the configuration is checked, and the port is open.
 struct Prepared {
     bound: Option<Bound>,
     configuration: Configuration,
@@ -201,7 +201,7 @@ fn health(stopping: &CancellationToken, elected: Option<Check>, synced: Check) -
     }
 }
 
-/// What tells the process to stop: two signals, and the end of the process that started it.
+/// Causes of a stop: SIGTERM, SIGINT, and the end of the parent process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

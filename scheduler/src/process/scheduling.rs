@@ -20,7 +20,7 @@ use crate::run::{ElectionOptions, LockKind, Readiness, Rebuild, Scheduler, Sched
 use crate::serve::Check;
 use crate::stopwatch::Stopwatch;
 
-use super::{Failure, client_config, extenders, figures, profiles};
+use super::{Failure, client_config, extenders, observers, profiles};
 
 /// The part that schedules, at work.
 pub(super) struct Running {
@@ -80,9 +80,9 @@ fn options(
         max_in_unschedulable: configuration.pod_max_in_unschedulable,
         election,
         waits_for_leadership: configuration.delay_cache_until_active,
-        observer: figures::observer(names.clone()),
+        observer: observers::observer(names.clone()),
         ledger: Arc::default(),
-        report: figures::reporter(names),
+        report: observers::reporter(names),
         stopwatch: Stopwatch::system(),
         rebuild: Rebuild::default(),
     })
@@ -119,7 +119,7 @@ impl Running {
         })
     }
 
-    /// What pods ask for, as the watch tells it.
+    /// Requests and limits of the watched pods, for `/metrics/resources`.
     pub(super) fn ledger(&self) -> Arc<Ledger> {
         self.ledger.clone()
     }
@@ -141,7 +141,7 @@ impl Running {
 
     /// Writes whether this process leads into the metrics, until it ends.
     pub(super) fn follow_leadership(&self, lock: String) {
-        figures::follow_leadership(lock, self.readiness.clone(), self.stop.clone());
+        observers::follow_leadership(lock, self.readiness.clone(), self.stop.clone());
     }
 
     /// Stops planning, waits for what is under way, and lets the lock go.

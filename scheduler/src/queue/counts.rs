@@ -34,24 +34,24 @@ impl QueueName {
 /// Numbers of pending pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Active ones.
+    /// Pods in the active queue.
     pub active: usize,
-    /// Those that wait for the end of their backoff.
+    /// Pods in backoff.
     pub backoff: usize,
-    /// Rejected ones.
+    /// Rejected pods.
     pub unschedulable: usize,
-    /// Gated ones.
+    /// Gated pods.
     pub gated: usize,
 }
 
 /// How long a hint took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintCost {
-    /// Whose hint it was.
+    /// The plugin, or the extenders.
     pub rejector: Rejector,
     /// The event's label.
     pub event: &'static str,
-    /// What the hint said.
+    /// The hint's result.
     pub hint: Hint,
     /// How long it took.
     pub took: Duration,

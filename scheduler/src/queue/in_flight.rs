@@ -21,12 +21,12 @@ pub(super) struct InFlight {
     first: u64,
 }
 
-/// What happened since a pop.
+/// The events since a pop.
 #[derive(Debug)]
 pub(super) enum Since<'a, I: Iterator<Item = &'a ClusterEvent>> {
     /// These events.
     Events(I),
-    /// More than is kept.
+    /// More events came than are kept.
     Lost,
 }
 

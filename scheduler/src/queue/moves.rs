@@ -13,10 +13,10 @@ use super::rejector::{Rejector, Rejectors};
 use super::{At, Queue};
 use crate::plugin::Plugin;
 
-/// What an event does to a rejected pod.
+/// The effect of an event on a rejected pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Strategy {
-    /// Nothing.
+    /// The pod stays where it is.
     Skip,
     /// The pod is tried again after its backoff.
     AfterBackoff,
@@ -175,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// What the events since its pop do to a pod that comes back.
+    /// The strongest effect of the events since its pop, for a pod that comes back.
     pub(super) fn strategy_since(&self, id: EntryId, since: u64) -> Strategy {
         let entry = &self.entries[&id];
         if entry.rejectors().is_empty() {
@@ -203,7 +203,7 @@ impl Queue {
         best
     }
 
-    /// What `event` does to a rejected pod: the hints of the plugins that rejected it decide.
+    /// The effect of `event` on a rejected pod: the hints of the plugins that rejected it decide.
     fn strategy(&self, rejected: Rejected<'_>, event: &ClusterEvent) -> Strategy {
         if matches!(event.subject, Subject::Wildcard { .. }) {
             return Strategy::AfterBackoff;
@@ -220,7 +220,7 @@ impl Queue {
         strategies.max().unwrap_or(Strategy::Skip)
     }
 
-    /// What the hint of `rejector` says, measured.
+    /// The hint of `rejector`, with its duration recorded.
     fn hint(&self, rejector: Rejector, shape: &PodShape, event: &ClusterEvent) -> Hint {
         let stopwatch = &self.options.stopwatch;
         let started = stopwatch.start();

@@ -31,7 +31,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// One pod as the queue sees it.
+/// A pod as the queue sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// Its uid.
@@ -60,7 +60,7 @@ impl PodFacts {
     }
 }
 
-/// Everything of a pod that hints look at, but for what is the pod's own.
+/// Fields of a pod that hints read and that equal pods share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodShape {
     /// `metadata.namespace`.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::plugin::{Plugin, PluginSet};
 
-/// Who rejected a pod.
+/// The plugin that rejected a pod, or the extenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rejector {
     /// A plugin.
@@ -48,7 +48,7 @@ impl From<Plugin> for Rejector {
 pub struct Rejectors(u32);
 
 impl Rejectors {
-    /// Nobody.
+    /// The empty set.
     pub const NONE: Rejectors = Rejectors(0);
 
     /// Every plugin, and extenders.
@@ -56,7 +56,7 @@ impl Rejectors {
         Rejector::all().collect()
     }
 
-    /// Whether nobody is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -72,13 +72,13 @@ impl Rejectors {
         Rejectors(self.0 | rejector.into().bit())
     }
 
-    /// Who is in either set.
+    /// The union of both sets.
     #[must_use]
     pub fn union(self, other: Rejectors) -> Rejectors {
         Rejectors(self.0 | other.0)
     }
 
-    /// Who is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(self, other: Rejectors) -> Rejectors {
         Rejectors(self.0 & other.0)

@@ -40,7 +40,7 @@ pub(super) struct Group {
     pub(super) members: BTreeSet<EntryId>,
 }
 
-/// What groups differ in. The address stands for the shape, which the group keeps alive.
+/// The key of a group. The address stands for the shape, which the group keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     profile: usize,

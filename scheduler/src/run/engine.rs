@@ -59,7 +59,7 @@ const STUCK_MAX: Duration = Duration::from_secs(60);
 /// a process that was stopped and continued is not taken for one that is stuck.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the engine needs.
+/// Settings and parts of an engine.
 pub struct EngineOptions {
     /// The client that reads and binds.
     pub client: Client,
@@ -79,7 +79,7 @@ pub struct EngineOptions {
     pub report: Reporter,
 }
 
-/// Why an engine did not stop in order.
+/// The reason why an engine did not stop in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
     /// The thread panicked.
@@ -163,7 +163,7 @@ impl Engine {
     }
 }
 
-/// What the thread shares with [`Engine`].
+/// State that the thread shares with [`Engine`].
 struct Shared {
     stop: CancellationToken,
     synced: Arc<AtomicBool>,
@@ -194,7 +194,7 @@ struct Loop<P: Planning> {
     paused: Option<Instant>,
 }
 
-/// What informers are made of that do not follow the cluster yet.
+/// The parts of informers that do not follow the cluster yet.
 struct Waiting {
     client: Client,
     sender: mpsc::Sender<Input>,
@@ -404,7 +404,7 @@ impl<P: Planning> Loop<P> {
         }
     }
 
-    /// What the next leader must not meet on its way.
+    /// Number of bindings and evictions under way, which must end before another leader plans.
     fn under_way(&self) -> usize {
         self.executor.bindings() + self.evictions
     }

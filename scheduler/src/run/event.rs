@@ -27,18 +27,18 @@ pub(super) const SERIES_OVER: Duration = Duration::from_secs(6 * 60);
 /// Series that are remembered: about 20 MB. Beyond, events that repeat are created anew, and the server expires them.
 pub(super) const SERIES_MAX: usize = 65_536;
 
-/// What happened, before it has a name and a time.
+/// An event before it has a name and a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The object that it happened to.
     pub regarding: ObjectReference,
     /// Another object that took part.
     pub related: Option<ObjectReference>,
-    /// Whether it is as wished.
+    /// `Normal` or `Warning`.
     pub severity: Severity,
-    /// Why, as a word: `Scheduled`, `FailedScheduling`, `Preempted`, `LeaderElection`.
+    /// The reason as one word: `Scheduled`, `FailedScheduling`, `Preempted`, `LeaderElection`.
     pub reason: &'static str,
-    /// What was being done: `Binding`, `Scheduling`, `Preempting`.
+    /// The action: `Binding`, `Scheduling`, `Preempting`.
     pub action: &'static str,
     /// The text for people.
     pub note: String,
@@ -62,13 +62,13 @@ pub(super) fn reference(pod: &PodRef) -> ObjectReference {
 /// `Normal` or `Warning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// As wished.
+    /// Expected, such as a binding.
     Normal,
-    /// Not as wished.
+    /// A failure, such as a pod that fits on no node.
     Warning,
 }
 
-/// What is to be sent.
+/// A write of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Sending {
     /// Create this event.
@@ -114,7 +114,7 @@ impl Series {
         Self { host, running: HashMap::new() }
     }
 
-    /// What is to be sent for `report` at `now`; `None` where only a count rises.
+    /// The write for `report` at `now`; `None` where only a count rises.
     pub(super) fn add(&mut self, report: Report, now: WallTime) -> Option<Sending> {
         let key = SeriesKey::of(&report);
         if let Some(running) = self.running.get_mut(&key)

@@ -1,4 +1,4 @@
-//! Inputs of the executor, and the effects that it asks for.
+//! Inputs and effects of the executor.
 //!
 //! Owns the border between the executor, which is pure, and the rim, which talks to the API. Every effect that can fail
 //! comes back as an input.
@@ -18,7 +18,7 @@ use super::binding::{BindOutcome, Job, PodRef};
 use super::event::Report;
 use super::stored::{Followed, Stored};
 
-/// Something that happened.
+/// An input of the executor.
 #[derive(Debug)]
 pub enum Input {
     /// An object is stored in this state.
@@ -40,7 +40,7 @@ pub enum Input {
     },
 }
 
-/// Something to be done.
+/// An effect that the executor asks for.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,

@@ -25,7 +25,7 @@ pub(super) enum Write {
     Patch(PodRef, Value),
     /// Of a claim that is of no use to its pod.
     GiveUp(UnusableClaim, PodRef),
-    /// Everything that brings a pod to its node.
+    /// The writes and the binding of a pod.
     Bind(Box<Job>),
 }
 

@@ -6,7 +6,7 @@
 //!                   └────────────────────── outcomes <───────────────────┘
 //! ```
 //!
-//! Owns the way of a pod from the watch to its node, and what users are told of it. The decisions stand in `executor`,
+//! Owns the way of a pod from the watch to its node, and its events and conditions. The decisions stand in `executor`,
 //! which is pure; `binding`, `evict`, `recorder` and `effects` are the rim that talks to the API, `engine` the thread
 //! that drives both, and `scheduler` the whole, with its clients and its election. It decides no placement: that is the
 //! planner's, behind [`Planning`].

@@ -1,4 +1,4 @@
-//! Sends events, many at once, without making anyone wait.
+//! Sends events, many at once, without holding up scheduling.
 //!
 //! Owns the queue between the scheduling loop and the API, and how often an event is tried. Events are a courtesy: a
 //! queue that is full drops new ones and logs how many, and no event ever holds up a binding. Its client has a limit of

@@ -1,4 +1,4 @@
-//! The scheduler as a whole: everything that runs to schedule, started and ended in order.
+//! The scheduler as a whole: its parts, started and ended in order.
 //!
 //! ```text
 //!   start:  clients ──> events ──> engine (follows the cluster at once) ──> contender for the lock

@@ -47,7 +47,7 @@ pub(super) trait Follow: Listed {
     /// The object among those of all kinds.
     fn stored(self: Box<Self>) -> Stored;
 
-    /// What the executor is told of a change.
+    /// The executor's input for a change.
     fn input(change: Change<Self>) -> Input {
         match change {
             Change::Upsert(object) => Input::Upsert(object.stored()),

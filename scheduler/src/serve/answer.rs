@@ -39,7 +39,7 @@ pub(super) fn error(status: StatusCode, text: &str) -> Answer {
     unsniffed(answer(status, TEXT, format!("{text}\n")))
 }
 
-/// Nothing is at this path.
+/// The answer 404, for a path that is not served.
 pub(super) fn not_found() -> Answer {
     error(StatusCode::NOT_FOUND, "404 page not found")
 }

@@ -10,16 +10,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use orch_bounded::{ExpiringMap, WarningLimit};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
-use super::cache::Cache;
 use super::review::Reviewer;
 use super::tls::{Certificate, Peer};
 use super::user::User;
-use crate::warnings::WarningLimit;
 
 /// Most tokens whose reviews are remembered.
 const TOKENS_MAX: usize = 4096;
+/// Most bytes of users that are remembered: a kilobyte a token.
+const TOKENS_BYTES_MAX: usize = 4 << 20;
 /// Longest token that is reviewed; longer ones are nobody's.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
@@ -39,11 +41,11 @@ pub(crate) struct ProxyHeaders {
 #[error("unauthorized")]
 pub(crate) struct Unauthorized;
 
-/// Finds out who asks.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
     headers: Arc<ArcSwap<ProxyHeaders>>,
     reviewer: Option<Arc<dyn Reviewer>>,
-    reviews: Cache<[u8; 32], Option<User>>,
+    reviews: ExpiringMap<[u8; 32], Option<User>>,
     review_ttl: Duration,
     /// Warnings about tokens that cannot be reviewed.
     unreviewable: WarningLimit,
@@ -59,13 +61,13 @@ impl Authenticator {
         Authenticator {
             headers,
             reviewer,
-            reviews: Cache::new(TOKENS_MAX),
+            reviews: ExpiringMap::new(TOKENS_MAX, TOKENS_BYTES_MAX),
             review_ttl,
             unreviewable: WarningLimit::default(),
         }
     }
 
-    /// Who sent a request with `headers` over the connection of `peer`.
+    /// The user of a request with `headers` over the connection of `peer`.
     pub(crate) async fn authenticate(
         &self,
         peer: &Peer,
@@ -95,12 +97,13 @@ impl Authenticator {
             return Err(Unauthorized);
         }
         let key: [u8; 32] = Sha256::digest(token).into();
-        if let Some(known) = self.reviews.get(&key) {
+        if let Some(known) = self.reviews.get(&key, Instant::now()) {
             return known.ok_or(Unauthorized);
         }
         match reviewer.review_token(token).await {
             Ok(user) => {
-                self.reviews.insert(key, user.clone(), self.review_ttl);
+                let bytes = user.as_ref().map_or(0, User::bytes);
+                self.reviews.put(key, user.clone(), bytes, Instant::now(), self.review_ttl);
                 user.ok_or(Unauthorized)
             }
             Err(error) => {

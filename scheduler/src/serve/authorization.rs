@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::ExpiringMap;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
-use super::cache::Cache;
 use super::review::{Access, AccessVerdict, ReviewError, Reviewer};
 use super::user::{MASTERS, User};
 
 /// Most decisions that are remembered.
 const DECISIONS_MAX: usize = 8192;
+/// Most bytes of their reasons: half a kilobyte a decision.
+const DECISIONS_BYTES_MAX: usize = 4 << 20;
 
 /// A list of open paths cannot be used: a `*` stands elsewhere than at the end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +67,7 @@ pub(crate) struct DecisionTimes {
 pub(crate) struct Authorizer {
     open: OpenPaths,
     reviewer: Option<Arc<dyn Reviewer>>,
-    decisions: Cache<[u8; 32], AccessVerdict>,
+    decisions: ExpiringMap<[u8; 32], AccessVerdict>,
     times: DecisionTimes,
 }
 
@@ -75,7 +78,7 @@ impl Authorizer {
         reviewer: Option<Arc<dyn Reviewer>>,
         times: DecisionTimes,
     ) -> Authorizer {
-        Authorizer { open, reviewer, decisions: Cache::new(DECISIONS_MAX), times }
+        Authorizer { open, reviewer, decisions: ExpiringMap::new(DECISIONS_MAX, DECISIONS_BYTES_MAX), times }
     }
 
     /// Whether `user` may use `verb` on `path`.
@@ -92,12 +95,12 @@ impl Authorizer {
         let Some(reviewer) = &self.reviewer else { return Ok(plain(false)) };
         let access = Access { user, path, verb };
         let key = key(&access);
-        if let Some(known) = self.decisions.get(&key) {
+        if let Some(known) = self.decisions.get(&key, Instant::now()) {
             return Ok(known);
         }
         let verdict = reviewer.review_access(access).await?;
         let time = if verdict.is_allowed { self.times.allowed } else { self.times.refused };
-        self.decisions.insert(key, verdict.clone(), time);
+        self.decisions.put(key, verdict.clone(), verdict.reason.len(), Instant::now(), time);
         Ok(verdict)
     }
 }

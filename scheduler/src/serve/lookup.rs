@@ -21,7 +21,7 @@ const NAME: &str = "extension-apiserver-authentication";
 /// Time between looks: the longest that an authority counts after it was taken away.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Who is trusted, as far as flags say.
+/// The authorities and proxy headers that flags or the cluster's config map name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trust {
     pub(super) users: Option<Authorities>,

@@ -13,7 +13,6 @@
 mod answer;
 mod authentication;
 mod authorization;
-mod cache;
 mod connection;
 mod health;
 mod listener;
@@ -32,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use orch_bounded::WarningLimit;
 use orch_proto::Brand;
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,6 @@ use crate::config::flags::{AuthenticationFlags, AuthorizationFlags, Flags, List,
 use crate::config::{component, system_text};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::warnings::WarningLimit;
 
 pub use health::{Check, Checks};
 pub use pages::Pages;
@@ -61,7 +60,7 @@ pub use router::Health;
 #[error("{0}")]
 pub struct ServeError(pub String);
 
-/// What answers need that comes from elsewhere.
+/// The parts of the process that the port's pages show.
 pub struct Content {
     /// Health.
     pub health: Health,
@@ -82,7 +81,7 @@ pub struct Bound {
     authenticator: Authenticator,
     authorizer: Authorizer,
     streams_max: Option<u32>,
-    /// What is looked up in the cluster, and what was found.
+    /// The config map to follow, and the trust that it gave; `None` if flags name all authorities.
     lookup: Option<(Lookup, Trust)>,
 }
 

@@ -1,4 +1,4 @@
-//! Pages about the process: its configuration, its flags, its state, and what pods ask for.
+//! Pages about the process: configuration, flags, state, and the requests of pods.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::metrics::resources::{Ledger, render};
 use crate::version;
 use crate::wall_time::WallTime;
 
-/// What the pages show.
+/// The content of the pages.
 pub struct Pages {
     /// Names on the wire.
     pub brand: &'static Brand,
@@ -22,7 +22,7 @@ pub struct Pages {
     pub flags: Vec<(String, String)>,
     /// When the process started, by both clocks.
     pub started: (WallTime, Instant),
-    /// What pods ask for.
+    /// Requests and limits of pods.
     pub pods: Arc<Ledger>,
 }
 

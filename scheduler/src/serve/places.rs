@@ -1,4 +1,4 @@
-//! Places of connections: how many there are, and which connection makes room for a new one.
+//! Connection places: their number, and the choice of the connection that is closed for a new one.
 //!
 //! Owns the two bounds, of all connections and of those from one origin (an IPv4 address, or a /64 of IPv6, which one
 //! machine can have whole). A new connection at a bound closes another: of those within the bound first one without
@@ -49,7 +49,7 @@ struct Held {
     evicted: CancellationToken,
 }
 
-/// One connection's place, given back on drop.
+/// The place of a connection, released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,

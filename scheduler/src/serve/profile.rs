@@ -1,4 +1,4 @@
-//! `/debug/pprof`: where the process spends its processor time.
+//! `/debug/pprof`: CPU profiles of the process.
 //!
 //! Owns sampling, one profile at a time, and the form that the ecosystem's tools read. There is the CPU profile and no
 //! other: the allocator is not built to tell who holds memory, and locks and tasks are not recorded. Asking for such a
@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
+use orch_bounded::WarningLimit;
 use pprof::{ProfilerGuardBuilder, Report};
 use prost::Message;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, answer, error, unsniffed};
 use crate::ambient;
-use crate::warnings::WarningLimit;
 
 /// Where profiles are.
 pub(super) const ROOT: &str = "/debug/pprof";

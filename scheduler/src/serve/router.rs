@@ -1,6 +1,6 @@
 //! From a request to its answer: authentication, authorization, and the pages by their paths.
 //!
-//! Owns the order: who asks is settled first, so that a bad token is refused even where everybody may read. It knows no
+//! Owns the order: authentication comes first, so that a bad token is refused even on a path that everybody may read. It knows no
 //! socket.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
+use orch_bounded::WarningLimit;
 
 use super::answer::{
     Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, uncached, unsniffed,
@@ -24,7 +25,6 @@ use super::tls::Peer;
 use super::user::{ANONYMOUS, User};
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::warnings::WarningLimit;
 
 /// The content type of metrics.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -48,13 +48,13 @@ pub(super) struct Authenticated;
 
 /// Answers requests.
 pub(crate) struct Router {
-    /// Who asks.
+    /// Authenticates requests.
     pub authenticator: Authenticator,
-    /// Who may ask for what.
+    /// Authorizes requests.
     pub authorizer: Authorizer,
     /// Health.
     pub health: Health,
-    /// What health checks found.
+    /// Results of health checks, for `/metrics/slis`.
     pub slis: Slis,
     /// Metrics.
     pub metrics: Metrics,

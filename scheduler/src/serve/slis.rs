@@ -1,4 +1,4 @@
-//! `/metrics/slis`: what health checks found, by check and path, for indicators of the service level.
+//! `/metrics/slis`: results of health checks, by check and path, for indicators of the service level.
 //!
 //! Owns its two metrics, which are apart from all others, so that they can be collected often. A check is counted when a
 //! request for the whole path runs it. Names of checks and paths are the program's own, which bounds the series.

@@ -28,6 +28,13 @@ impl User {
         User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
+    /// Bytes of the texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+        let extra = self.extra.iter().map(|(key, values)| key.len() + texts(values));
+        self.name.len() + self.uid.len() + texts(&self.groups) + extra.sum::<usize>()
+    }
+
     /// The user with the group of everyone who is somebody.
     #[must_use]
     pub fn authenticated(mut self) -> User {

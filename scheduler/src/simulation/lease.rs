@@ -135,7 +135,7 @@ pub(super) fn check(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Each holder in the lease with the time from which on it stood there; empty for no holder.
+/// Holders of the lease with the time of their first record; an empty name for no holder.
 struct Holders(Vec<(Moment, String)>);
 
 impl Holders {

@@ -13,7 +13,7 @@ use crate::election::Timing;
 /// The theme of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theme {
-    /// Everything, weighed by the seed.
+    /// All kinds of acts, weighed by the seed.
     Mixed,
     /// Leaders are told to end while the API refuses bindings or is slow to take them; leases pass.
     Handovers,

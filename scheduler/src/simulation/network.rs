@@ -99,7 +99,7 @@ pub(super) struct World {
     pub(super) told: Vec<Told>,
     /// The extender, in a run that has one.
     pub(super) extender: Option<Extender>,
-    /// Who wrote each name into the lease.
+    /// The process that wrote each name into the lease.
     pub(super) holders: BTreeMap<String, Life>,
     pub(super) trace: Vec<String>,
     // Until when a process reaches a server no more.

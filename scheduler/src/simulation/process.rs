@@ -1,4 +1,4 @@
-//! One scheduler process: the product's, on a runtime with a clock of its own.
+//! A scheduler process: the product's, on a runtime with a clock of its own.
 //!
 //! Owns that clock. It stands still but for the slices that the world gives; a process that was stopped finds that time
 //! has passed. A crash drops the runtime with everything in it; what it has sent is on its way.

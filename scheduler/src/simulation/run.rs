@@ -154,7 +154,7 @@ impl Run {
         Ok(excused)
     }
 
-    /// One slice of time. Returns the moment of its end.
+    /// Runs one slice of time. Returns the moment of its end.
     fn slice(&mut self, phase: Phase) -> Result<Moment, String> {
         let now = {
             let mut world = self.world.lock();

@@ -324,7 +324,7 @@ pub(super) fn refusal((code, reason, message): &Refused, retry_after: u64) -> Re
     answer
 }
 
-/// One frame of a watch.
+/// A frame of a watch.
 pub(super) fn frame<T: crate::client::Object>(event: &str, object: &T) -> Bytes {
     let api_version = T::KIND.api_version(&orch_proto::brand::ORCH);
     let raw = envelope(&api_version, T::KIND.kind, object.encode_to_vec());

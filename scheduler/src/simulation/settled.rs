@@ -1,4 +1,4 @@
-//! What a run must have come to, some time after the last fault.
+//! The conditions that hold some time after a run's last fault.
 //!
 //! Owns the promise of progress: whoever fits has a node, whoever has none is told why, and one process leads.
 
@@ -56,7 +56,7 @@ fn place<'a>(world: &'a World, pod: &Pod) -> Option<&'a str> {
     None
 }
 
-/// What a pod says about having a node.
+/// The pod's condition `PodScheduled`.
 fn condition(pod: &Pod) -> Option<PodCondition> {
     let mut conditions = pod.status.iter().flat_map(|status| &status.conditions);
     conditions.find(|condition| condition.r#type == "PodScheduled").cloned()

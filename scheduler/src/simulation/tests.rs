@@ -18,7 +18,7 @@ fn asked(name: &str) -> Option<u64> {
     Some(text.parse().expect("SEED and SEEDS are numbers"))
 }
 
-/// What a search came to.
+/// The result of a search over seeds.
 #[derive(Default)]
 struct Search {
     // The smallest seed that failed, and what was wrong.

@@ -226,7 +226,7 @@ fn pod_name(index: usize) -> String {
     format!("p{index}")
 }
 
-/// Some pods with nodes are deleted.
+/// Deletes some pods that have nodes.
 fn end_some(now: Moment, store: &mut Store, random: &mut StdRng) {
     for _ in 0..LAST_WAVE {
         let Some(name) = any(store, random, |pod| !node_of(pod).is_empty() && !is_ending(pod)) else {

@@ -10,7 +10,7 @@ use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::names;
-use crate::validate::tree::{Tree, is_empty, shown};
+use crate::validate::tree::{Tree, is_empty, shown, unset};
 
 /// May this user do that, in any namespace?
 pub struct SubjectAccessReview;
@@ -153,7 +153,9 @@ fn validate_no_metadata(new: &Value, allowed: &[&str]) -> FieldErrors {
     let members = metadata.as_object().into_iter().flatten();
     if members.map(|(name, value)| (name.as_str(), value)).any(is_other) {
         let detail = if allowed.is_empty() { "must be empty" } else { "must be empty except for namespace" };
-        errors.push(FieldError::invalid(Path::new("metadata"), &shown(metadata), detail));
+        let mut told = metadata.clone();
+        unset(&mut told, "managedFields");
+        errors.push(FieldError::invalid(Path::new("metadata"), &shown(&told), detail));
     }
     errors
 }

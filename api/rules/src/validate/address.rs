@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
 use orch_proto::Brand;
 use orch_schema::excerpt::quoted;
 
@@ -68,19 +69,15 @@ const MAPPED_BITS: u8 = 96;
 
 /// A range of addresses, `ADDRESS/BITS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cidr {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
     /// Parses a range in strict form. Bits behind the prefix may be set; [`Cidr::network`] is without them.
     pub fn parse(text: &str) -> Option<Cidr> {
         let (address, bits) = text.split_once('/')?;
-        let address: IpAddr = address.parse().ok()?;
         let is_plain = bits == "0" || bits.starts_with(|first: char| matches!(first, '1'..='9'));
         let bits: u8 = bits.parse().ok().filter(|_| is_plain)?;
-        (bits <= Family::of(address).bits()).then_some(Cidr { address, bits })
+        IpNet::new(address.parse().ok()?, bits).ok().map(Cidr)
     }
 
     /// Parses a range whose address and prefix may have leading zeros.
@@ -88,51 +85,49 @@ impl Cidr {
         let (address, bits) = text.split_once('/')?;
         let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
         let bits: u8 = bits.parse().ok().filter(|_| is_number)?;
-        let address = parse_loose(address)?;
-        (bits <= Family::of(address).bits()).then_some(Cidr { address, bits })
+        IpNet::new(parse_loose(address)?, bits).ok().map(Cidr)
     }
 
     /// The family of its addresses.
     pub fn family(self) -> Family {
-        Family::of(self.address)
+        Family::of(self.address())
     }
 
     /// Length of the prefix in bits.
     pub fn prefix_bits(self) -> u8 {
-        self.bits
+        self.0.prefix_len()
     }
 
     /// Its first address as a number.
     pub fn network(self) -> u128 {
-        number_of(self.address) & !self.host_mask()
+        number_of(self.0.network())
     }
 
     /// Its last address as a number.
     pub fn last(self) -> u128 {
-        self.network() | self.host_mask()
+        number_of(self.0.broadcast())
     }
 
     /// Whether `address` is one of the range.
     pub fn holds(self, address: IpAddr) -> bool {
-        let (first, last) = (self.network(), self.last());
-        Family::of(address) == self.family() && (first..=last).contains(&number_of(address))
+        self.0.contains(&address)
     }
 
     /// Whether all its addresses are in `whole`, which has others, too.
     pub fn is_strictly_within(self, whole: Cidr) -> bool {
-        self.bits > whole.bits && whole.holds(self.address)
+        self.prefix_bits() > whole.prefix_bits() && whole.holds(self.address())
+    }
+
+    /// The address as it was written, with bits behind the prefix.
+    fn address(self) -> IpAddr {
+        self.0.addr()
     }
 
     /// The range as warnings recommend it: an IPv4 range in IPv6 form is shown as one of IPv4.
     fn recommended(self) -> String {
-        let network = address_of(self.family(), self.network());
-        let bits = if is_mapped(network) { self.bits.saturating_sub(MAPPED_BITS) } else { self.bits };
+        let (network, bits) = (self.0.network(), self.prefix_bits());
+        let bits = if is_mapped(network) { bits.saturating_sub(MAPPED_BITS) } else { bits };
         format!("{}/{bits}", unmapped(network))
-    }
-
-    fn host_mask(self) -> u128 {
-        let host_bits = u32::from(self.family().bits() - self.bits);
-        if host_bits == 128 { u128::MAX } else { (1_u128 << host_bits) - 1 }
     }
 }
 
@@ -238,8 +233,8 @@ pub fn validate_cidr(path: &Path, text: &str) -> Option<FieldError> {
     match (Cidr::parse(text), Cidr::parse_loose(text)) {
         (None, None) => refuse("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
         (None, Some(_)) => refuse("must not have leading 0s in IP or prefix length"),
-        (Some(cidr), _) if is_mapped(cidr.address) => refuse("must not have an IPv4-mapped IPv6 address"),
-        (Some(cidr), _) if cidr.network() != number_of(cidr.address) => {
+        (Some(cidr), _) if is_mapped(cidr.address()) => refuse("must not have an IPv4-mapped IPv6 address"),
+        (Some(cidr), _) if cidr.network() != number_of(cidr.address()) => {
             refuse("must not have bits set beyond the prefix length")
         }
         (Some(_), _) => None,
@@ -270,15 +265,15 @@ pub fn cidr_warnings(brand: &Brand, path: &Path, text: &str) -> Vec<String> {
     let Some(cidr) = Cidr::parse_loose(text) else { return Vec::new() };
     let (shown, recommended) = (quoted(text), cidr.recommended());
     let mut warnings = Vec::new();
-    if cidr.network() != number_of(cidr.address) {
-        let single = format!("{}/{}", unmapped(cidr.address), cidr.family().bits());
+    if cidr.network() != number_of(cidr.address()) {
+        let single = format!("{}/{}", unmapped(cidr.address()), cidr.family().bits());
         warnings.push(format!(
             "{path}: CIDR value {shown} is ambiguous in this context (should be {recommended:?} or {single:?}?)"
         ));
     }
-    match Cidr::parse(text).filter(|cidr| !is_mapped(cidr.address)) {
+    match Cidr::parse(text).filter(|cidr| !is_mapped(cidr.address())) {
         Some(strict) => {
-            let canonical = format!("{}/{}", strict.address, strict.bits);
+            let canonical = format!("{}/{}", strict.address(), strict.prefix_bits());
             if strict.family() == Family::V6 && canonical != text {
                 warnings.push(format!(
                     "{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({canonical:?})"

@@ -5,11 +5,11 @@
 //! cause.
 
 use orch_proto::Brand;
+use orch_schema::NameRule;
 use orch_schema::budget::{Numbered, count_step};
 use orch_schema::excerpt::{beginning, quoted};
 use orch_schema::value::Value;
 
-use crate::kinds::NameRule;
 use crate::validate::distinct::Distinct;
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path};

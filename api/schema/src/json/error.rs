@@ -3,8 +3,21 @@
 use std::fmt;
 
 use crate::budget::OverBudget;
-use crate::protobuf::EnvelopeError;
 use crate::quantity::QuantityError;
+
+/// The reason why an envelope cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// The bytes do not begin with the prefix of Protobuf objects.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    Prefix,
+    /// The bytes after the prefix are no Protobuf message.
+    #[error("cannot read the envelope: {0}")]
+    Message(String),
+    /// The message has a content encoding other than `identity`.
+    #[error("the message has the content encoding {0}: messages are taken without any")]
+    Encoded(String),
+}
 
 /// The reason why bytes cannot be decoded as an object of the type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -20,7 +20,7 @@ pub use decode::{Decoded, Head, Limits, decode_json};
 pub(crate) use decode::{decode_untyped, read_json_by_line};
 pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};
-pub use error::{DecodeError, Shape, StrictError};
+pub use error::{DecodeError, EnvelopeError, Shape, StrictError};
 pub(crate) use scalar::float;
 pub use stored::encode_stored;
 

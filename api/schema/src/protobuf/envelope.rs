@@ -7,7 +7,7 @@ use prost::Message as _;
 use super::decode::decode_protobuf;
 use super::wire::{write_bytes, write_nested};
 use crate::excerpt::{quoted, summary};
-use crate::json::{DecodeError, Decoded, Head, Limits};
+use crate::json::{DecodeError, Decoded, EnvelopeError, Head, Limits};
 use crate::types::{Schema, TypeId};
 
 /// The first bytes of every object in Protobuf.
@@ -24,20 +24,6 @@ pub struct Envelope {
     pub content_type: String,
     /// Encoding of `raw`; empty for none.
     pub content_encoding: String,
-}
-
-/// The reason why an envelope cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvelopeError {
-    /// The bytes do not begin with [`PREFIX`].
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
-    Prefix,
-    /// The bytes after the prefix are no Protobuf message.
-    #[error("cannot read the envelope: {0}")]
-    Message(String),
-    /// The message has a content encoding other than `identity`.
-    #[error("the message has the content encoding {0}: messages are taken without any")]
-    Encoded(String),
 }
 
 /// Reads the envelope; nothing is copied.

@@ -12,7 +12,7 @@ mod wire;
 pub use decode::decode_protobuf;
 pub use encode::{encode_protobuf, write_message_field};
 pub use envelope::{
-    ENVELOPE_END, Envelope, EnvelopeError, PREFIX, decode_protobuf_object, read_envelope, write_envelope,
+    ENVELOPE_END, Envelope, PREFIX, decode_protobuf_object, read_envelope, write_envelope,
     write_envelope_head,
 };
 pub use wire::{message_field_end, varint_len, write_field_open};

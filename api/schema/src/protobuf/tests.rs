@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::json;
-use crate::json::{Limits, decode_json, encode_json};
+use crate::json::{EnvelopeError, Limits, decode_json, encode_json};
 use crate::testing::orch;
 use crate::tests::vectors::recorded;
 use crate::value::Value;

@@ -66,6 +66,8 @@ fn anchors_and_merge_keys_are_resolved() {
         json!({"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}}),
     );
     check("a: &x 1\n*x : 2\n", json!({"a": 1, "1": 2}));
+    let (_, twice) = read_yaml(orch(), b"a: &x {p: 1}\nb:\n  <<: [*x]\n  p: 2\n").unwrap();
+    assert_eq!(twice, ["line 4: key \"p\" already set in map"], "as the reference's strict reader");
     assert!(refused("<<: 1\n").contains("map merge requires"));
 }
 

@@ -49,21 +49,11 @@ impl Plugin for NodeRestriction {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        judge(attributes, Some(object), view)
-    }
-
-    fn validate<'a>(
-        &'a self,
-        attributes: &'a Attributes<'a>,
-        object: Option<&'a Value>,
-        view: &'a View,
-        _additions: &'a mut Additions,
-    ) -> Ruling<'a> {
-        if object.is_some() { rule(Ok(())) } else { judge(attributes, None, view) }
+        judge(attributes, object.map(|object| &*object), view)
     }
 }
 

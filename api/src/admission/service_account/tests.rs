@@ -5,6 +5,7 @@ use orch_proto::brand::ORCH;
 
 use super::*;
 use crate::admission::testing::{Objects, attributes};
+use crate::ambient::SystemAmbient;
 
 fn account(name: &str, more: Value) -> ((String, String, String), Value) {
     let mut account = json!({"metadata": {"name": name}});
@@ -21,19 +22,19 @@ fn accounts(more: Value) -> View {
 }
 
 fn pod(spec: Value) -> Value {
-    json!({"metadata": {"name": "p", "uid": "00000000-0000-4000-8000-000000000001"}, "spec": spec})
+    json!({"metadata": {"name": "p"}, "spec": spec})
 }
 
 fn completed(mut pod: Value, view: &View) -> Result<Value, Refusal> {
     let attributes = attributes("pods", Operation::Create);
-    complete(&attributes, &mut pod, view)?;
+    complete(&attributes, &mut pod, view, || 1)?;
     assert_eq!(check(&attributes, &pod, view), Ok(()), "a completed pod is valid");
     Ok(pod["spec"].clone())
 }
 
 fn refusal(pod: Value, view: &View) -> String {
     let mut tried = pod.clone();
-    let refusal = complete(&attributes("pods", Operation::Create), &mut tried, view).unwrap_err();
+    let refusal = complete(&attributes("pods", Operation::Create), &mut tried, view, || 1).unwrap_err();
     assert_eq!(tried, pod, "a refusal leaves the pod as it was");
     match refusal {
         Refusal::Forbidden(reason) | Refusal::Awaited(reason) => reason,
@@ -221,10 +222,11 @@ fn ephemeral_containers_refer_to_secrets_of_the_account_only() {
         let pod = pod(
             json!({"serviceAccountName": account, "volumes": volumes, "ephemeralContainers": [container]}),
         );
-        assert!(ServiceAccount.handles(&asked));
+        let plugin = ServiceAccount { ambient: Arc::new(SystemAmbient) };
+        assert!(plugin.handles(&asked));
         let view = objects.view("ns");
         let mut additions = Additions::default();
-        let ruling = ServiceAccount.validate(&asked, Some(&pod), &view, &mut additions).now_or_never();
+        let ruling = plugin.validate(&asked, Some(&pod), &view, &mut additions).now_or_never();
         let told = ruling.expect("nobody else is asked");
         assert_eq!(told, expected.map_or(Ok(()), |expected| Err(Refusal::Forbidden(expected))));
     }

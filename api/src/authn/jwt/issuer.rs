@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::ExpiringMap;
 use ring::digest::{SHA256, digest};
 
 use super::super::User;
@@ -11,7 +12,6 @@ use super::claims::Rules;
 use super::key_source::{KeySource, Keys};
 use super::token::{JwtError, Parts, check};
 use crate::ambient::Timestamp;
-use crate::egress::ExpiringMap;
 
 /// Verified tokens of one issuer that are remembered.
 const VERIFIED_MAX: usize = 4 << 10;
@@ -33,7 +33,7 @@ pub struct IssuerSettings {
 pub struct Issuer {
     settings: IssuerSettings,
     source: Arc<KeySource>,
-    verified: ExpiringMap<[u8; 32], Arc<User>>,
+    verified: ExpiringMap<[u8; 32], Arc<User>, Timestamp>,
 }
 
 impl fmt::Debug for Issuer {

@@ -166,7 +166,7 @@ impl ServiceAccounts {
         if let Some(kept) = found.as_ref().and_then(|found| found.kept.as_ref()) {
             uses::count_kept(kept);
             self.last_uses.note(kept, at.seconds());
-            kept.admit(at.exchange, self.brand)?;
+            kept.admit(at.remarks, self.brand)?;
         }
         Ok(found)
     }

@@ -32,7 +32,7 @@ fn claims() -> Claims {
 /// `now` in seconds since 1970, for a request of no client.
 fn at(applied: &Applied, now: u64) -> Moment<'_> {
     static INTERNAL: LazyLock<Exchange> = LazyLock::new(Exchange::internal);
-    Moment { applied, now: Timestamp(now * 1_000_000), exchange: &INTERNAL }
+    Moment { applied, now: Timestamp(now * 1_000_000), remarks: &*INTERNAL }
 }
 
 fn object(uid: &str) -> Object {

@@ -28,7 +28,7 @@ use super::{
     Attributes, Authorizer, Deciding, Decision, Listing, Reason, ResourceAttributes, decided, listed,
 };
 use crate::authn::User;
-use crate::controllers::bootstrap::default_rules;
+use crate::authz::rbac::default_roles::default_rules;
 use crate::follow::{Applied, Maintained};
 
 /// The role whose rules hold for all nodes.

@@ -2,6 +2,7 @@
 //!
 //! Owns the decision by the stored roles and bindings. It allows or has no opinion; it never denies.
 
+pub(crate) mod default_roles;
 mod escalation;
 mod grant;
 mod holders;

@@ -15,7 +15,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 pub(crate) use self::flow_control::are_there as has_flow_control;
-pub(crate) use self::roles::{are_there as has_roles, default_rules};
+pub(crate) use self::roles::are_there as has_roles;
 use super::client::{Client, is_overtaken};
 use super::turns::{Pace, any_changed};
 use crate::error::ApiError;

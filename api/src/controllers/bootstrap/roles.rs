@@ -1,24 +1,21 @@
-//! Default roles and bindings: those of the reference, in `roles.json`.
+//! Reconciliation of the default roles and bindings with those that are stored.
 //!
-//! Owns their reconciliation at the start of each leadership: absent ones are created; what present ones lack is added,
+//! Owns what is done at the start of each leadership: absent ones are created; what present ones lack is added,
 //! and nothing is taken away. A role or binding with the annotation `rbac.authorization.DOMAIN/autoupdate: "false"` is
 //! left alone. `cluster-admin` is written last, after the rules of the aggregated roles: where it exists, the cluster has
 //! had its roles with their rights, and reports itself ready.
 
-use orch_proto::Brand;
 use orch_raft::{ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
+use crate::authz::rbac::default_roles::{DefaultRole, autoupdate, default_roles};
 use crate::authz::rbac::{CLUSTER_ROLES, PolicyRule, Rules, covers};
 use crate::controllers::aggregation;
 use crate::controllers::client::{Client, Place, Propagation, for_each, is_overtaken};
 use crate::error::ApiError;
-
-/// The roles and bindings, with placeholders for the words of the brand.
-const TEMPLATE: &str = include_str!("roles.json");
 
 /// Objects written at the same time: they share commits, and leave room for clients.
 const AT_ONCE: usize = 16;
@@ -26,25 +23,9 @@ const AT_ONCE: usize = 16;
 /// The role that is written last.
 const LAST: &str = "cluster-admin";
 
-/// A role or binding that must exist.
-struct Wanted {
-    storage: String,
-    /// `namespace/name`, or `name`.
-    path: String,
-    object: Value,
-}
-
 /// Whether the cluster has had its default roles.
 pub(crate) fn are_there(state: &State) -> bool {
     state.collection(CLUSTER_ROLES).get(LAST).is_some()
-}
-
-/// The rules of the default cluster role `name`; empty where there is no such role.
-pub(crate) fn default_rules(brand: &Brand, name: &str) -> Vec<PolicyRule> {
-    let all = wanted(brand).unwrap_or_default();
-    // once: the roles are read when a node starts.
-    let role = all.iter().find(|wanted| wanted.storage == CLUSTER_ROLES && wanted.path == name);
-    role.into_iter().flat_map(|wanted| wanted.object.items("rules")).map(PolicyRule::of).collect()
 }
 
 /// Creates what is absent and completes what is there.
@@ -56,8 +37,8 @@ pub(super) async fn reconcile<S: Store>(
     aggregator: Option<&Client<S>>,
 ) -> Result<(), ApiError> {
     let state = client.most_recent().await?;
-    let (last, others): (Vec<Wanted>, Vec<Wanted>) =
-        wanted(client.registry().brand)?.into_iter().partition(|wanted| wanted.path == LAST);
+    let (last, others): (Vec<DefaultRole>, Vec<DefaultRole>) =
+        default_roles(client.registry().brand)?.into_iter().partition(|wanted| wanted.path == LAST);
     reconcile_all(client, &state, others).await?;
     if let Some(aggregator) = aggregator {
         aggregation::settle(aggregator).await?;
@@ -68,13 +49,17 @@ pub(super) async fn reconcile<S: Store>(
 async fn reconcile_all<S: Store>(
     client: &Client<S>,
     state: &State,
-    all: Vec<Wanted>,
+    all: Vec<DefaultRole>,
 ) -> Result<(), ApiError> {
     let written = for_each(all, AT_ONCE, |wanted| reconcile_one(client, state, wanted)).await;
     written.into_iter().collect()
 }
 
-async fn reconcile_one<S: Store>(client: &Client<S>, state: &State, wanted: Wanted) -> Result<(), ApiError> {
+async fn reconcile_one<S: Store>(
+    client: &Client<S>,
+    state: &State,
+    wanted: DefaultRole,
+) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(&wanted.storage) else { return Ok(()) };
     let namespace = ObjectPath::of(&wanted.path).namespace();
     let place = Place { resource: &resource, path: &wanted.path };
@@ -156,55 +141,6 @@ fn lacks(stored: &Value, member: &str, item: &Value) -> bool {
     covers(&[&Rules::new(&own)], &[PolicyRule::of(item)]).is_err()
 }
 
-fn autoupdate(brand: &Brand) -> String {
-    format!("rbac.authorization.{}/autoupdate", brand.label_domain)
-}
-
-/// The roles and bindings of a cluster of `brand`.
-fn wanted(brand: &Brand) -> Result<Vec<Wanted>, ApiError> {
-    let text = TEMPLATE
-        .replace("{groups}", brand.group_domain)
-        .replace("{labels}", brand.label_domain)
-        .replace("{system}", brand.system_namespace)
-        .replace("{public}", brand.public_namespace)
-        .replace("{component}", brand.component_prefix);
-    let objects: Vec<Value> = serde_json::from_str(&text)
-        .map_err(|error| ApiError::Internal(format!("the default roles cannot be read: {error}")))?;
-    Ok(objects.into_iter().map(|object| complete(brand, object)).collect())
-}
-
-/// The object in its stored form, with what all of them have.
-fn complete(brand: &Brand, mut object: Value) -> Wanted {
-    let group = brand.group("rbac.authorization");
-    let storage = format!("{}.rbac.authorization", object.text("kind"));
-    let metadata = object.at("metadata");
-    let path = match metadata.text("namespace") {
-        "" => metadata.text("name").to_owned(),
-        namespace => format!("{namespace}/{}", metadata.text("name")),
-    };
-    let mut set = |place: &[&str], name: &str, value: Value| {
-        let mut at = &mut object;
-        for member in place {
-            at = orch_rules::validate::tree::child_mut(at, member);
-        }
-        orch_rules::validate::tree::set(at, name, value);
-    };
-    let defaults = Value::from("rbac-defaults");
-    set(&["metadata", "labels"], &brand.label("bootstrapping"), defaults);
-    set(&["metadata", "annotations"], &autoupdate(brand), Value::from("true"));
-    if object.get("roleRef").is_some() {
-        let role = orch_rules::validate::tree::child_mut(&mut object, "roleRef");
-        orch_rules::validate::tree::set(role, "apiGroup", group.as_str());
-        for subject in orch_rules::validate::tree::items_mut(&mut object, "subjects") {
-            if subject.text("kind") != "ServiceAccount" {
-                orch_rules::validate::tree::set(subject, "apiGroup", group.as_str());
-            }
-        }
-    }
-    orch_rules::validate::tree::unset(&mut object, "kind");
-    Wanted { storage, path, object }
-}
-
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::{KUBERNETES, ORCH};
@@ -217,9 +153,9 @@ mod tests {
     #[test]
     fn every_brand_has_its_own_words() {
         for brand in [&ORCH, &KUBERNETES] {
-            let all = wanted(brand).unwrap();
+            let all = default_roles(brand).unwrap();
             assert_eq!(all.len(), 135);
-            for Wanted { path, object, .. } in &all {
+            for DefaultRole { path, object, .. } in &all {
                 let text = object.to_string();
                 let is_other = brand.name != "orch" && text.contains("orch");
                 assert!(
@@ -266,7 +202,7 @@ mod tests {
         assert!(are_there(&state));
         let roles = state.collection(CLUSTER_ROLES);
         let ready_at = roles.get(LAST).unwrap().revision;
-        let aggregated: Vec<String> = wanted(&ORCH)
+        let aggregated: Vec<String> = default_roles(&ORCH)
             .unwrap()
             .into_iter()
             .filter(|wanted| wanted.object.at("aggregationRule").is_object())

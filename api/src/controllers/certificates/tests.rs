@@ -122,7 +122,7 @@ impl Server {
             if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
         let request = Request {
             verb,
-            registry: &pipeline.registry,
+            registry: &pipeline.registry(),
             target: &target,
             resource: &resource,
             action,

@@ -109,14 +109,8 @@ pub(super) struct Budgets {
 
 impl Budgets {
     pub(super) fn new(registry: &Registry) -> Self {
-        let mut sources: BTreeSet<Arc<str>> = registry
-            .resources()
-            .filter(|resource| replicas::scale_paths(resource).is_some())
-            .map(|resource| resource.storage.clone())
-            .collect();
-        sources.extend([BUDGETS.into(), PODS.into()]);
         Budgets {
-            sources: sources.into_iter().collect(),
+            sources: sources_in(registry),
             by_namespace: BTreeMap::new(),
             room: SelectorRoom::default(),
             queue: Queue::default(),
@@ -180,6 +174,17 @@ impl Budgets {
     }
 }
 
+/// Budgets, pods, and whatever has a number of pods.
+fn sources_in(registry: &Registry) -> Vec<Arc<str>> {
+    let mut sources: BTreeSet<Arc<str>> = registry
+        .resources()
+        .filter(|resource| replicas::scale_paths(resource).is_some())
+        .map(|resource| resource.storage.clone())
+        .collect();
+    sources.extend([BUDGETS.into(), PODS.into()]);
+    sources.into_iter().collect()
+}
+
 impl Derived for Budgets {
     fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
         self.sources.iter()
@@ -212,5 +217,21 @@ impl Queued for Budgets {
 
     fn queue(&mut self) -> &mut Queue<Arc<str>> {
         &mut self.queue
+    }
+
+    fn sources_of(served: &Registry) -> Option<Vec<Arc<str>>> {
+        Some(sources_in(served))
+    }
+
+    /// Numbers of pods may have become known, or unknown.
+    fn follow(&mut self, sources: Vec<Arc<str>>, _state: &State) {
+        if self.sources == sources {
+            return;
+        }
+        self.sources = sources;
+        let all = self.by_namespace.values().flatten();
+        for (path, _) in all.filter(|(_, budget)| budget.needs_scale) {
+            self.queue.add(path, WAIT);
+        }
     }
 }

@@ -81,7 +81,7 @@ impl Room {
 
 /// Keeps the status of budgets up to date. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let (budgets, room) = (Budgets::new(client.registry()), Room::new());
+    let (budgets, room) = (Budgets::new(&client.registry()), Room::new());
     let mut rounds = Rounds::new(client, budgets.sources.clone(), budgets, CONCURRENT_WRITES_MAX).await?;
     loop {
         let ended = |budgets: &mut Budgets, path: &Arc<str>, counted: Result<Counted, ApiError>| {
@@ -167,7 +167,7 @@ async fn status_of<S: Store>(client: &Client<S>, state: &State, path: &str, budg
     }
     let (counted, now) = (&budget.counted, client.now_text());
     let count = match budget.needs_scale {
-        true => match replicas::controlling(client.registry(), state, namespace, &pods) {
+        true => match replicas::controlling(&client.registry(), state, namespace, &pods) {
             Ok(replicas) => Count::Scale(replicas),
             Err(reason) => return failed_status(counted, &reason, &now),
         },

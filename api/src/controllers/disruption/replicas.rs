@@ -84,13 +84,7 @@ impl Lookup<'_> {
     fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
         let version = reference.text("apiVersion");
         let group = version.split_once('/').map_or("", |(group, _)| group);
-        let is_named = |resource: &&Arc<Resource>| {
-            resource.kind == reference.text("kind")
-                && resource.group == group
-                && resource.is_storage_version()
-        };
-        // few: the served resources, for each controller of a budget's pods.
-        self.registry.resources().find(is_named)
+        self.registry.find_stored_kind(group, reference.text("kind"))
     }
 
     fn object(&self, resource: &Resource, reference: &Value) -> Option<Value> {

@@ -149,7 +149,7 @@ async fn a_selector_of_thousands_of_requirements_is_parsed_once_and_other_tasks_
         fixture.create(BUDGETS, "n", large).await;
     }
     ready(&fixture, pod("p")).await;
-    let follower = Follower::new(Budgets::new(fixture.client().registry()), &fixture.applied());
+    let follower = Follower::new(Budgets::new(&fixture.client().registry()), &fixture.applied());
     let budgets = follower.value();
     let kept = &budgets.by_namespace["n"];
     let one = LabelSelector::parse("a=b").unwrap();
@@ -182,7 +182,7 @@ async fn a_budget_whose_selector_is_not_held_is_counted_now_and_then() {
     fixture.namespace("n").await;
     fixture.create(BUDGETS, "n", budget("b", json!({"minAvailable": 1}))).await;
     ready(&fixture, pod("p")).await;
-    let mut empty = Budgets::new(fixture.client().registry());
+    let mut empty = Budgets::new(&fixture.client().registry());
     empty.room = SelectorRoom::of(1);
     let mut follower = Follower::new(empty, &fixture.applied());
     let is_held = |budgets: &Budgets| matches!(budgets.find("n/b").unwrap().selection, Selection::By(_));

@@ -240,13 +240,7 @@ impl View<'_> {
 
     /// The resource of the kind that a reference names; `None` where it is not served.
     pub(super) fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
-        let version = reference.text("apiVersion");
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let kind = reference.text("kind");
-        self.registry
-            .resources()
-            // few: the served resources.
-            .find(|resource| resource.kind == kind && resource.version == version && resource.group == group)
+        self.registry.find_named(reference.text("apiVersion"), reference.text("kind"))
     }
 
     fn has_waiting_dependent(&self, stored: &SharedObject) -> Result<bool, serde_json::Error> {

@@ -65,6 +65,30 @@ impl Watched {
         watched.queue.advance(now);
         watched
     }
+
+    /// Looks at the objects stored in `storages`, which are sorted, from now on. The graph is that of `state`.
+    pub(super) fn follow(&mut self, storages: Vec<Arc<str>>, state: &State) {
+        let before = std::mem::replace(&mut self.storages, storages);
+        let [old, new] = [&before, &self.storages].map(|all| all.iter().cloned().collect::<BTreeSet<_>>());
+        for storage in old.difference(&new) {
+            self.take_over(storage, state, false);
+        }
+        for storage in new.difference(&old) {
+            self.take_over(storage, state, true);
+        }
+    }
+
+    /// Takes all objects of a storage resource in, or out. Those that are queued are found to be of no interest when they are due.
+    fn take_over(&mut self, storage: &Arc<str>, state: &State, is_added: bool) {
+        for (path, object) in state.collection(storage).range_from("") {
+            if !object.index.owners.is_empty() || object.index.terminating {
+                let found = ObjectRef { storage: storage.clone(), path: path.clone() };
+                let index = Some(&object.index);
+                let change = if is_added { (None, index) } else { (index, None) };
+                self.graph.take_in(found, change, &mut self.queue);
+            }
+        }
+    }
 }
 
 impl Derived for Watched {
@@ -82,13 +106,8 @@ impl Derived for Watched {
     /// Queues every dependent and every terminating object: an earlier leader may not have got to them.
     fn rebuild(&mut self, state: &State) {
         self.graph = Graph::default();
-        for storage in &self.storages {
-            for (path, object) in state.collection(storage).range_from("") {
-                if !object.index.owners.is_empty() || object.index.terminating {
-                    let found = ObjectRef { storage: storage.clone(), path: path.clone() };
-                    self.graph.take_in(found, (None, Some(&object.index)), &mut self.queue);
-                }
-            }
+        for storage in self.storages.clone() {
+            self.take_over(&storage, state, true);
         }
     }
 }
@@ -228,6 +247,30 @@ mod tests {
         for (at, uid) in uids.iter().enumerate() {
             assert_eq!(named(&follower, uid).len(), usize::from(at >= 3_000), "{uid}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_storage_resource_comes_and_goes_with_its_edges() {
+        let (fixture, mut follower) = with_graph().await;
+        fixture.create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1")])).await;
+        fixture
+            .create("services", "n", {
+                let mut service = owned("s", &[("ConfigMap", "o", "u-1")]);
+                service["spec"] = json!({"ports": [{"port": 80}]});
+                service
+            })
+            .await;
+        follower.advance(&fixture.applied());
+        assert_eq!(named(&follower, "u-1"), ["n/a"]);
+        let storages = vec!["configmaps".into(), "services".into()];
+        follower.value_mut().follow(storages, &fixture.state());
+        assert_eq!(named(&follower, "u-1"), ["n/a", "n/s"]);
+        assert_eq!(due(&mut follower, SETTLE), ["configmaps:n/a", "services:n/s"]);
+        follower.value_mut().follow(vec!["services".into()], &fixture.state());
+        assert_eq!(named(&follower, "u-1"), ["n/s"]);
+        fixture.merge("services", "n/s", json!({"metadata": {"ownerReferences": null}})).await;
+        follower.advance(&fixture.applied());
+        assert!(follower.value().graph.edges.is_empty());
     }
 
     #[tokio::test]

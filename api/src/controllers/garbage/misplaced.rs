@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use orch_bounded::WarningLimit;
 use orch_raft::Store;
-use orch_raft::warnings::WarningLimit;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;

@@ -23,7 +23,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use orch_raft::{State, Store};
 use orch_schema::json;
 use tokio::sync::Semaphore;
@@ -37,6 +37,7 @@ use super::queue::Queue;
 use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
+use crate::registry::Registry;
 
 /// Limits warnings of objects that cannot be read: thousands may be due at once.
 static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();
@@ -71,10 +72,10 @@ const IGNORED: [&str; 1] = ["events"];
 /// Collects garbage. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
-    let storages = storages(client);
+    let served = client.follow();
+    let storages = storages(served.seen());
     let places = Semaphore::new(CONCURRENT_WRITES_MAX);
-    let mut turns: Turns<'_, S, Ended> =
-        Turns::new(store, storages.iter().map(|storage| store.subscribe(storage)).collect());
+    let mut turns: Turns<'_, S, Ended> = Turns::new(store, storages.iter().cloned()).following(served);
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
     let mut writes_under_way = 0;
     loop {
@@ -87,7 +88,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             writes_under_way -= work.writes;
             end(client, queue, work);
         }
-        follower.advance(&Applied::of(store));
+        follow(&mut turns, &mut follower, store);
         for _ in 0..BATCHES_PER_TURN {
             let queue = &mut follower.value_mut().queue;
             let most = if is_full(queue, writes_under_way) { 0 } else { BATCH_MAX };
@@ -106,10 +107,22 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     }
 }
 
+/// Takes in the changes of objects, and those of what is served.
+fn follow<S: Store>(turns: &mut Turns<'_, S, Ended>, follower: &mut Follower<Watched>, store: &S) {
+    let storages = turns.newly_served().map(|served| storages(&served));
+    if let Some(storages) = &storages {
+        turns.hear(storages.clone());
+    }
+    let applied = Applied::of(store);
+    let watched = follower.advance(&applied);
+    if let Some(storages) = storages {
+        watched.follow(storages, &applied.state);
+    }
+}
+
 /// Storage resources of all served resources, but for [`IGNORED`].
-fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
-    let mut storages: Vec<Arc<str>> =
-        client.registry().resources().map(|resource| resource.storage.clone()).collect();
+fn storages(served: &Registry) -> Vec<Arc<str>> {
+    let mut storages: Vec<Arc<str>> = served.resources().map(|resource| resource.storage.clone()).collect();
     storages.sort();
     storages.dedup();
     // few: the product's resources.
@@ -146,7 +159,7 @@ fn decide_all<S: Store>(
     due: Vec<ObjectRef>,
     queue: &mut Queue<ObjectRef>,
 ) -> Vec<Decided> {
-    let view = View { state, graph, registry: client.registry() };
+    let view = View { state, graph, registry: &client.registry() };
     let (mut all, mut writes) = (Vec::new(), 0);
     for cause in due {
         if writes >= WRITES_MAX {
@@ -217,9 +230,8 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
 
 async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiError> {
     let Action { object, uid, revision, write } = action;
-    let resource = client
-        .stored_resource(&object.storage)
-        .ok_or_else(|| ApiError::Internal(format!("{} is not served", object.storage)))?;
+    // What is no longer served is taken away by whoever took its kind away.
+    let Some(resource) = client.stored_resource(&object.storage) else { return Ok(()) };
     let place = Place { resource: &resource, path: &object.path };
     match write {
         Write::Delete(propagation, as_of) => delete(client, place, action, *propagation, as_of).await,

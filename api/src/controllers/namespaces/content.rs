@@ -3,7 +3,7 @@
 //! Owns the order: pods are gone before anything they depend on (network policies, secrets) is touched. Everything here
 //! is a function of one state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use orch_raft::State;
@@ -33,7 +33,7 @@ pub(super) struct ObjectToDelete {
 
 /// The namespaced resources, one for each storage resource, pods first.
 pub(super) fn resources(registry: &Registry) -> Vec<Arc<Resource>> {
-    let stored = registry.resources().filter(|resource| resource.namespaced && resource.is_storage_version());
+    let stored = registry.stored_resources().filter(|resource| resource.namespaced);
     let mut by_storage: BTreeMap<(bool, Arc<str>), Arc<Resource>> = BTreeMap::new();
     for resource in stored {
         let key = (*resource.storage != *PODS, resource.storage.clone());
@@ -84,10 +84,10 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
             return findings;
         }
     }
-    // few: the served resources.
-    let served = |storage: &str| resources.iter().any(|resource| *resource.storage == *storage);
+    let served: HashSet<&str> = resources.iter().map(|resource| &*resource.storage).collect();
     let left = state.collections().filter(|(storage, collection)| {
-        !served(storage) && collection.within(namespace, "").next().is_some()
+        // set: of names.
+        !served.contains(&***storage) && collection.within(namespace, "").next().is_some()
     });
     findings.unserved = left.map(|(storage, _)| storage.to_string()).collect();
     findings

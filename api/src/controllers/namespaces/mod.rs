@@ -18,12 +18,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_raft::warnings::WarningLimit;
+use orch_bounded::WarningLimit;
 use orch_raft::{Change, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
+use parking_lot::Mutex;
 
 use self::conditions::Findings;
 use self::content::ObjectToDelete;
@@ -33,7 +34,7 @@ use super::rounds::{Queued, Round, Rounds};
 use super::turns::SETTLE;
 use crate::error::ApiError;
 use crate::follow::Derived;
-use crate::registry::Resource;
+use crate::registry::{Registry, Resource};
 
 /// Storage resource of namespaces.
 const NAMESPACES: &str = "namespaces";
@@ -65,12 +66,17 @@ struct Work {
 }
 
 impl Work {
-    /// No namespace yet, at the time `now`. `content`: storage resources of namespaced objects.
-    fn new(content: impl Iterator<Item = Arc<str>>, now: Duration) -> Self {
-        let sources = std::iter::once(NAMESPACES.into()).chain(content).collect();
+    /// No namespace yet, at the time `now`.
+    fn new(served: &Registry, now: Duration) -> Self {
+        let sources = Self::sources_in(served);
         let mut queue = Queue::default();
         queue.advance(now);
         Work { sources, terminating: BTreeMap::new(), queue }
+    }
+
+    fn sources_in(served: &Registry) -> Vec<Arc<str>> {
+        let content = content::resources(served).into_iter().map(|resource| resource.storage.clone());
+        std::iter::once(NAMESPACES.into()).chain(content).collect()
     }
 }
 
@@ -111,6 +117,16 @@ impl Queued for Work {
     fn queue(&mut self) -> &mut Queue<Arc<str>> {
         &mut self.queue
     }
+
+    fn sources_of(served: &Registry) -> Option<Vec<Arc<str>>> {
+        Some(Self::sources_in(served))
+    }
+
+    /// What was added may be content of terminating namespaces, and what was taken out may have been all that was left.
+    fn follow(&mut self, sources: Vec<Arc<str>>, _state: &State) {
+        self.sources = sources;
+        self.terminating.keys().for_each(|namespace| self.queue.add(namespace, SETTLE));
+    }
 }
 
 /// The terminating namespace that the object at `path` is in.
@@ -140,10 +156,8 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let Some(namespaces) = client.stored_resource(NAMESPACES) else {
         return Err(ApiError::Internal("namespaces are not served".to_owned()));
     };
-    let content = content::resources(client.registry());
-    let ender = NamespaceFinalizer { client, namespaces, content };
-    let storages = ender.content.iter().map(|resource| resource.storage.clone());
-    let work = Work::new(storages, client.store().elapsed());
+    let ender = NamespaceFinalizer { client, namespaces, content: Mutex::default() };
+    let work = Work::new(&client.registry(), client.store().elapsed());
     let mut rounds = Rounds::new(client, work.sources.clone(), work, NAMESPACES_AT_ONCE).await?;
     loop {
         let Round { due, .. } = rounds.next(|work, name, result| end(client, work, name, result)).await;
@@ -184,10 +198,27 @@ fn end<S: Store>(
 struct NamespaceFinalizer<'a, S> {
     client: &'a Client<S>,
     namespaces: Arc<Resource>,
-    content: Vec<Arc<Resource>>,
+    /// The resources of the last pass, and what was served then.
+    content: Mutex<Option<(Arc<Registry>, Content)>>,
 }
 
+/// The namespaced resources.
+type Content = Arc<[Arc<Resource>]>;
+
 impl<S: Store> NamespaceFinalizer<'_, S> {
+    /// The namespaced resources that are served now.
+    fn content(&self) -> Content {
+        let (served, mut known) = (self.client.registry(), self.content.lock());
+        match &*known {
+            Some((of, content)) if Arc::ptr_eq(of, &served) => content.clone(),
+            _ => {
+                let content: Content = content::resources(&served).into();
+                *known = Some((served, content.clone()));
+                content
+            }
+        }
+    }
+
     async fn try_pass(&self, name: Arc<str>) -> Result<Progress, ApiError> {
         match Box::pin(self.pass(&name)).await {
             // The namespace changed during the pass, and that change makes it due again.
@@ -205,11 +236,12 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
         if !held {
             return Ok(Progress::Settled { left: 0 });
         }
-        let doomed = content::doomed(&state, &self.content, name, BATCH_MAX);
+        let served = self.content();
+        let doomed = content::doomed(&state, &served, name, BATCH_MAX);
         let failures = self.delete_all(doomed).await;
         // This node has applied the deletions of this pass.
         let state = self.client.store().state();
-        let mut findings = content::findings(&state, &self.content, name);
+        let mut findings = content::findings(&state, &served, name);
         let failed = !failures.is_empty();
         findings.failures = failures;
         self.report(&state, name, &findings).await?;
@@ -220,7 +252,7 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
             return Err(ApiError::Unavailable(format!("{findings:?}")));
         }
         let left = findings.remaining.values().sum();
-        let more = content::doomed(&state, &self.content, name, 1);
+        let more = content::doomed(&state, &served, name, 1);
         Ok(if more.is_empty() { Progress::Settled { left } } else { Progress::Unfinished })
     }
 

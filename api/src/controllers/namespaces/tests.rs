@@ -211,7 +211,7 @@ async fn thousands_go_in_bounded_passes_under_leaders_that_change() {
     }
     fixture.delete(NAMESPACES, "n", json!({})).await;
     let state = fixture.state();
-    let resources = content::resources(fixture.client().registry());
+    let resources = content::resources(&fixture.client().registry());
     assert_eq!(content::doomed(&state, &resources, "n", BATCH_MAX).len(), BATCH_MAX);
     let mut left = objects;
     for _ in 0..objects {
@@ -266,7 +266,8 @@ async fn content_that_nothing_serves_is_reported_and_kept() {
 #[tokio::test]
 async fn a_namespace_is_found_again_when_history_is_lost() {
     let fixture = filled().await;
-    let mut follower = Follower::new(Work::new(std::iter::empty(), Duration::ZERO), &fixture.applied());
+    let mut follower =
+        Follower::new(Work::new(&fixture.client().registry(), Duration::ZERO), &fixture.applied());
     let work = follower.value();
     assert!(work.terminating.is_empty());
     fixture.delete(NAMESPACES, "n", json!({})).await;

@@ -45,7 +45,7 @@ fn datum(fixture: &Fixture, path: &str, key: &str) -> String {
 fn user_of(fixture: &Fixture, tokens: &ServiceAccounts, token: &str) -> String {
     let (applied, exchange) = (fixture.applied(), Exchange::internal());
     let now = crate::ambient::Timestamp(fixture.now_ms() * 1000);
-    let at = Moment { applied: &applied, now, exchange: &exchange };
+    let at = Moment { applied: &applied, now, remarks: &exchange };
     match tokens.user(token.as_bytes(), at) {
         Ok(user) => user.map(|user| user.name.clone()).unwrap_or_default(),
         Err(fault) => fault.to_string(),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
 use orch_raft::Store;
-use orch_raft::warnings::WarningLimit;
 use orch_rules::Action;
 use orch_schema::json;
 

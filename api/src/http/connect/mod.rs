@@ -21,11 +21,12 @@ use orch_schema::value::Value;
 
 use self::lookup::{Lookup, Options, Way};
 use self::passage::Passage;
+use super::Api;
 use super::body::Upload;
 use super::deadline::{REQUEST_MAX, run_until_deadline};
 use super::held::Payer;
 use super::respond::{self, Lasting};
-use super::{Admitted, Api};
+use super::stages::{Authorized, ResourceEndpoint};
 use crate::admission;
 use crate::authz::{Attributes, ResourceAttributes};
 use crate::connect::Connector;
@@ -42,15 +43,14 @@ impl<S: Store> Api<S> {
     /// Passes a request on and returns what the client gets. `verb`: `None` for methods without one.
     pub(super) async fn pass_on(
         &self,
-        passing: Admitted<'_>,
+        passing: &Authorized<'_, ResourceEndpoint<'_>>,
         upload: &mut Upload,
-        verb: Option<Verb>,
     ) -> Result<Response<Body>, ApiError> {
-        let Admitted { parts, user, target, endpoint, .. } = passing;
-        endpoint.check_method(target, &parts.method, verb)?;
+        let (arrived, ResourceEndpoint { info, endpoint }) = (passing.arrived(), *passing.destination());
+        endpoint.check_method(&info.target, &arrived.method, info.verb)?;
         if endpoint.action == Action::Log {
-            parts.representation_of(endpoint)?;
-        } else if parts.query.value("dryRun").is_some() {
+            arrived.representation_of(endpoint)?;
+        } else if arrived.query.value("dryRun").is_some() {
             return Err(ApiError::BadRequest("dryRun is not supported".to_owned()));
         }
         let connector = self.connector.as_ref();
@@ -60,19 +60,19 @@ impl<S: Store> Api<S> {
         let connector = connector.ok_or_else(unable)?;
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();
-        lasting.keep(self.ledger.take(&Payer::of(user, &parts.exchange), STREAM_BYTES)?);
-        lasting.keep(self.measure_passing(parts));
+        lasting.keep(self.ledger.take(&Payer::of(passing.user(), &arrived.exchange), STREAM_BYTES)?);
+        lasting.keep(self.measure_passing(arrived));
         // Nothing is changed while the way is looked up.
         let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
         let way = self.way(passing, connector, &budget);
         let way = run_until_deadline(&self.pipeline.store, REQUEST_MAX, reading, &budget, way).await?;
-        let mut headers = parts.headers.clone();
+        let mut headers = arrived.headers.clone();
         self.pipeline.gate.strip_identity(None, &mut headers);
         let passage = Passage { passing, connector, headers, lasting };
         match way {
             Way::Nothing => Ok(respond::no_content()),
             Way::Log(location, query) => passage.log(&location, &query).await,
-            Way::Stream(location, query) if asks_for_upgrade(&parts.headers) => {
+            Way::Stream(location, query) if asks_for_upgrade(&arrived.headers) => {
                 passage.upgrade(&location, &query, None).await
             }
             Way::Stream(..) => Err(ApiError::BadRequest("Upgrade request required".to_owned())),
@@ -83,16 +83,17 @@ impl<S: Store> Api<S> {
     /// The backend of a request, by the options in its query, as admission leaves them, and the newest objects.
     async fn way(
         &self,
-        passing: Admitted<'_>,
+        passing: &Authorized<'_, ResourceEndpoint<'_>>,
         connector: &Connector,
         budget: &Budget,
     ) -> Result<Way, ApiError> {
-        let Admitted { parts, target, endpoint, .. } = passing;
+        let (arrived, ResourceEndpoint { info, endpoint }) = (passing.arrived(), *passing.destination());
+        let target = &info.target;
         let options = match endpoint.action {
             // A log is read.
-            Action::Log => Options::of_log(&target.name, &parts.query)?,
+            Action::Log => Options::of_log(&target.name, &arrived.query)?,
             action => {
-                let mut document = document(action, &parts.query, &target.subpath)?;
+                let mut document = document(action, &arrived.query, &target.subpath)?;
                 self.admit_connection(passing, &mut document, budget).await?;
                 Options::of_document(action, &document)
             }
@@ -101,19 +102,20 @@ impl<S: Store> Api<S> {
             self.require_create(passing).await?;
         }
         let state = self.pipeline.most_recent().await?;
-        let lookup = Lookup { state, connector, brand: parts.served.registry.brand };
+        let lookup = Lookup { state, connector, brand: arrived.served.registry.brand };
         lookup.way(options, endpoint.resource, target, || self.pipeline.ambient.random())
     }
 
     /// Has the plugins complete the options of a connection, or refuse it.
     async fn admit_connection(
         &self,
-        passing: Admitted<'_>,
+        passing: &Authorized<'_, ResourceEndpoint<'_>>,
         options: &mut Value,
         budget: &Budget,
     ) -> Result<(), ApiError> {
-        let Admitted { parts, user, target, endpoint, .. } = passing;
-        let registry = &parts.served.registry;
+        let (arrived, ResourceEndpoint { info, endpoint }) = (passing.arrived(), *passing.destination());
+        let target = &info.target;
+        let registry = &arrived.served.registry;
         let attributes = admission::Attributes {
             brand: registry.brand,
             operation: admission::Operation::Connect,
@@ -124,9 +126,11 @@ impl<S: Store> Api<S> {
             name: &target.name,
             path_name: &target.name,
             old: None,
-            user,
+            query: &arrived.query,
+            deletion: None,
+            user: passing.user(),
             gate: &self.pipeline.gate,
-            exchange: &parts.exchange,
+            exchange: &arrived.exchange,
             budget,
             dry_run: false,
             is_removal: false,
@@ -137,15 +141,15 @@ impl<S: Store> Api<S> {
 
     /// Checks that the user may create the stream that it asks for by another method: a WebSocket begins with a GET, and
     /// whoever may only read must not run commands.
-    async fn require_create(&self, passing: Admitted<'_>) -> Result<(), ApiError> {
+    async fn require_create(&self, passing: &Authorized<'_, ResourceEndpoint<'_>>) -> Result<(), ApiError> {
         let create = Verb::Create.as_str();
-        let Attributes::Resource(asked) = passing.attributes else { return Ok(()) };
+        let Attributes::Resource(asked) = passing.attributes() else { return Ok(()) };
         if asked.verb == create {
             return Ok(());
         }
         let asked = ResourceAttributes { verb: create, ..asked };
         let applied = Applied::of(&self.pipeline.store);
-        let ruling = self.pipeline.gate.rule(passing.user, Attributes::Resource(asked), &applied).await;
+        let ruling = self.pipeline.gate.rule(passing.user(), Attributes::Resource(asked), &applied).await;
         if ruling.is_allowed() {
             return Ok(());
         }

@@ -7,16 +7,14 @@ use http_body_util::{BodyExt, Limited};
 
 use super::super::body::Upload;
 use super::super::respond::{self, Lasting};
-use super::Admitted;
+use super::super::stages::{Authorized, ResourceEndpoint};
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
-use crate::connect::{
-    BackendError, ConnectError, Connector, Destination, Location, Mount, REFUSAL_BYTES_MAX,
-};
-use crate::error::ApiError;
+use crate::connect::{BackendError, Connector, Destination, Location, Mount, REFUSAL_BYTES_MAX};
+use crate::error::{ApiError, ConnectError};
 
 /// A request on its way.
 pub(super) struct Passage<'a> {
-    pub(super) passing: Admitted<'a>,
+    pub(super) passing: &'a Authorized<'a, ResourceEndpoint<'a>>,
     pub(super) connector: &'a Connector,
     /// The headers of the client's request without those of identity.
     pub(super) headers: HeaderMap,
@@ -62,7 +60,8 @@ impl Passage<'_> {
                 // A text that is too long is left out: what was read of it may be anything.
                 let text = Limited::new(answer.into_body(), REFUSAL_BYTES_MAX).collect().await;
                 let text = text.map(|text| String::from_utf8_lossy(&text.to_bytes()).into_owned());
-                let (text, pod) = (text.unwrap_or_default(), self.passing.target.name.clone());
+                let (text, pod) =
+                    (text.unwrap_or_default(), self.passing.destination().info.target.name.clone());
                 Err(ApiError::Connect(ConnectError::Refused { code, text, pod }))
             }
         }
@@ -74,15 +73,15 @@ impl Passage<'_> {
         location: &Location,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
-        let parts = self.passing.parts;
+        let arrived = self.passing.arrived();
         let mount = self.mount(location);
-        let raw_query = parts.uri.query().unwrap_or("");
-        if asks_for_upgrade(&parts.headers) {
+        let raw_query = arrived.uri.query().unwrap_or("");
+        if asks_for_upgrade(&arrived.headers) {
             return self.upgrade(location, raw_query, Some(&mount)).await;
         }
         // An address that is not allowed is told before anything else, as in the reference.
         let destination = self.destination(location).await.map_err(unreachable)?;
-        if location.path.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
+        if location.path.is_empty() && matches!(arrived.method, Method::GET | Method::HEAD) {
             return Ok(self.with_slash(&mount));
         }
         let uri = mount.forwarded_uri(&location.path);
@@ -113,7 +112,7 @@ impl Passage<'_> {
         let uri = mount.map(|mount| mount.forwarded_uri(&location.path));
         let mut request = self.request(location, query, uri.as_deref(), Body::empty())?;
         request.headers_mut().remove(CONTENT_LENGTH);
-        *request.extensions_mut() = self.passing.parts.extensions.clone();
+        *request.extensions_mut() = self.passing.arrived().extensions.clone();
         request.extensions_mut().insert(self.lasting.clone());
         let answer = self.connector.backends.forward(&destination, request).await;
         let mut answer = answer.map_err(|error| match error {
@@ -147,12 +146,12 @@ impl Passage<'_> {
         forwarded_uri: Option<&str>,
         body: Body,
     ) -> Result<Request<Body>, ApiError> {
-        let parts = self.passing.parts;
-        let client = parts.peer.as_ref().map(|peer| peer.address.ip());
+        let arrived = self.passing.arrived();
+        let client = arrived.peer.as_ref().map(|peer| peer.address.ip());
         let host = self.host();
         let host = if host.is_empty() { location.authority() } else { host };
         let mut request = Request::new(body);
-        *request.method_mut() = parts.method.clone();
+        *request.method_mut() = arrived.method.clone();
         let target = location.target(query);
         *request.uri_mut() = target.parse().map_err(|_| {
             ApiError::BadRequest("the path and query are too long for the backend".to_owned())
@@ -163,23 +162,23 @@ impl Passage<'_> {
 
     /// The host by which the client called this server.
     fn host(&self) -> String {
-        let parts = self.passing.parts;
-        let named = parts.headers.get(HOST).and_then(|value| value.to_str().ok());
-        let host = named.or(parts.uri.authority().map(|authority| authority.as_str()));
+        let arrived = self.passing.arrived();
+        let named = arrived.headers.get(HOST).and_then(|value| value.to_str().ok());
+        let host = named.or(arrived.uri.authority().map(|authority| authority.as_str()));
         host.unwrap_or_default().to_owned()
     }
 
     /// Where this server serves the backend.
     fn mount(&self, location: &Location) -> Mount {
-        let Admitted { parts, target, .. } = self.passing;
-        let path = percent_encoding::percent_decode_str(&parts.path).decode_utf8_lossy();
+        let (arrived, target) = (self.passing.arrived(), &self.passing.destination().info.target);
+        let path = percent_encoding::percent_decode_str(&arrived.path).decode_utf8_lossy();
         let prefix = path.strip_suffix(target.subpath.as_str()).unwrap_or(&path).to_owned();
         Mount { prefix, backend: location.authority(), host: self.host() }
     }
 
     /// The redirect of a proxy that was asked without a slash behind it: relative links need it.
     fn with_slash(&self, mount: &Mount) -> Response<Body> {
-        let query = self.passing.parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let query = self.passing.arrived().uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
         let path = mount.forwarded_uri("/");

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use axum::body::Body;
+use http::Method;
+
 use super::Server;
 use crate::controllers::testing::bootstrap;
 use crate::http::Scope;
+use crate::metrics::Exposition;
 
 #[tokio::test(start_paused = true)]
 async fn an_added_check_fails_readiness_and_no_liveness() {
@@ -98,4 +102,46 @@ async fn an_excluded_check_is_not_carried_out_and_an_unknown_one_is_told() {
         assert!(passed.text.contains(line), "{line}: {}", passed.text);
     }
     assert_eq!(server.get("/livez?exclude=etcd").await.text, "ok", "told in the report alone");
+}
+
+/// A page without series.
+struct Page;
+
+impl Exposition for Page {
+    fn render(&self) -> String {
+        String::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_checks_are_counted_by_check_endpoint_and_status() {
+    let server = Server::new().await;
+    let passes = Arc::new(AtomicBool::new(true));
+    let asked = passes.clone();
+    let api = server.api_over(server.store.clone()).exposing(Arc::new(Page));
+    let api = api.with_check("log", Scope::Liveness, move || asked.load(Ordering::Relaxed));
+    let server = Server { router: api.router(), ..server };
+    bootstrap(server.store.clone()).await;
+    assert_eq!(server.get("/metrics/slis").await.text, "", "no check was carried out");
+    assert_eq!(server.get("/livez").await.code, 200);
+    passes.store(false, Ordering::Relaxed);
+    assert_eq!(server.get("/livez").await.code, 500);
+    // Neither counts: a check alone, and one that is excluded.
+    assert_eq!(server.get("/livez/ping").await.code, 200);
+    assert_eq!(server.get("/livez?exclude=log").await.code, 200);
+    let page = server.get("/metrics/slis").await;
+    assert_eq!(page.code, 200);
+    let expected = [
+        "# TYPE orch_healthcheck gauge",
+        "orch_healthcheck{name=\"log\",type=\"livez\"} 0",
+        "orch_healthcheck{name=\"ping\",type=\"livez\"} 1",
+        "# TYPE orch_healthchecks_total counter",
+        "orch_healthchecks_total{name=\"log\",status=\"error\",type=\"livez\"} 1",
+        "orch_healthchecks_total{name=\"log\",status=\"success\",type=\"livez\"} 1",
+        "orch_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 3",
+    ];
+    assert_eq!(page.text.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(server.delete("/metrics/slis").await.text, "metrics reset\n");
+    assert_eq!(server.get("/metrics/slis").await.text, "");
+    assert_eq!(server.send(Method::PUT, "/metrics/slis", &[], Body::empty()).await.code, 405);
 }

@@ -17,6 +17,7 @@ mod passing;
 mod refusals;
 mod representations;
 mod routes;
+mod run_time_kinds;
 mod snapshots;
 mod streams;
 mod tokens;

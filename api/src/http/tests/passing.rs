@@ -201,7 +201,8 @@ async fn failures_of_backends_are_told_as_the_reference_does() {
     }
 }
 
-/// Notes each connection, names the container `x` of the pod `two`, and lets nobody attach.
+/// Notes each connection, names the container `x` of the pod `two`, spoils the options for the pod `lost`, and lets nobody
+/// attach.
 struct Doorkeeper(Arc<Mutex<Vec<String>>>);
 
 impl Plugin for Doorkeeper {
@@ -216,14 +217,18 @@ impl Plugin for Doorkeeper {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        options: &'a mut Value,
+        options: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(options) = options else { return rule(Ok(())) };
         let Attributes { action, namespace, name, user, .. } = *attributes;
         self.0.lock().push(format!("{} {action:?} {namespace}/{name} {options}", user.name));
         if name == "two" {
             options["container"] = json!("x");
+        }
+        if name == "lost" {
+            options["command"] = json!({"not": "a list"});
         }
         rule(Ok(()))
     }
@@ -267,11 +272,20 @@ async fn connections_pass_admission_with_their_options() {
             "Upgrade request required",
             r#"system:admin PortForward ns/q {"ports":[80,443]}"#,
         ),
+        (
+            "namespaces/ns/pods/lost/exec?command=ls",
+            500,
+            "Internal error occurred: after mutating admission, the options of exec cannot be read: ",
+            r#"system:admin Exec ns/lost {"command":["ls"]}"#,
+        ),
         ("nodes/n/proxy/metrics", 200, "", r#"system:admin Proxy /n {"path":"/metrics"}"#),
         ("namespaces/ns/pods/q/log", 200, "", ""),
     ] {
         let answered = server.get(&format!("/api/v1/{path}")).await;
-        assert_eq!((answered.code.as_u16(), message(&answered.text).as_str()), (code, text), "{path}");
+        let told = message(&answered.text);
+        // The rest of the one with a 500 is the decoder's.
+        let told = if code == 500 { &told[..text.len().min(told.len())] } else { &told };
+        assert_eq!((answered.code.as_u16(), told), (code, text), "{path}: {}", answered.text);
         let noted = std::mem::take(&mut *notes.lock());
         assert_eq!(noted, if note.is_empty() { vec![] } else { vec![note] }, "{path}");
     }

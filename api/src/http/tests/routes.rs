@@ -144,7 +144,7 @@ impl Plugin for Notary {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _: &'a mut Value,
+        _: Option<&'a mut Value>,
         _: &'a View,
         _: &'a mut Additions,
     ) -> Ruling<'a> {
@@ -184,7 +184,7 @@ impl Noted {
             let json = Bytes::from(json);
             StoreOperation::Put(Put { key, json, revision_at: 32, index: Index::default() })
         };
-        let stored = registry.resources().filter(|of| of.review.is_none() && of.is_storage_version());
+        let stored = registry.resources().filter(|of| of.review.is_none() && of.stands_for_stored());
         let operations = stored.map(put).collect();
         let transaction = Transaction { proposed_ms: 1, conditions: Vec::new(), operations };
         server.store.propose(transaction).await.unwrap();
@@ -216,13 +216,11 @@ impl Noted {
         let headers = [("content-type", content_type)];
         let answered = self.server.send(method.clone(), path, &headers, Body::from(body)).await;
         let note = self.note.lock().take();
-        let is_review = endpoint.resource.review.is_some();
         match note {
             Some(note) => {
                 assert_eq!(answered.code, 403, "{method} {path}: {}", answered.text);
                 format!(" -> {note}")
             }
-            None if is_review => " -> not stored".to_owned(),
             None => format!("{NOT_ADMITTED}{}", answered.code.as_u16()),
         }
     }

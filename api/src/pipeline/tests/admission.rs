@@ -88,10 +88,11 @@ impl Plugin for Witness {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(object) = object else { return rule(Ok(())) };
         let Attributes { operation, action, name, old, dry_run, .. } = *attributes;
         let generation = &object["metadata"]["generation"];
         let replicas = &object["spec"]["replicas"];
@@ -226,7 +227,6 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "DefaultIngressClass",
             "PodTopologyLabels",
             "PodResizeValidator",
-            "RoleEscalation",
             "ClaimStatus",
             "ResourceQuota",
         ]
@@ -285,7 +285,7 @@ impl Plugin for Dependent {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
@@ -321,10 +321,11 @@ impl Plugin for Stamp {
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
+        let Some(object) = object else { return rule(Ok(())) };
         let before = object["metadata"]["labels"]["stamp"].as_str().unwrap_or_default().to_owned();
         object["metadata"]["labels"]["stamp"] = json!(before + "x");
         rule(Ok(()))
@@ -347,7 +348,7 @@ impl Plugin for Stale {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
@@ -385,7 +386,7 @@ impl Plugin for Twice {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
@@ -429,7 +430,7 @@ impl Plugin for Rival {
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
+        _object: Option<&'a mut Value>,
         _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {

@@ -33,6 +33,12 @@ impl Server {
         self.merge(&format!("{BUDGETS}/{name}/status"), json!({"status": status})).await.object();
     }
 
+    /// A running pod with a budget that lets one go.
+    pub(super) async fn evictable(&self, name: &str) {
+        self.run_pod(name, "True").await;
+        self.budget("b", status(1, 3, 2)).await;
+    }
+
     async fn evict(&self, name: &str, options: Value) -> Reply {
         self.post(&format!("{PODS}/{name}/eviction"), eviction(name, options)).await
     }

@@ -11,6 +11,7 @@ mod field_validation;
 mod metadata;
 mod parts;
 mod patches;
+mod phases;
 mod quotas;
 mod scale;
 mod versions;
@@ -119,11 +120,22 @@ impl Server {
     }
 
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &str) -> Reply {
+        self.send_as(&User::local_admin(), method, path, content_type, body).await
+    }
+
+    async fn send_as(
+        &self,
+        user: &User,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &str,
+    ) -> Reply {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
         let query = Query::parse(query);
         let verb = Verb::of(&method, &target, &query).unwrap();
-        let registry = &self.pipeline.registry;
+        let registry = &self.pipeline.registry();
         let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
         let exchange = Exchange::internal();
         let request = Request {
@@ -134,7 +146,7 @@ impl Server {
             action,
             query: &query,
             exchange: &exchange,
-            user: &User::local_admin(),
+            user,
             user_agent: "agent/1",
             content_type,
             body: &Bytes::copy_from_slice(body.as_bytes()),

@@ -143,10 +143,11 @@ fn operations() -> impl Strategy<Value = Value> {
 fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> Option<(Value, Vec<String>)> {
     let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
     let pipeline = &server.pipeline;
-    let Endpoint { resource, action } = pipeline.registry.endpoint(&target).unwrap();
+    let registry = pipeline.registry();
+    let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
     let request = Request {
         verb: Verb::Patch,
-        registry: &pipeline.registry,
+        registry: &registry,
         target: &target,
         resource,
         action,

@@ -149,3 +149,80 @@ async fn a_final_refusal_is_returned_without_another_look() {
     assert_eq!(barriers(), before);
     assert_eq!(server.pipeline.store.state().collection("configmaps").len(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_200_ms_bounds_creates_by_nothing_but_its_time() {
+    const CLIENTS: usize = 64;
+    const ROUNDS: usize = 10;
+    const QUOTA: usize = 600;
+    const HOOK: Duration = Duration::from_millis(200);
+    let slow = Slow::taking("pods", HOOK);
+    let server = server_with(&slow).await;
+    // On the leader, the turns of a quota have gaps for the other nodes.
+    server.pipeline.store.leads.store(false, Ordering::Relaxed);
+    for at in 0..10_000 {
+        server.create(MAPS, map(&format!("m{at}"))).await;
+    }
+    let hard = json!({"pods": QUOTA.to_string()});
+    server.create(QUOTAS, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await;
+    let status = json!({"status": {"hard": hard, "used": {"pods": "0"}}});
+    server.merge(&format!("{QUOTAS}/q/status"), status).await.object();
+    let began = tokio::time::Instant::now();
+    let client = |of: usize| {
+        let server = &server;
+        async move {
+            let mut codes = Vec::new();
+            for at in 0..ROUNDS {
+                codes.push(server.post(PODS, pod(&format!("p{of}-{at}"))).await.code);
+            }
+            codes
+        }
+    };
+    let reader = async {
+        // In the middle of each round, while all creates wait.
+        tokio::time::sleep(HOOK / 2).await;
+        for _ in 0..ROUNDS {
+            let asked = tokio::time::Instant::now();
+            assert_eq!(server.get(MAPS).await.json["items"].as_array().unwrap().len(), 10_000);
+            assert_eq!(asked.elapsed(), Duration::ZERO, "a list waits for no hook");
+            tokio::time::sleep(HOOK).await;
+        }
+    };
+    let clients = join_all((0..CLIENTS).map(client));
+    let (codes, ()) = join(async { (clients.await, began.elapsed()) }, reader).await;
+    let (codes, elapsed) = codes;
+    assert_eq!(elapsed, HOOK * u32::try_from(ROUNDS).unwrap(), "64 pods in each 200 ms");
+    let codes: Vec<u16> = codes.into_iter().flatten().collect();
+    let count = |code: u16| codes.iter().filter(|found| **found == code).count();
+    assert_eq!((count(201), count(403)), (QUOTA, CLIENTS * ROUNDS - QUOTA));
+    assert_eq!(server.get(PODS).await.json["items"].as_array().unwrap().len(), QUOTA);
+    let used = server.get(&format!("{QUOTAS}/q")).await.json["status"]["used"].clone();
+    assert_eq!(used, json!({"pods": QUOTA.to_string()}));
+    let asked: Vec<usize> = slow.asked("mutate").into_values().collect();
+    assert_eq!(asked, [1; CLIENTS * ROUNDS], "once a pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overtaken_change_that_will_wait_again_waits_for_no_turn() {
+    let slow = Slow::of("configmaps");
+    let server = server_with(&slow).await;
+    slow.answer(1);
+    server.create(MAPS, map("a")).await;
+    let (path, key) = (format!("{MAPS}/a"), Key::new(&"configmaps".into(), "ns", "a").unwrap());
+    let change = |value: &str| server.merge(&path, json!({"data": {"k": value}}));
+    let both = join(change("x"), change("y"));
+    let meanwhile = async {
+        slow.until_waiting(2).await;
+        let turn = server.pipeline.turns.take(&key, &server.pipeline.store).await;
+        slow.answer(2);
+        tokio::task::yield_now().await;
+        // One is stored, the other one is asked about again, though the turn is taken.
+        slow.until_waiting(1).await;
+        slow.answer(1);
+        turn
+    };
+    let all = tokio::time::timeout(Duration::from_secs(30), join(both, meanwhile)).await;
+    let ((first, second), turn) = all.expect("nobody waits for the turn");
+    assert_eq!((first.code, second.code), (200, 200));
+    drop(turn);
+}

@@ -4,9 +4,7 @@ use orch_raft::object::SharedObject;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::EventType;
-use crate::watch::event::Event;
-use crate::watch::shared::{EventKey, SHARED_BYTES_MAX};
+use crate::render::{Event, EventKey, EventType, SHARED_BYTES_MAX};
 
 const SELECTORS: [&str; 7] = [
     "",

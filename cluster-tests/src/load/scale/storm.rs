@@ -1,7 +1,8 @@
 //! The work `watch-storm`: many watches at once, and all of them again after their connections were cut.
 //!
-//! With servers of its own the watches are one user's and the writer is another: an administrator, as all are elsewhere, takes
-//! no seats of flow control.
+//! With servers of its own each connection is of a user of its own in the group of all nodes, whose requests have the priority level of
+//! kubelets, and the writer is a user of the level of everybody else. Elsewhere all are the administrator, who takes no seats of flow
+//! control.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +26,10 @@ use crate::load::target::Target;
 const CHANGED_MAX: u32 = 100;
 /// The writer's pod, on a node that no watch selects.
 const UNWATCHED: &str = "unwatched";
-/// Group of the watches' user and of the writer.
-const GROUP: &str = "bench-users";
+/// Group of the watches' users: that of all nodes.
+const WATCHERS: &str = "system:nodes";
+/// Group of the writer.
+const WRITERS: &str = "bench-users";
 /// Time for events to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 
@@ -34,23 +37,28 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 pub(super) fn run(options: &Storm) -> Result<Report> {
     let count = options.watches.connections()?;
     stage::run(&options.common, count, async |stage: &Stage| {
-        let [watchers, writers] = clients(stage).await?;
-        let links = (0..count as usize).map(|place| Link::new(&watchers, place, &stage.crowd)).collect();
-        let work =
-            Work { options, stage, links, writer: writers[0].clone(), report: Report::new("watch-storm") };
+        let (watchers, writer) = clients(stage, count).await?;
+        let link = |(place, targets)| Link::new(targets, place, &stage.crowd);
+        let links = watchers.iter().enumerate().map(link).collect();
+        let work = Work { options, stage, links, writer, report: Report::new("watch-storm") };
         Box::pin(work.measure()).await
     })
 }
 
-/// The servers for the watches and for the writer.
-async fn clients(stage: &Stage) -> Result<[Arc<[Target]>; 2]> {
+/// The servers as each of `count` connections has them, and the server of the writer.
+async fn clients(stage: &Stage, count: u32) -> Result<(Vec<Arc<[Target]>>, Target)> {
     if !stage.is_started() {
-        return Ok([stage.targets.clone(), stage.targets.clone()]);
+        let watchers = (0..count).map(|_| stage.targets.clone()).collect();
+        return Ok((watchers, stage.targets[0].clone()));
     }
-    stage.grant_all(GROUP).await?;
+    for group in [WATCHERS, WRITERS] {
+        stage.grant_all(group).await?;
+    }
     let authority = Authority::read(&stage.certificates().await?)?;
-    let [watcher, writer] = ["watcher", "writer"].map(|name| authority.user(name, GROUP));
-    Ok([stage.targets_as(watcher?), stage.targets_as(writer?)])
+    let as_user = |name: &str, group| anyhow::Ok(stage.targets_as(authority.user(name, group)?));
+    let watcher = |number: u32| as_user(&format!("watcher-{number}"), WATCHERS);
+    let watchers = (0..count).map(watcher).collect::<Result<_>>()?;
+    Ok((watchers, as_user("writer", WRITERS)?[0].clone()))
 }
 
 struct Work<'a> {

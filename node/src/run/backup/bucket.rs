@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
+use orch_serving::Causes;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use super::figures::TargetFigures;
 use super::folder::Backup;
 use super::plan::Job;
 use crate::object_store::{ObjectStore, ObjectStoreError};
-use crate::report::Causes;
 use crate::snapshot::prove;
 
 /// Longest copy, with its comparison: 64 GiB each way at 10 MiB a second. A slower one would hold up those after it.

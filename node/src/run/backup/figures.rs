@@ -43,31 +43,3 @@ pub(super) fn due(next: SystemTime) {
 fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
-
-pub(super) fn describe() {
-    use metrics::Unit::{Bytes, Seconds};
-    metrics::describe_gauge!(
-        "orch_backup_last_success_timestamp_seconds",
-        Seconds,
-        "Time of this member's newest backup in the target that passed its test, in seconds since 1970."
-    );
-    metrics::describe_gauge!(
-        "orch_backup_size_bytes",
-        Bytes,
-        "Size of this member's newest backup in the target."
-    );
-    metrics::describe_gauge!(
-        "orch_backup_duration_seconds",
-        Seconds,
-        "Time that this member's newest backup took, or its copy to the target."
-    );
-    metrics::describe_gauge!(
-        "orch_backup_due_timestamp_seconds",
-        Seconds,
-        "Time at which this member's next backup is due, in the past where it is overdue, in seconds since 1970."
-    );
-    metrics::describe_counter!(
-        "orch_backup_failures_total",
-        "Backups that were not saved, or not copied to the target."
-    );
-}

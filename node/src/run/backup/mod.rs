@@ -25,6 +25,7 @@ mod save;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use orch_serving::Causes;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
@@ -38,7 +39,6 @@ use self::plan::Job;
 pub(super) use self::plan::plan;
 pub(super) use self::save::Source;
 use crate::cli::Schedule;
-use crate::report::Causes;
 
 /// Longest wait after a failure. With a shorter interval that is the wait.
 const RETRY_MAX: Duration = Duration::from_secs(300);
@@ -49,7 +49,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// Makes backups of `source` until `stopped`.
 pub(super) async fn keep_backups(plan: BackupPlan, source: Source, stopped: CancellationToken) {
-    figures::describe();
     let plan = Arc::new(plan.of_cluster(source.cluster()));
     let looking = plan.clone();
     let newest = tokio::task::spawn_blocking(move || {

@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::snapshot::stamp;
+use crate::snapshot::{is_stamp, stamp};
 
 /// Bytes of the digest of the cluster's name.
 const CLUSTER_BYTES: usize = 4;
@@ -40,12 +40,7 @@ impl Names {
     /// Whether `name` is that of a backup of this member.
     pub(super) fn include(&self, name: &str) -> bool {
         let stamp = name.strip_prefix(&*self.begin).and_then(|rest| rest.strip_suffix(SUFFIX));
-        let form = |(at, byte): (usize, u8)| match at {
-            8 => byte == b'T',
-            15 => byte == b'Z',
-            _ => byte.is_ascii_digit(),
-        };
-        stamp.is_some_and(|stamp| stamp.len() == 16 && stamp.bytes().enumerate().all(form))
+        stamp.is_some_and(is_stamp)
     }
 
     /// The `names` of backups before `newest` that are not among the last `keep` of them and it. A later name is one of a clock

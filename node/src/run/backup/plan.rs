@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orch_serving::Causes;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 use rusty_s3::UrlStyle;
 
 use super::folder::Folder;
 use super::names::Names;
 use crate::cli::{BackupArgs, Schedule};
 use crate::egress::Trust;
-use crate::files::{self, MATERIAL_BYTES_MAX};
 use crate::object_store::{ObjectStore, Options, Place};
-use crate::report::Causes;
 use crate::run::RunError;
 use crate::snapshot::Recipient;
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use orch_raft::{ClusterIdentity, Fingerprint, Store};
+use orch_serving::Causes;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::folder::Backup;
 use super::plan::Job;
-use crate::report::Causes;
 use crate::run::snapshot::{Places, Point, root, stream, yield_to_requests};
 use crate::run::store::Handle;
 use crate::snapshot::{Copied, Existing, Output, Sink, Tested, copy_unnamed};

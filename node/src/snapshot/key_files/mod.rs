@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use orch_raft::archive::KeyBundle;
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::tls::MALFORMED_PEM;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 pub(super) use self::place::{Placed, place};
 use super::sealed::Recipient;
 use crate::admin::Access;
-use crate::certs::{Authority, Client, Layout, MALFORMED_PEM};
+use crate::certs::{Authority, Client, Layout};
 use crate::cli::KeyFileArgs;
-use crate::files::{self, MATERIAL_BYTES_MAX};
 
 /// The name of the configuration of encryption at rest.
 const ENCRYPTION: &str = "encryption.yaml";

@@ -85,14 +85,91 @@ fn an_identity_is_collected_whole_and_of_the_cluster_that_is_saved() {
 
 /// Places the identity of `from` into `data`.
 fn placed(from: &Path, access: &Access, data: &Path) -> anyhow::Result<Placed> {
+    placed_for(from, access, data, "127.0.0.7", "api.example.com", 7443)
+}
+
+/// The same for a member at `address`, which clients reach at `host` and `port`, too.
+fn placed_for(
+    from: &Path,
+    access: &Access,
+    data: &Path,
+    address: &str,
+    host: &str,
+    port: u16,
+) -> anyhow::Result<Placed> {
     let bundle = collect(&wanted(from), &recipients(), access).unwrap().unwrap();
     let arguments = KeyPlaceArgs {
         certs_dir: None,
-        host: vec!["api.example.com".to_owned()],
-        secure_port: 7443,
+        host: vec![host.to_owned()],
+        secure_port: port,
         without_identity: false,
     };
-    place(&bundle, &arguments, data, ("z", "127.0.0.7"), &ORCH, OffsetDateTime::now_utc())
+    place(&bundle, &arguments, data, ("z", address), &ORCH, OffsetDateTime::now_utc())
+}
+
+#[test]
+fn an_identity_that_was_placed_for_other_addresses_is_not_taken_for_that_of_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, access) = cluster(folder.path(), "certs");
+    let data = folder.path().join("data");
+    let placed = |address: &str, host: &str, port| placed_for(&from, &access, &data, address, host, port);
+    drop(placed("::1", "api.example.com", 7443).unwrap().keep());
+    // The same in another form.
+    drop(placed("0:0::1", "API.example.com", 7443).unwrap());
+    let server = data.join("certs/members/z/server.crt");
+    let before = fs::read(&server).unwrap();
+    for (address, host, port, expected) in [
+        ("::1", "other.example.com", 7443, "server.crt is not for other.example.com"),
+        ("127.0.0.8", "api.example.com", 7443, "server.crt is not for 127.0.0.8"),
+        ("::1", "api.example.com", 6443, "does not name https://[::1]:6443"),
+    ] {
+        let told = placed(address, host, port).unwrap_err().to_string();
+        assert!(told.contains(expected) && told.contains("made anew"), "{told}");
+        assert!(told.contains("--without-identity"), "{told}");
+    }
+    assert_eq!(fs::read(&server).unwrap(), before, "nothing was changed");
+    fs::remove_dir_all(data.join("certs")).unwrap();
+    drop(placed("127.0.0.8", "other.example.com", 6443).unwrap().keep());
+}
+
+#[test]
+fn a_certificate_that_ended_since_an_interrupted_restore_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, access) = cluster(folder.path(), "certs");
+    let data = folder.path().join("data");
+    drop(placed(&from, &access, &data).unwrap().keep());
+    let bundle = collect(&wanted(&from), &recipients(), &access).unwrap().unwrap();
+    let host = vec!["api.example.com".to_owned()];
+    let arguments = KeyPlaceArgs { certs_dir: None, host, secure_port: 7443, without_identity: false };
+    let later = OffsetDateTime::now_utc() + time::Duration::days(2000);
+    let told = place(&bundle, &arguments, &data, ("z", "127.0.0.7"), &ORCH, later).unwrap_err().to_string();
+    assert!(told.contains("server.crt has ended"), "{told}");
+}
+
+#[test]
+fn two_restores_never_share_an_identity_that_the_first_may_take_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, access) = cluster(folder.path(), "certs");
+    let data = folder.path().join("data");
+    let first = placed(&from, &access, &data).unwrap();
+    let told = placed(&from, &access, &data).unwrap_err().to_string();
+    assert!(told.contains("another restore"), "{told}");
+    // It failed.
+    drop(first);
+    assert!(!data.join("certs").exists());
+    // Amid the making of it.
+    let draft = data.join(".certs.restoring");
+    fs::create_dir(&draft).unwrap();
+    let making = fs::File::open(&draft).unwrap();
+    making.try_lock().unwrap();
+    let told = format!("{:#}", placed(&from, &access, &data).unwrap_err());
+    assert!(told.contains("another restore") && draft.exists(), "{told}");
+    drop(making);
+    let kept = placed(&from, &access, &data).unwrap().keep();
+    let told = placed(&from, &access, &data).unwrap_err().to_string();
+    assert!(told.contains("another restore"), "until its end: {told}");
+    drop(kept);
+    drop(placed(&from, &access, &data).unwrap());
 }
 
 #[test]

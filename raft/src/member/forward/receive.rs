@@ -23,7 +23,7 @@ use crate::disk::Disk;
 use crate::encoding::{DecodeError, check_format, check_transaction, decode};
 use crate::member::core::{Core, within};
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
-use crate::member::standing::Standing;
+use crate::member::trust::standing::Standing;
 use crate::store::ProposeError;
 use crate::transport::{Duplex, NodeId, Transport};
 

@@ -40,9 +40,9 @@ use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::feature::FeatureLevel;
 use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
-use crate::member::promises::Promises;
-use crate::member::recall::Recollection;
-use crate::member::scrutiny::{Scrutinized, Scrutiny};
+use crate::member::old_disk::promises::Promises;
+use crate::member::old_disk::recall::Recollection;
+use crate::member::trust::scrutiny::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// The parts of a member that all its links use.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use orch_proto::store as wire;
 use prost::Message;
 
-use super::{Made, NewCluster, Origin, ReseedError};
+use super::{Made, NewCluster, Origin, ReseedError, require_known_level};
 use crate::archive::Record;
 use crate::disk::{Disk, Install, MetaKey, StateWrite, completed};
 use crate::encoding::{DecodeError, LEVEL_BEGINNING, object_to_wire};
@@ -122,6 +122,7 @@ pub(super) async fn install(
     for record in records {
         filling.add(&record?)?;
     }
+    require_known_level(&filling.own)?;
     let earlier = ClusterIdentity::read(&filling.own).ok_or(ReseedError::NoCluster)?;
     let seed = seed(&earlier, new)?;
     let (cluster, brand) = (seed.cluster.clone(), seed.brand.clone());

@@ -42,9 +42,11 @@ use crate::archive::Record;
 use crate::disk::DiskError;
 use crate::disk::cipher::RecordCipher;
 use crate::disk::rocks::{DataDirectory, Held, OpenError, RemakeError, Remaking, RocksDisk};
-use crate::encoding::DecodeError;
+use crate::encoding::{DecodeError, FEATURE_LEVEL_MAX};
+use crate::member::feature::agreed_feature_level;
 use crate::member::log::LogError;
 use crate::member::options::ClusterSeed;
+use crate::state::State;
 use crate::transport::Peer;
 
 /// Revisions that a cluster gives out in a second, at the very most: five times what was ever measured of one (18,200 writes
@@ -123,6 +125,15 @@ pub enum ReseedError {
         /// The defect.
         reason: String,
     },
+    /// A newer program wrote a part of the store.
+    #[error("{reason}: use the program of that version, or a later one")]
+    NewerProgram {
+        /// The part, its version, and the highest one that this program reads.
+        reason: String,
+    },
+    /// The caller's preparation of a restore failed.
+    #[error("the restore cannot be prepared")]
+    Unprepared(#[source] Box<dyn Error + Send + Sync>),
     /// The source of the records failed.
     #[error("the snapshot cannot be read")]
     Source(#[source] Box<dyn Error + Send + Sync>),
@@ -158,14 +169,31 @@ pub enum ReseedError {
 
 impl From<LogError> for ReseedError {
     fn from(error: LogError) -> Self {
-        ReseedError::Unreadable { reason: error.to_string() }
+        match error {
+            LogError::Decode(error) => error.into(),
+            error => ReseedError::Unreadable { reason: error.to_string() },
+        }
     }
 }
 
 impl From<DecodeError> for ReseedError {
     fn from(error: DecodeError) -> Self {
-        ReseedError::Unreadable { reason: error.to_string() }
+        let reason = error.to_string();
+        if error.newer { ReseedError::NewerProgram { reason } } else { ReseedError::Unreadable { reason } }
     }
+}
+
+/// Requires that this program knows the feature level that the cluster of `state` had agreed on. Below it, objects may have forms
+/// that this program takes for others.
+fn require_known_level(state: &State) -> Result<(), ReseedError> {
+    let agreed = agreed_feature_level(state);
+    if agreed > FEATURE_LEVEL_MAX {
+        let reason = format!(
+            "the cluster is at feature level {agreed}, and this program knows levels up to {FEATURE_LEVEL_MAX}"
+        );
+        return Err(ReseedError::NewerProgram { reason });
+    }
+    Ok(())
 }
 
 /// Time from `time_ms` to `now_ms`, in milliseconds. `None` where it is unknown: `time_ms` is 0, or later than `now_ms` by
@@ -212,7 +240,7 @@ impl Examined {
 /// compacted. No entry, object or vote in it is changed. A store that an interrupted recovery had moved away is put back.
 ///
 /// # Errors
-/// The store is in use, or cannot be read; it never was part of a cluster; its member is the only voter.
+/// The store is in use, or cannot be read; a newer program wrote it; it never was part of a cluster; its member is the only voter.
 pub fn examine(data_dir: &Path, keys: Option<Arc<dyn RecordCipher>>) -> Result<Examined, ReseedError> {
     Remaking::undo_interrupted(data_dir)?;
     let store = Remaking::existing_store(data_dir)?;
@@ -244,18 +272,23 @@ pub fn recover(
     made
 }
 
-/// Makes the store of a new cluster from the `records` of a snapshot, in a data directory without a store.
+/// Makes the store of a new cluster from the `records` of a snapshot, in a data directory without a store. `prepare` gives the keys
+/// of the new store. It is called once the directory is this restore's: until the end no node and no other restore begins in it.
 ///
 /// # Errors
 /// See [`ReseedError`].
-pub fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
+pub fn restore<P: Into<Box<dyn Error + Send + Sync>>, E: Into<Box<dyn Error + Send + Sync>>>(
     data_dir: &Path,
-    keys: Option<Arc<dyn RecordCipher>>,
+    prepare: impl FnOnce() -> Result<Option<Arc<dyn RecordCipher>>, P>,
     origin: &Origin,
     new: &NewCluster,
     records: impl Iterator<Item = Result<Record, E>>,
 ) -> Result<Made, ReseedError> {
     let remaking = Remaking::of_nothing(data_dir, &new.directory)?;
+    let keys = match prepare() {
+        Ok(keys) => keys,
+        Err(error) => return Err(abandon(remaking, ReseedError::Unprepared(error.into()))),
+    };
     let records = records.map(|record| record.map_err(|error| ReseedError::Source(error.into())));
     let filled = build(&remaking, keys.clone(), origin, new, FIRST_TERM, records);
     finish(remaking, keys, filled)
@@ -290,9 +323,14 @@ fn finish(
     };
     match filled.and_then(read_back) {
         Ok(made) => Ok(Made { kept: remaking.finish()?, ..made }),
-        Err(error) => Err(match remaking.abandon() {
-            Ok(()) => error,
-            Err(cleanup) => ReseedError::Left { source: Box::new(error), cleanup: cleanup.with_cause() },
-        }),
+        Err(error) => Err(abandon(remaking, error)),
+    }
+}
+
+/// Takes away what was made before `error`, and tells both where that fails, too.
+fn abandon(remaking: Remaking, error: ReseedError) -> ReseedError {
+    match remaking.abandon() {
+        Ok(()) => error,
+        Err(cleanup) => ReseedError::Left { source: Box::new(error), cleanup: cleanup.with_cause() },
     }
 }

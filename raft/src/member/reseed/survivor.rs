@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use orch_proto::store as wire;
 
-use super::{Origin, ReseedError};
+use super::{Origin, ReseedError, require_known_level};
 use crate::archive::Record;
 use crate::disk::{Disk, MetaKey};
+use crate::encoding::{FEATURE_LEVEL_MAX, check_format};
 use crate::member::consensus::term_of;
 use crate::member::identity::ClusterIdentity;
 use crate::member::log::read_meta;
@@ -56,11 +57,13 @@ impl Survivor {
     /// Reads the disk of a stopped member to the end of its log.
     ///
     /// # Errors
-    /// The disk cannot be read; it never was part of a cluster; its member is the only voter.
+    /// The disk cannot be read; a newer program wrote it; it never was part of a cluster; its member is the only voter.
     pub fn read(disk: &impl Disk) -> Result<Self, ReseedError> {
         let identity = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity")?;
         let identity = identity.ok_or(ReseedError::NoCluster)?;
+        check_format("identity", identity.format, FEATURE_LEVEL_MAX)?;
         let replayed = replay(disk)?;
+        require_known_level(&replayed.state)?;
         let cluster = ClusterIdentity::read(&replayed.state).ok_or(ReseedError::NoCluster)?;
         let name: Arc<str> = Arc::from(&*identity.name);
         let membership = replayed.mark.membership.membership();

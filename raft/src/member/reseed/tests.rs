@@ -71,6 +71,17 @@ fn sound(records: impl Iterator<Item = Record>) -> impl Iterator<Item = io::Resu
     records.map(Ok)
 }
 
+/// A restore whose keys are known before it.
+fn restore<E: Into<Box<dyn Error + Send + Sync>>>(
+    data_dir: &Path,
+    keys: Option<Arc<dyn RecordCipher>>,
+    origin: &Origin,
+    new: &NewCluster,
+    records: impl Iterator<Item = Result<Record, E>>,
+) -> Result<Made, ReseedError> {
+    super::restore(data_dir, || Ok::<_, io::Error>(keys), origin, new, records)
+}
+
 /// Restores `state` as the cluster `two`, which begins at 1000.
 fn restored(data_dir: &Path) -> Made {
     restore(data_dir, None, &origin("one", 5), &anew("two", 1000), sound(records(&state()))).unwrap()
@@ -189,4 +200,69 @@ fn nothing_is_left_of_a_restore_that_fails() {
     assert!(matches!(early, Err(ReseedError::BeginsTooEarly { .. })));
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     restored(root.path());
+}
+
+#[test]
+fn a_restore_is_prepared_in_a_directory_that_is_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let (origin, new) = (origin("one", 5), anew("two", 1000));
+    let restore_with = |prepare: &dyn Fn() -> io::Result<()>| {
+        let prepare = || prepare().map(|()| None);
+        super::restore(root.path(), prepare, &origin, &new, sound(records(&state())))
+    };
+    let failing = || {
+        let second = restore(root.path(), None, &origin, &anew("three", 1000), sound(records(&state())));
+        assert!(second.unwrap_err().to_string().contains("another process makes a store"));
+        assert!(Remaking::require_whole(root.path()).is_err(), "no node starts meanwhile");
+        Err(io::Error::other("no keys"))
+    };
+    let told = restore_with(&failing).unwrap_err();
+    assert!(matches!(told, ReseedError::Unprepared(_)), "{told}");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0, "nothing is left of it");
+    restore_with(&|| Ok(())).unwrap();
+    let never = || panic!("prepared for a directory with a store");
+    assert!(restore_with(&never).unwrap_err().to_string().contains("has a store already"));
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_refused_before_anything_is_decided() {
+    let level = |level: u32| {
+        let put = crate::member::feature::level_put(level);
+        Transaction { proposed_ms: NOW_MS, conditions: vec![], operations: vec![Operation::Put(put)] }
+    };
+    let newer = |told: ReseedError, expected: &str| {
+        assert!(matches!(told, ReseedError::NewerProgram { .. }), "{told}");
+        assert!(told.to_string().contains(expected) && told.to_string().contains("later one"), "{told}");
+    };
+    // In the log of a survivor, behind all that it knows to be committed.
+    let root = tempfile::tempdir().unwrap();
+    restored(root.path());
+    grow(root.path());
+    let disk = RocksDisk::open(&root.path().join("store")).unwrap();
+    let id = ProposalId { node: 9, incarnation: 9, sequence: 4 };
+    let raise = encode_transaction(id, &level(FEATURE_LEVEL_MAX + 1), FEATURE_LEVEL_MAX);
+    let entry = Entry::new(log_id(4, 1005), EntryPayload::Normal(Command(raise)));
+    let bytes = entry_to_wire(&entry, 1).encode_to_vec().into();
+    block_on(completed("append", |done| disk.append(vec![LogRecord { index: 1005, bytes }], done))).unwrap();
+    drop(disk);
+    newer(examine(root.path(), None).err().unwrap(), &format!("feature level {}", FEATURE_LEVEL_MAX + 1));
+
+    // In the identity of the member.
+    let root = tempfile::tempdir().unwrap();
+    restored(root.path());
+    grow(root.path());
+    let disk = RocksDisk::open(&root.path().join("store")).unwrap();
+    let identity = crate::member::log::read_meta(&disk, MetaKey::Identity, "identity").unwrap().unwrap();
+    let identity = orch_proto::store::Identity { format: FEATURE_LEVEL_MAX + 1, ..identity };
+    block_on(crate::member::identity::save(&disk, &identity)).unwrap();
+    drop(disk);
+    newer(examine(root.path(), None).err().unwrap(), "cannot decode identity");
+
+    // In the objects of a snapshot, whatever its header says.
+    let root = tempfile::tempdir().unwrap();
+    let mut state = state();
+    state.apply(Revision(6), &level(FEATURE_LEVEL_MAX + 1));
+    let told = restore(root.path(), None, &origin("one", 6), &anew("two", 1000), sound(records(&state)));
+    newer(told.unwrap_err(), "feature level");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
 }

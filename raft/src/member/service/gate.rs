@@ -12,7 +12,6 @@
 //! disk was compared with that peer's records of it (see returning).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use orch_proto::store as wire;
@@ -23,8 +22,8 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::DecodeError;
 use crate::member::core::{Core, within};
-use crate::member::standing::Standing;
-use crate::member::vouching::Voucher;
+use crate::member::trust::standing::Standing;
+use crate::member::trust::vouching::Voucher;
 use crate::transport::{NodeId, Transport};
 
 /// The refusal of every request of a removed member but an identity request.
@@ -55,7 +54,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Request::Found(_) => return self.check_founder(from),
             _ => {}
         }
-        if !self.enrolled.load(Ordering::Acquire) {
+        if !self.joining.is_enrolled() {
             self.note_speaker(from, recall);
             return Err("the member does not take part yet".to_owned());
         }

@@ -8,7 +8,6 @@ mod history;
 mod snapshot;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,7 +31,7 @@ use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
     vote_response_to_wire,
 };
-use crate::member::standing::Standing;
+use crate::member::trust::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 pub(crate) use self::snapshot::{Partial, receive_pulled};
@@ -73,7 +72,7 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
     fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
         let core = self.0.clone();
         async move {
-            if !core.enrolled.load(Ordering::Acquire) {
+            if !core.joining.is_enrolled() {
                 core.note_speaker(from, None);
                 return;
             }

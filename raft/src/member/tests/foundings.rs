@@ -314,7 +314,7 @@ fn a_founder_without_an_entry_lets_in_founders_only() {
         loop {
             let entered = futures::FutureExt::now_or_never(&mut entering);
             let has_entry = core.membership().membership().nodes().next().is_some();
-            if core.enrolled.load(std::sync::atomic::Ordering::Acquire) && !has_entry {
+            if core.joining.is_enrolled() && !has_entry {
                 looks += 1;
                 assert_eq!(core.vouch(peer(8).id).await, None, "a stranger");
                 assert!(core.vouch(peer(2).id).await.is_some(), "a founder");

@@ -134,7 +134,7 @@ fn a_removed_member_is_told_of_its_removal_and_nothing_else() {
         cluster.handle(leader).remove(at).await.unwrap();
         let handle = cluster.handle(other);
         eventually("the applied removal", || {
-            (handle.0.standing(at) == crate::member::standing::Standing::Removed).then_some(())
+            (handle.0.standing(at) == crate::member::trust::standing::Standing::Removed).then_some(())
         })
         .await;
         let told = wire::IdentityResponse { removed: true, ..wire::IdentityResponse::default() };

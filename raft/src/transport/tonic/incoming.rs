@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use orch_bounded::WarningLimit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -25,7 +26,6 @@ use super::identity::peer_name_of;
 use super::places::{NamedPlace, Places, STRANGERS_MAX, StrangersPlace};
 use super::revocable::Revocable;
 use super::tls::{PeerTls, owned};
-use crate::warnings::WarningLimit;
 
 /// Connections without a proved name: those with a place, and those that just lost theirs.
 const UNNAMED_MAX: usize = 2 * STRANGERS_MAX;

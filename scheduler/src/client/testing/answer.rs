@@ -124,7 +124,7 @@ impl Wire {
         Served { type_id, ..served.clone() }
     }
 
-    /// One frame of a watch.
+    /// A frame of a watch.
     pub(super) fn frame(&self, is_protobuf: bool, served: &Served, kind: &str, object: &Value) -> Bytes {
         if !is_protobuf {
             let mut object = object.clone();

@@ -41,7 +41,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     /// It is refused with this status, and `Retry-After` where that is not 0.

@@ -30,7 +30,7 @@ pub(crate) struct Logged {
     pub(crate) object: Value,
 }
 
-/// Why a write was refused: code, reason, message.
+/// The refusal of a write: code, reason, message.
 pub(crate) type Refused = (u16, &'static str, String);
 
 /// The store. Clones are the same store.

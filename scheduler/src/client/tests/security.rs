@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use orch_serving::Secret;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use crate::api::core::v1::Node;
 use crate::client::testing::FakeApi;
-use crate::client::{Bearer, Certificate, Client, Config, Error, Pem, Reason, Secret, Trust};
+use crate::client::{Bearer, Certificate, Client, Config, Error, Pem, Reason, Trust};
 
 /// An authority, and a server that it vouches for as `localhost`.
 struct Pki {

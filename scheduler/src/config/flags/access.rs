@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use orch_schema::SignedDuration;
 
 use super::value::{List, boolean, list, path, span};
-use crate::config::notation::Span;
 
 const AUTHENTICATION: &str = "Authentication: who asks";
 const AUTHORIZATION: &str = "Authorization: who may ask for what";
@@ -25,7 +25,7 @@ pub struct AuthenticationFlags {
     /// How long an answer about a token is kept
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span, allow_hyphen_values = true,
         help_heading = AUTHENTICATION)]
-    pub authentication_token_webhook_cache_ttl: Span,
+    pub authentication_token_webhook_cache_ttl: SignedDuration,
     /// Start although client CAs cannot be looked up in the cluster. Requests may then all count as anonymous
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "true", value_parser = boolean, action = ArgAction::Set, help_heading = AUTHENTICATION)]
@@ -69,9 +69,9 @@ pub struct AuthorizationFlags {
     /// How long a permission is kept
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span, allow_hyphen_values = true,
         help_heading = AUTHORIZATION)]
-    pub authorization_webhook_cache_authorized_ttl: Span,
+    pub authorization_webhook_cache_authorized_ttl: SignedDuration,
     /// How long a refusal is kept
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span, allow_hyphen_values = true,
         help_heading = AUTHORIZATION)]
-    pub authorization_webhook_cache_unauthorized_ttl: Span,
+    pub authorization_webhook_cache_unauthorized_ttl: SignedDuration,
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use orch_schema::SignedDuration;
 
 use super::value::{boolean, float, integer32, path, span};
-use crate::config::notation::Span;
 
 const ELECTION: &str = "Leader election (a flag that is given wins over --config)";
 const DEPRECATED: &str = "Deprecated: use --config";
@@ -19,10 +19,10 @@ pub struct ElectionFlags {
     pub leader_elect: Option<bool>,
     /// How long others wait after the leader's last renewal before they take over [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, help_heading = ELECTION)]
-    pub leader_elect_lease_duration: Option<Span>,
+    pub leader_elect_lease_duration: Option<SignedDuration>,
     /// How long the leader tries to renew before it stops leading; less than the lease duration [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, help_heading = ELECTION)]
-    pub leader_elect_renew_deadline: Option<Span>,
+    pub leader_elect_renew_deadline: Option<SignedDuration>,
     /// Kind of the lock: leases, endpointsleases or configmapsleases. The two latter write both objects, and the lease
     /// decides [default: leases]
     #[arg(long, value_name = "KIND", allow_hyphen_values = true, help_heading = ELECTION)]
@@ -35,7 +35,7 @@ pub struct ElectionFlags {
     pub leader_elect_resource_namespace: Option<String>,
     /// Time between attempts to get or renew the lease [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, help_heading = ELECTION)]
-    pub leader_elect_retry_period: Option<Span>,
+    pub leader_elect_retry_period: Option<SignedDuration>,
 }
 
 /// Flags that fields of the configuration file replace. With `--config` they are ignored, but for the duration in the
@@ -74,5 +74,5 @@ pub struct DeprecatedFlags {
     /// How long a pod stays in the unschedulable set before it is tried again without a reason
     #[arg(long, value_name = "TIME", default_value = "5m0s", value_parser = span, allow_hyphen_values = true,
         help_heading = DEPRECATED)]
-    pub pod_max_in_unschedulable_pods_duration: Span,
+    pub pod_max_in_unschedulable_pods_duration: SignedDuration,
 }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use orch_schema::SignedDuration;
 
 use super::value::{List, Pairs, VmodulePattern, list, pairs, path, span, unsigned, vmodule};
-use crate::config::notation::{Reason, Span, parse_bool};
+use crate::config::notation::{Reason, parse_bool};
 
 const CONFIGURATION: &str = "Configuration";
 const FEATURES: &str = "Features";
@@ -94,7 +95,7 @@ pub struct LogFlags {
     /// Longest time that a line waits before it is written; warnings and errors never wait
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span, allow_hyphen_values = true,
         help_heading = LOGS)]
-    pub log_flush_frequency: Span,
+    pub log_flush_frequency: SignedDuration,
     /// Verbosity: 4 adds a line for each decision of the scheduler and each retry of a request
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0", value_parser = unsigned,
         allow_hyphen_values = true, help_heading = LOGS)]

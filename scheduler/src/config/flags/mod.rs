@@ -42,10 +42,10 @@ pub struct Flags {
     /// The HTTPS port.
     #[command(flatten)]
     pub serving: ServingFlags,
-    /// Who asks.
+    /// Flags of authentication.
     #[command(flatten)]
     pub authentication: AuthenticationFlags,
-    /// Who may ask for what.
+    /// Flags of authorization.
     #[command(flatten)]
     pub authorization: AuthorizationFlags,
     /// Leader election.

@@ -3,15 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use orch_schema::SignedDuration;
+
 use crate::config::notation::{
-    Reason, Span, parse_bool, parse_fields, parse_float, parse_int, parse_pairs, parse_unsigned, quote,
+    Reason, parse_bool, parse_duration, parse_fields, parse_float, parse_int, parse_pairs, parse_unsigned,
+    quote,
 };
 
-/// One occurrence of a flag with a list; lists of several occurrences follow each other.
+/// An occurrence of a flag with a list; lists of several occurrences follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List(pub Vec<String>);
 
-/// One occurrence of a flag with pairs.
+/// An occurrence of a flag with pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 
@@ -65,8 +68,8 @@ pub(super) fn unsigned(text: &str) -> Result<u32, Reason> {
     parse_unsigned(text)
 }
 
-pub(super) fn span(text: &str) -> Result<Span, Reason> {
-    Span::parse(text)
+pub(super) fn span(text: &str) -> Result<SignedDuration, Reason> {
+    parse_duration(text)
 }
 
 pub(super) fn list(text: &str) -> Result<List, Reason> {

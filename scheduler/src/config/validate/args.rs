@@ -1,5 +1,7 @@
 //! Rules of the arguments of plugins.
 
+use orch_schema::SignedDuration;
+
 use crate::config::arguments::{
     BalancedAllocationArgs, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
     NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs, ResourceSpec, ShapePoint, SpreadConstraint,
@@ -7,7 +9,7 @@ use crate::config::arguments::{
 };
 use crate::config::faults::{Faults, Verbatim};
 use crate::config::node_affinity::node_affinity_faults;
-use crate::config::notation::{Span, quote};
+use crate::config::notation::quote;
 use crate::config::qualified_name;
 
 const STRATEGIES: [&str; 3] = ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"];
@@ -55,10 +57,10 @@ fn check_preemption(path: &str, args: &DefaultPreemptionArgs, faults: &mut Fault
 }
 
 fn check_dynamic_resources(path: &str, args: &DynamicResourcesArgs, faults: &mut Faults) {
-    if let Some(timeout) = args.filter_timeout.filter(|timeout| *timeout < Span::default()) {
+    if let Some(timeout) = args.filter_timeout.filter(|timeout| *timeout < SignedDuration::default()) {
         faults.invalid(&format!("{path}.filterTimeout"), timeout, "must be zero or positive");
     }
-    if let Some(timeout) = args.binding_timeout.filter(|timeout| *timeout < Span::from_secs(1)) {
+    if let Some(timeout) = args.binding_timeout.filter(|timeout| *timeout < SignedDuration::from_secs(1)) {
         faults.invalid(&format!("{path}.bindingTimeout"), timeout, "must be at least 1 second");
     }
 }
@@ -139,7 +141,7 @@ fn check_volume_binding(path: &str, args: &VolumeBindingArgs, faults: &mut Fault
     }
 }
 
-/// What is wrong with arguments of `NodeResourcesFit`. Paths are relative to the arguments.
+/// Validates arguments of `NodeResourcesFit`. Paths are relative to the arguments.
 pub(in crate::config) fn fit_args_faults(args: &NodeResourcesFitArgs) -> Faults {
     let mut faults = Faults::default();
     for (at, resource) in args.ignored_resources.iter().enumerate() {

@@ -3,11 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
+use orch_schema::SignedDuration;
 use serde_json::Value;
 
 use super::{Reading, Wire};
 use crate::config::document::Node;
-use crate::config::notation::{Span, quote};
+use crate::config::notation::{parse_duration, quote};
 
 impl Wire for bool {
     fn type_name(_: &Brand) -> String {
@@ -124,21 +125,21 @@ impl Wire for f32 {
     }
 }
 
-impl Wire for Span {
+impl Wire for SignedDuration {
     fn type_name(_: &Brand) -> String {
         "string".to_owned()
     }
 
-    fn decode(node: &Node, reading: &mut Reading) -> Span {
+    fn decode(node: &Node, reading: &mut Reading) -> SignedDuration {
         match node {
-            Node::Null => Span::default(),
-            Node::Text(text) => Span::parse(text).unwrap_or_else(|reason| {
+            Node::Null => SignedDuration::default(),
+            Node::Text(text) => parse_duration(text).unwrap_or_else(|reason| {
                 reading.fail(reason.0);
-                Span::default()
+                SignedDuration::default()
             }),
             other => {
                 reading.fail(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
-                Span::default()
+                SignedDuration::default()
             }
         }
     }

@@ -45,7 +45,7 @@ pub struct PodDemand {
     pub scheduler: Arc<str>,
     /// Its priority, where it has one.
     pub priority: Option<i32>,
-    /// What it asks for and may take.
+    /// The pod's requests and limits.
     pub demand: Arc<Demand>,
 }
 

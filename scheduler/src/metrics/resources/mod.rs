@@ -1,4 +1,4 @@
-//! The page `/metrics/resources`: what pods ask for and may take, as the scheduler counts it.
+//! The page `/metrics/resources`: requests and limits of pods, as the scheduler counts them.
 //!
 //! Owns the form of the page. [`ledger`] knows the pods. The page is made anew for each reader and has a line for each
 //! resource of each pod, so that its size, and the memory for it while it is read, grow with the cluster.
@@ -14,7 +14,7 @@ use crate::queue::requests::Amounts;
 
 pub use ledger::{Demand, Ledger, PodDemand};
 
-/// What of a pod's demand a family of series shows.
+/// The amounts that a family of series shows.
 #[derive(Clone, Copy)]
 enum Kind {
     Limit,

@@ -1,6 +1,6 @@
 //! Disruption budgets.
 //!
-//! Owns how many more pods of which selection may be evicted.
+//! Owns the number of further evictions that each budget allows.
 
 use std::collections::BTreeMap;
 

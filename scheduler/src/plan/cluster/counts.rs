@@ -11,7 +11,7 @@ pub struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// One more on a node.
+    /// Adds one to a node's count.
     pub fn add(&mut self, node: NodeId) {
         match self.entries.binary_search_by_key(&node, |(id, _)| *id) {
             Ok(at) => self.entries[at].1 += 1,
@@ -19,7 +19,7 @@ impl NodeCounts {
         }
     }
 
-    /// One less on a node.
+    /// Subtracts one from a node's count.
     pub fn remove(&mut self, node: NodeId) {
         let at = self.entries.binary_search_by_key(&node, |(id, _)| *id);
         let at = at.expect("what is removed was added");

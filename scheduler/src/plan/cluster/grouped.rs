@@ -1,4 +1,4 @@
-//! Named values that are looked up by the group they belong to: volumes by class, attachments by node.
+//! Named values, looked up by name and by group: volumes by class, attachments by node.
 //!
 //! Owns both ways to a value. A value whose group changes moves; the values of a group come in the order of their names,
 //! so that equal choices are made in the same order always. It knows no kind.

@@ -1,4 +1,4 @@
-//! The resources that the pods of a node take of it.
+//! Requests of a node's pods, summed.
 //!
 //! Owns exact sums. A pod may ask for as much as 64 bits hold, and two of them for more: a sum that saturated, or wrapped,
 //! would say something else once they are gone. Readers get sums that are cut to 64 bits, which is more than any node has.

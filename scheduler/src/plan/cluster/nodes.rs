@@ -1,4 +1,4 @@
-//! Nodes and what is on them.
+//! Nodes, their pods and their loads.
 //!
 //! Owns the slots of nodes, the sum of what the pods of each take, and the journal of slots that changed. A slot keeps
 //! its number for the life of its node and is used again afterwards; columns elsewhere are indexed by it.
@@ -32,9 +32,9 @@ impl NodeId {
 /// A node and its pods.
 #[derive(Debug)]
 pub struct Slot {
-    /// What the node says of itself.
+    /// The node's compact form.
     pub node: Node,
-    /// What its pods take.
+    /// The sum of its pods' requests.
     pub load: Load,
     /// Its pods, in no order.
     pub pods: Vec<Arc<Pod>>,

@@ -1,4 +1,4 @@
-//! Pods that wait on a node for the victims of their preemption to go.
+//! Nominated pods: their preemption's victims have not yet left the node.
 //!
 //! Owns them by node.
 

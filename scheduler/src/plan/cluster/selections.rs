@@ -1,4 +1,4 @@
-//! How many pods of each node a selection chooses.
+//! Counts of selected pods by node.
 //!
 //! Owns counters that follow every pod that comes and goes. A counter is made when a plan first asks for it, by one
 //! scan; those that no plan asked for lately are dropped when there are too many.
@@ -17,7 +17,7 @@ use super::nodes::{NodeId, Nodes};
 /// has this many pending workloads with rules between pods. The oldest go first and are made anew when asked for.
 const COUNTERS_MAX: usize = 1024;
 
-/// What a counter counts: pods that all of the selections choose.
+/// The key of a counter, which counts pods that all of the selections choose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Counted {
     /// All of these have to choose the pod.

@@ -1,4 +1,4 @@
-//! Persistent volumes, claims and what says how they come together.
+//! Persistent volumes, claims, storage classes and capacities.
 //!
 //! Owns compact forms by name, and the bindings that were planned and not yet seen in an event. It decides nothing.
 
@@ -90,7 +90,7 @@ impl Volume {
 /// A storage class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Who makes its volumes.
+    /// Name of the provisioner.
     pub provisioner: String,
     /// The driver that attaches them; `None` if no attach limit counts them.
     pub driver: Option<String>,
@@ -116,10 +116,10 @@ pub struct NodeDrivers {
     pub limits: Vec<(String, Option<i32>)>,
 }
 
-/// What a driver says of itself.
+/// Settings of a CSI driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
-    /// Whether it publishes how much room there is.
+    /// Whether it publishes storage capacity.
     pub publishes_capacity: bool,
 }
 

@@ -45,7 +45,7 @@ impl Workloads {
         };
     }
 
-    /// What the services and the controller of a pod select together; empty if there are none.
+    /// The selector of a pod's services and controller together; empty without any.
     pub fn selector_for(&self, shape: &Shape, texts: &Interner) -> Selector {
         let mut selector = Selector::default();
         for service in self.services.get(&shape.namespace).into_iter().flatten().map(|(_, selector)| selector)

@@ -1,4 +1,4 @@
-//! Devices that claims hold.
+//! Allocated devices of all claims.
 //!
 //! Kept up to date result by result. Devices with admin access are left out: they are used beside whoever holds them.
 
@@ -9,12 +9,12 @@ use orch_schema::quantity::Quantity;
 use super::slice::{DeviceId, full_name};
 use crate::api::resource::v1::{AllocationResult, DeviceRequestAllocationResult};
 
-/// What is held, by all claims of the cluster.
+/// Devices and shares of devices that the claims of the cluster hold.
 #[derive(Debug, Default)]
 pub(super) struct Allocated {
     /// Devices that one claim holds alone, with the number of results that say so.
     exclusive: HashMap<DeviceId, usize>,
-    /// What claims consume of devices that they share.
+    /// Amounts that claims consume of devices that they share.
     shared: HashMap<DeviceId, Shares>,
 }
 
@@ -79,7 +79,7 @@ impl Allocated {
         self.shared.contains_key(id)
     }
 
-    /// What is consumed of a capacity, by its name with the domain.
+    /// The consumed amount of a capacity, by its name with the domain.
     pub(super) fn consumed(&self, id: &DeviceId, capacity: &str) -> Quantity {
         self.shared.get(id).and_then(|shares| shares.consumed.get(capacity)).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Capacities that requests ask for, and what they consume of devices that are shared.
+//! Requested capacities, and the amounts that they consume of shared devices.
 //!
 //! Owns the rounding by a device's policy: to the default, to the next valid value, or up to a step of a range.
 
@@ -31,7 +31,7 @@ impl Amount {
     }
 }
 
-/// What a request for `wanted` capacities consumes of `device`; `None` if the device lacks one, or cannot give it by its
+/// The capacities that a request for `wanted` consumes of `device`; `None` if the device lacks one, or cannot give it by its
 /// policy.
 pub(super) fn consumption(device: &Device, wanted: &BTreeMap<String, String>) -> Option<Consumed> {
     let mut by_name = BTreeMap::new();
@@ -50,14 +50,14 @@ pub(super) fn consumption(device: &Device, wanted: &BTreeMap<String, String>) ->
     consumed.collect()
 }
 
-/// Whether the device has so much left: `used` is what others consume already, by the same names.
+/// Whether the device has that much left: `used` are the amounts that others consume already, by the same names.
 pub(super) fn has_room(device: &Device, consumed: &Consumed, used: impl Fn(&str) -> Quantity) -> bool {
     consumed.iter().all(|(name, amount)| {
         device.capacity.get(name).is_some_and(|capacity| used(name).plus(amount.value) <= capacity.value)
     })
 }
 
-/// What is written into a result, by the names that the slice uses.
+/// The consumed capacities of a result, by the names that the slice uses.
 pub(super) fn written(device: &Device, consumed: &Consumed) -> BTreeMap<String, resource::Quantity> {
     let named = consumed.iter().filter_map(|(name, amount)| {
         let name = device.capacity.get(name)?.name.clone();

@@ -18,7 +18,7 @@ pub(super) struct Claim {
 pub(super) struct Request {
     pub(super) name: String,
     pub(super) kind: RequestKind,
-    /// One for an exact request, otherwise one for each of the list.
+    /// The alternatives: a single one for an exact request.
     pub(super) alternatives: Vec<Alternative>,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum RequestKind {
     Unknown,
 }
 
-/// One way to satisfy a request.
+/// An alternative of a request.
 #[derive(Debug)]
 pub(super) struct Alternative {
     /// The name in the list, empty for an exact request.

@@ -12,7 +12,7 @@ use crate::api::resource::v1::{
 pub enum Binding {
     /// All conditions hold, or there are none.
     Ready,
-    /// Some binding conditions do not hold yet.
+    /// At least one binding condition does not hold yet.
     Waiting {
         /// When the devices were allocated, in seconds since 1970.
         since: Option<i64>,

@@ -8,7 +8,7 @@ use super::claim::{Alternative, Request};
 use super::slice::Device;
 use crate::api::resource::v1::{DeviceAttribute, DeviceConstraint};
 
-/// One value of an attribute.
+/// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scalar {
     Int(i64),

@@ -1,4 +1,4 @@
-//! The claims of a pod, and the verdicts of the plugin `DynamicResources` on it: before it is planned, on each node, and when
+//! The claims of a pod, and the results of the plugin `DynamicResources`: before nodes are filtered, on each node, and when
 //! no node fits.
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub enum Filter {
     Fits(NodeAllocation),
     /// It has not, for this reason. Victims do not help.
     Unschedulable(String),
-    /// Something is wrong with claim or class: the attempt ends with this error.
+    /// A claim or class is invalid: the attempt ends with this error.
     Error(String),
 }
 

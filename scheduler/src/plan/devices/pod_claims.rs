@@ -1,4 +1,4 @@
-//! How a pod names its claims, and what it asks of resources that devices may stand for.
+//! The claims that a pod names, and its extended resources that devices may stand for.
 //!
 //! Owns the claims that a pod names, whether they are there, and whose they are.
 
@@ -17,7 +17,7 @@ pub struct PodClaims {
     /// `metadata.uid`.
     pub uid: String,
     claims: Vec<ClaimReference>,
-    /// What its containers ask of extended resources.
+    /// Requests of its containers for extended resources.
     pub(super) asked: Asked,
     /// The claim for extended resources that its status names.
     pub(super) made_claim: Option<String>,
@@ -82,7 +82,7 @@ impl Devices {
     /// The claims that a pod names.
     ///
     /// # Errors
-    /// One is missing, was not made for this pod, or is being deleted.
+    /// A claim is missing, was not made for this pod, or is being deleted.
     pub(super) fn claims_of(&self, pod: &PodClaims) -> Result<Vec<&Claim>, String> {
         let mut claims = Vec::new();
         let key = format!("{}/{}", pod.namespace, pod.name);

@@ -1,4 +1,4 @@
-//! The claim of a pod for its extended resources before it is made.
+//! The claim for a pod's extended resources before it is created.
 //!
 //! Owns the requests of the claim on a node: devices for those resources that the node does not offer itself. The claim
 //! exists in memory only until the pod is about to be bound; a claim that is there already, when the pod is planned, is left

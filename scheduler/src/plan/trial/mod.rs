@@ -1,4 +1,4 @@
-//! A pod against nodes, as they are or as they would be with some pods gone and others come.
+//! Runs the filters for one pod, on the snapshot or without victims.
 //!
 //! Owns what the filters prepared for one plan (`pre_filter`), and asks them about single nodes (Filter). Trials change
 //! only what they prepared for themselves; each change is taken back. `measure` says what the filters cost.
@@ -14,12 +14,12 @@ use crate::objects::pod::Pod;
 use super::affinity::AffinityFilter;
 use super::cluster::nodes::{Load, NodeId, Slot};
 use super::cluster::topology::Topologies;
+use super::compiled_profile::is_local;
 use super::context::Context;
 use super::device_claims::{DeviceClaims, Found};
 use super::devices::PostFilter;
-use super::local;
+use super::local_table;
 use super::profile::Plugin;
-use super::rules::is_local;
 use super::spread::SpreadFilter;
 use super::verdict::{Resolvable, Verdict};
 use super::volumes::{PodsOn, VolumeState};
@@ -144,7 +144,7 @@ impl<'a> Trial<'a> {
         if rules.locals_first {
             let verdict = match load {
                 None => table.verdicts[node.index()],
-                Some(load) => local::check_all(rules, cluster, &pod.shape.local, slot, load),
+                Some(load) => local_table::check_all(rules, cluster, &pod.shape.local, slot, load),
             };
             if !verdict.fits() {
                 return verdict;
@@ -160,7 +160,7 @@ impl<'a> Trial<'a> {
         Verdict::FITS
     }
 
-    /// What one filter says of a node.
+    /// The result of one filter on a node.
     fn ask_plugin(
         &mut self,
         plugin: Plugin,
@@ -173,7 +173,7 @@ impl<'a> Trial<'a> {
         match plugin {
             plugin if is_local(plugin) => {
                 let load = load.unwrap_or(&slot.load);
-                local::check(plugin, rules, cluster, &pod.shape.local, slot, load)
+                local_table::check(plugin, rules, cluster, &pod.shape.local, slot, load)
             }
             Plugin::PodTopologySpread => self.check_spread(topologies, node),
             Plugin::InterPodAffinity => self.check_affinity(topologies, node),
@@ -197,7 +197,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What DynamicResources does when no node fits.
+    /// PostFilter of DynamicResources, for a pod that fits on no node.
     pub(super) fn post_filter_devices(&self) -> PostFilter {
         self.devices.as_ref().map_or_else(PostFilter::without_claims, DeviceClaims::post_filter)
     }

@@ -9,12 +9,12 @@ use crate::objects::pod::Pod;
 use super::Trial;
 use crate::plan::affinity::AffinityFilter;
 use crate::plan::cluster::{Cluster, Memo};
+use crate::plan::compiled_profile::{CompiledProfile, is_local};
 use crate::plan::context::Context;
 use crate::plan::costs::{Meter, Status};
 use crate::plan::device_claims::DeviceClaims;
 use crate::plan::devices::{DeviceLimits, PreFilter};
 use crate::plan::profile::{ExtensionPoint, Plugin, PluginSet};
-use crate::plan::rules::{Rules, is_local};
 use crate::plan::spread::{Constraints, SpreadFilter};
 use crate::plan::volumes::{self, VolumeState};
 
@@ -23,20 +23,25 @@ use crate::plan::volumes::{self, VolumeState};
 pub(in crate::plan) struct RefusedPod {
     /// The plugin.
     pub(in crate::plan) plugin: Plugin,
-    /// Why.
+    /// The plugin's message.
     pub(in crate::plan) message: String,
     /// Plugins that had prepared before it.
     pub(in crate::plan) prepared: PluginSet,
 }
 
-/// What is asked of the filters before the context is fixed, because it makes indexes.
+/// Filters that need mutable access to the snapshot's indexes, prepared before the context borrows it.
 pub(in crate::plan) struct Prepared {
     affinity: Option<AffinityFilter>,
 }
 
 impl Prepared {
     /// Makes the indexes that the filters need.
-    pub(in crate::plan) fn new(rules: &Rules, cluster: &Cluster, memo: &mut Memo, pod: &Pod) -> Prepared {
+    pub(in crate::plan) fn new(
+        rules: &CompiledProfile,
+        cluster: &Cluster,
+        memo: &mut Memo,
+        pod: &Pod,
+    ) -> Prepared {
         let filters = rules.filters.contains(Plugin::InterPodAffinity);
         let is_needed = filters
             && (!pod.shape.terms.is_empty()

@@ -115,7 +115,7 @@ impl Claims<'_> {
         }
     }
 
-    /// What has to be written so that all claims get their volumes on a node. Nothing on a node that the filter would have
+    /// Writes by which all claims get their volumes on a node. Empty on a node that the filter would have
     /// refused: it did not run, and as in the reference the pod is bound without.
     pub(super) fn writes(&self, cluster: &Cluster, slot: &Slot) -> VolumeWrites {
         self.match_waiting(cluster, slot).unwrap_or_default()

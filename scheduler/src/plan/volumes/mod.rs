@@ -1,6 +1,6 @@
 //! The plugins of volumes: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone.
 //!
-//! Owns what they prepare for a plan ([`VolumeState`]) and what they say of a node. Claims, volumes and classes are
+//! Owns the facts that they prepare for a plan ([`VolumeState`]) and their results on a node. Claims, volumes and classes are
 //! read from the snapshot; what has to be written before binding is part of the answer.
 
 mod binding;
@@ -14,15 +14,15 @@ use crate::objects::pod::Pod;
 use super::cluster::Cluster;
 use super::cluster::nodes::{NodeId, Slot};
 use super::cluster::storage::Claim;
+use super::compiled_profile::CompiledProfile;
 use super::decision::{ClaimName, VolumeWrites};
 use super::profile::Plugin;
-use super::rules::Rules;
 use super::verdict::{Resolvable, Verdict};
 
 /// A plugin refuses the pod before any node is looked at: no node can be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// Why.
+    /// The plugin's message.
     pub(super) message: String,
 }
 
@@ -32,7 +32,7 @@ impl Refused {
     }
 }
 
-/// What the plugins prepared for a plan.
+/// Facts about a pod's volumes, which the plugins prepare once for a plan.
 #[derive(Debug, Default)]
 pub(super) struct VolumeState<'a> {
     /// Claims that only one pod may use.
@@ -48,7 +48,7 @@ pub(super) struct VolumeState<'a> {
 /// Looks up the volumes of a pod. Called once per plugin, in the order of the profile's PreFilter.
 pub(super) fn prepare<'a>(
     plugin: Plugin,
-    rules: &Rules,
+    rules: &CompiledProfile,
     cluster: &'a Cluster,
     pod: &'a Pod,
     state: &mut VolumeState<'a>,
@@ -80,9 +80,9 @@ pub(super) fn prepare<'a>(
 pub(super) struct PodsOn<'a> {
     /// The pods of the node.
     pub(super) pods: &'a [Arc<Pod>],
-    /// Those of them that are gone in the trial.
+    /// Pods of the node that the trial removes.
     pub(super) without: &'a [Arc<Pod>],
-    /// Others that are there in the trial.
+    /// Pods that the trial adds.
     pub(super) with: &'a [Arc<Pod>],
 }
 
@@ -95,11 +95,11 @@ impl<'a> PodsOn<'a> {
 }
 
 impl VolumeState<'_> {
-    /// What a plugin says of a node.
+    /// The result of a plugin's filter on a node.
     pub(super) fn check(
         &self,
         plugin: Plugin,
-        rules: &Rules,
+        rules: &CompiledProfile,
         cluster: &Cluster,
         pod: &Pod,
         node: NodeId,
@@ -142,7 +142,7 @@ impl VolumeState<'_> {
     }
 }
 
-/// What has to be written before a pod is bound to a node that passed. Nothing where PreFilter would have refused the pod,
+/// Writes of volumes and claims before a pod is bound to a node that passed. Nothing where PreFilter would have refused the pod,
 /// and so did not run.
 pub(super) fn writes(cluster: &Cluster, pod: &Pod, slot: &Slot) -> VolumeWrites {
     binding::prepare(cluster, pod).map(|claims| claims.writes(cluster, slot)).unwrap_or_default()

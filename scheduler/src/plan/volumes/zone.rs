@@ -8,22 +8,26 @@ use crate::objects::pod::Pod;
 
 use super::super::cluster::Cluster;
 use super::super::cluster::nodes::Slot;
+use super::super::compiled_profile::CompiledProfile;
 use super::super::profile::Plugin;
-use super::super::rules::Rules;
 use super::super::verdict::{Resolvable, Verdict};
 use super::{Refused, find_claim, not_found};
 
-/// What a label of a volume asks of nodes.
+/// The zones or regions that a volume's label allows.
 #[derive(Debug)]
 pub(super) struct ZoneRule {
     key: Symbol,
-    /// What newer clusters call a label of older ones: the nodes may be newer than the volume.
+    /// The newer name of a deprecated label: the nodes may be newer than the volume.
     newer_key: Option<Symbol>,
     zones: Vec<String>,
 }
 
 /// The rules of a pod's volumes.
-pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec<ZoneRule>, Refused> {
+pub(super) fn prepare(
+    rules: &CompiledProfile,
+    cluster: &Cluster,
+    pod: &Pod,
+) -> Result<Vec<ZoneRule>, Refused> {
     let storage = cluster.storage();
     let mut prepared = Vec::new();
     for volume in pod.shape.volumes.claims.iter().filter(|volume| !volume.ephemeral) {
@@ -60,7 +64,12 @@ pub(super) fn prepare(rules: &Rules, cluster: &Cluster, pod: &Pod) -> Result<Vec
 }
 
 /// Whether a node is in the zones of all volumes.
-pub(super) fn check(rules: &Rules, zone_rules: &[ZoneRule], cluster: &Cluster, slot: &Slot) -> Verdict {
+pub(super) fn check(
+    rules: &CompiledProfile,
+    zone_rules: &[ZoneRule],
+    cluster: &Cluster,
+    slot: &Slot,
+) -> Verdict {
     let labels = &slot.node.labels;
     if zone_rules.is_empty() || rules.zone_labels.iter().all(|(key, _)| labels.value(*key).is_none()) {
         return Verdict::FITS;

@@ -79,7 +79,7 @@ impl EventKinds {
         self.0 & other.0 != 0
     }
 
-    /// What is in either set.
+    /// The union of both sets.
     #[must_use]
     pub const fn union(self, other: EventKinds) -> EventKinds {
         EventKinds(self.0 | other.0)

@@ -61,7 +61,7 @@ pub(super) enum Subject {
         name: ObjectName,
         change: ClaimChange,
     },
-    /// Nothing of the object matters to hints.
+    /// Hints read no field of the object.
     Any,
     /// Wakes every pod, or one only.
     Wildcard {

@@ -24,7 +24,7 @@ use crate::selector::Labels;
 pub enum Hint {
     /// The pod should be planned again.
     Queue,
-    /// Nothing that the plugin looks at is better than before.
+    /// The event improves none of the fields that the plugin reads.
     Skip,
 }
 

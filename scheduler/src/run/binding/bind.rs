@@ -22,16 +22,16 @@ const PAUSE_LAST: Duration = Duration::from_secs(5);
 /// decides anew.
 const BIND_ATTEMPTS_MAX: u32 = 5;
 
-/// What is known after a binding was sent.
+/// Knowledge about a binding that was sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// This is the outcome.
+    /// The outcome is certain.
     Outcome(BindOutcome),
-    /// Only the pod can say.
+    /// The outcome is unknown until the pod is read.
     AskPod,
 }
 
-/// What is known after the answer to a binding.
+/// The outcome that the answer to a binding tells.
 pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
     let error = match answer {
         Ok(()) => return Known::Outcome(BindOutcome::Bound),
@@ -59,7 +59,7 @@ pub(super) fn after_binding(answer: &Result<(), Error>) -> Known {
     }
 }
 
-/// What the pod says about the binding of `wanted` to `node`; `None`: it has no node, the binding did not happen.
+/// The outcome of binding `wanted` to `node`, read from the pod; `None`: it has no node, the binding did not happen.
 pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<BindOutcome> {
     let uid = found.metadata.as_ref().map_or("", |metadata| &metadata.uid);
     if uid != &*wanted.uid {
@@ -72,7 +72,7 @@ pub(super) fn of_pod(wanted: &PodRef, node: &str, found: &Pod) -> Option<BindOut
     }
 }
 
-/// Nobody waits for the answer any more: the binding may have happened.
+/// The error of a binding whose wait was given up at the end of the lease: it may have happened.
 fn lease_ended(what: &str) -> Error {
     Error::Lost { what: what.to_owned(), problem: "the lease ended before the answer came".to_owned() }
 }

@@ -71,7 +71,7 @@ fn version_of(claim: &ResourceClaim) -> String {
 /// A write of a claim that is due.
 #[derive(Debug, PartialEq)]
 pub(super) enum Change {
-    /// Nothing: the pod has it already.
+    /// No write: the pod has it already.
     None,
     /// The finalizer first, then look again.
     Finalizer(Box<ResourceClaim>),

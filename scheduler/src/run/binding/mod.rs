@@ -55,7 +55,7 @@ pub struct PodRef {
     pub version: Arc<str>,
 }
 
-/// One pod on its way to its node.
+/// A planned pod whose writes and binding are under way.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// The pod.
@@ -81,7 +81,7 @@ pub struct Job {
     pub volumes: VolumeWrites,
     /// Resource claims to write first.
     pub claims: Vec<ClaimWrite>,
-    /// Those of the claims that have, or had, the chosen devices: the progress of the job.
+    /// Claims that have, or had, the chosen devices: the progress of the job.
     pub written: Vec<Written>,
     /// How long to wait until the pod's volume claims are bound.
     pub volume_timeout: Duration,
@@ -263,7 +263,7 @@ impl Binder {
         (self.observer)(Observation::Ran { profile: job.profile, cost });
     }
 
-    /// Everything before the binding; what has to be undone if that fails is added to `reserved`.
+    /// Makes the writes before the binding; those that a failure undoes are added to `reserved`.
     async fn prepare(
         &self,
         job: &Job,

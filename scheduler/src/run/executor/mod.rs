@@ -15,13 +15,13 @@
 //! the planner's snapshot, exactly once. An assumption ends in one of three ways only: the API confirms a node, the API
 //! says that the pod is gone, or a job ends certainly without effect. The state in the API always wins.
 
-mod anew;
 mod changes;
 mod costly;
 mod evicting;
 mod finish;
 mod pending;
 mod pods;
+mod rebuild;
 mod report;
 mod step;
 #[cfg(test)]
@@ -31,6 +31,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
+
 use crate::api::core::v1::Pod;
 use crate::client::ObjectKey;
 use crate::plan::decision::Admission;
@@ -38,7 +40,6 @@ use crate::plugin::Plugin;
 use crate::queue::{At, NodeFacts, PodFacts, Queue, QueueOptions, Shapes, Uid};
 use crate::stopwatch::{Started, Stopwatch};
 use crate::wall_time::WallTime;
-use crate::warnings::WarningLimit;
 
 use super::binding::{Job, PodRef};
 use super::extender::Extender;
@@ -46,11 +47,11 @@ use super::input::{Effect, Input, Levels, Observation};
 use super::planning::Planning;
 use super::stored::Followed;
 
-pub use anew::{Rebuild, Wear};
 use changes::Objects;
 use costly::Costly;
 use evicting::Preempting;
 use pending::{Pending, Stage};
+pub use rebuild::{Rebuild, Wear};
 
 /// The planner of the tests, and settings that go with it, for tests of the engine.
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 mod error;
 mod silence;
+
 #[cfg(any(test, feature = "simulation"))]
 mod simulated;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_proto::Brand;
+use orch_serving::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
@@ -31,8 +33,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::core::v1::{Node, Pod};
 use crate::client::{
-    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Secret,
-    Trust, chain,
+    Bearer, Certificate, Codec, Config, ConfigError, ContentType, Endpoint, Error, JsonServer, Pem, Trust,
+    chain,
 };
 
 use super::binding::PodRef;
@@ -105,7 +107,7 @@ pub struct Filtered {
     pub unresolvable: HashMap<String, String>,
 }
 
-/// One extender.
+/// An HTTP extender.
 pub struct Extender {
     config: ExtenderConfig,
     server: JsonServer,

@@ -1,4 +1,4 @@
-//! The pause of an extender that kept the scheduling thread waiting and gave nothing.
+//! The pause of an extender that kept the scheduling thread waiting and failed.
 //!
 //! Owns that span alone. Pods that no extender sees wait for the same thread: an extender that hangs takes a fifth of it at most,
 //! or a third where its time limit is long.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use orch_bounded::{Attempts, jittered};
 use rand::Rng;
 use serde_json::Value;
 
@@ -15,13 +16,6 @@ use crate::client::{Error, JsonServer, chain};
 
 /// Longest wait for an answer, with every attempt: requests of clients wait for it.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Attempts of one review.
-const ATTEMPTS_MAX: u32 = 5;
-/// The pause after the first attempt. Each further one is longer by [`PAUSE_FACTOR`].
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_FACTOR: f64 = 1.5;
-/// How much longer a pause may be at random, as a part of it.
-const JITTER: f64 = 0.2;
 
 /// Creates `document` at `path`, or without one reads what is there. The error says why there is no answer.
 pub(super) async fn exchange(
@@ -41,23 +35,20 @@ async fn attempt(
     path: &str,
     body: Option<Bytes>,
 ) -> Result<(StatusCode, Value), String> {
-    let mut pause = PAUSE_FIRST;
-    let mut attempts = 0;
+    let mut attempts = Attempts::default();
     loop {
-        attempts += 1;
         let outcome = match &body {
             Some(body) => server.post(path, body.clone()).await,
             None => server.get(path).await,
         };
-        if attempts == ATTEMPTS_MAX || !may_pass(&outcome) {
+        let pause = attempts.next_pause().filter(|_| may_pass(&outcome));
+        let Some(pause) = pause else {
             let (code, body) = outcome.map_err(|error| chain(&error))?;
             let status = StatusCode::from_u16(code).map_err(|error| error.to_string())?;
             let value = serde_json::from_slice(&body).map_err(|error| format!("{status}: {error}"))?;
             return Ok((status, value));
-        }
-        let random: f64 = ambient::rng().random();
-        tokio::time::sleep(pause.mul_f64(1.0 + JITTER * random)).await;
-        pause = pause.mul_f64(PAUSE_FACTOR);
+        };
+        tokio::time::sleep(jittered(pause, ambient::rng().random())).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reviews: another server says whose token this is, and whether a user may do something.
+//! Reviews: another server authenticates a token, and authorizes a user's request.
 //!
 //! Owns the questions and answers, and the trait by which they are asked. [`ReviewServer`] asks a server over HTTPS; the
 //! scheduler's own client can take its place.
@@ -29,7 +29,7 @@ pub struct Access<'a> {
 pub struct AccessVerdict {
     /// Whether it is.
     pub is_allowed: bool,
-    /// Why; may be empty.
+    /// The server's reason; may be empty.
     pub reason: String,
 }
 
@@ -37,15 +37,15 @@ pub struct AccessVerdict {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{attempt}: {reason}")]
 pub struct ReviewError {
-    /// What was attempted, and where.
+    /// The attempted request and its resource.
     pub attempt: String,
-    /// Why it failed.
+    /// The failure.
     pub reason: String,
 }
 
 /// Asks another server.
 pub trait Reviewer: Send + Sync {
-    /// Whose token `token` is; `None` where it is nobody's.
+    /// The user of `token`; `None` if the server rejects the token.
     fn review_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ReviewError>>;
 
     /// Whether a user may do something.

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use rustls::client::danger::HandshakeSignatureValid;
+use orch_serving::tls::{KeyProof, Subject};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use rustls::server::danger::ClientCertVerifier;
 
 use super::material::{self, MaterialError};
 use crate::serve::user::User;
 
-/// Who is at the other end of a connection.
+/// The client of a connection, as its certificate identifies it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The client's certificate.
@@ -28,9 +26,9 @@ pub(crate) struct Peer {
 /// A client certificate after verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Certificate {
-    /// None was presented, or there are no authorities to verify one, or it is valid and names nobody, or a front proxy.
+    /// No certificate, no authorities to verify it, or a valid one that names no user or names a front proxy.
     None,
-    /// One of the authorities that are configured does not stand for it, or it is no front proxy's.
+    /// A configured authority did not sign it, or it is not that of an allowed front proxy.
     Bad,
     /// It names this user.
     User(User),
@@ -138,7 +136,8 @@ impl Clients {
 
     /// The verifier for handshakes; `None` where no client is asked for a certificate.
     pub(in crate::serve) fn handshake(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        (self.users.is_some() || self.proxies.is_some() || self.is_looked_up).then(|| Arc::new(KeyProof) as _)
+        (self.users.is_some() || self.proxies.is_some() || self.is_looked_up)
+            .then(|| Arc::new(KeyProof::without_hints()) as _)
     }
 
     /// Verifies the chain that a client presented, its own certificate first.
@@ -152,16 +151,17 @@ impl Clients {
         };
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = UnixTime::since_unix_epoch(since);
-        let subject = subject(&chain[0]);
-        let name = subject.as_ref().map_or("", |user| &user.name);
+        let subject = Subject::of(&chain[0]).ok();
+        let user = subject.as_ref().and_then(user);
+        let name = user.as_ref().map_or("", |user| &user.name);
         let is_allowed = self.allowed_names.is_empty() || self.allowed_names.iter().any(|one| one == name);
         // Each kind of authority that is configured judges the certificate. What one refuses is bad, unless the other
         // finds a user in it.
         let is_proxy = self.proxies.as_ref().map(|proxies| is_allowed && proxies.verify(chain, now));
         let is_user = self.users.as_ref().map(|users| users.verify(chain, now));
-        let certificate = match subject {
+        let certificate = match user {
             Some(user) if is_user == Some(true) => {
-                measure_life(&chain[0], since);
+                subject.iter().for_each(|subject| measure_life(subject, since));
                 Certificate::User(user)
             }
             _ if is_user == Some(false) || is_proxy == Some(false) => Certificate::Bad,
@@ -171,68 +171,15 @@ impl Clients {
     }
 }
 
-/// Tells the metrics how long a client's certificate is still valid; `now` is the time since 1970.
-fn measure_life(certificate: &CertificateDer<'_>, now: Duration) {
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };
-    let ends = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
-    let left = Duration::from_secs(ends).saturating_sub(now);
+/// Records how long a client's certificate is still valid; `now` is the time since 1970.
+fn measure_life(subject: &Subject, now: Duration) {
+    let left = subject.not_after.saturating_sub(now);
     ::metrics::histogram!("apiserver_client_certificate_expiration_seconds").record(left.as_secs_f64());
 }
 
 /// The user that a certificate names: common name and organizations. `None` where that cannot be read, or is empty.
-fn subject(certificate: &CertificateDer<'_>) -> Option<User> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    // Of several common names the last counts, as in the reference.
-    let name = parsed.subject().iter_common_name().last()?.as_str().ok()?.to_owned();
-    let organizations = parsed.subject().iter_organization().map(|value| value.as_str().map(str::to_owned));
-    let groups = organizations.collect::<Result<Vec<_>, _>>().ok()?;
-    (!name.is_empty()).then(|| User { name, groups, ..User::default() })
-}
-
-/// Accepts any certificate whose private key the client proves to hold, without trust in its content.
-#[derive(Debug)]
-struct KeyProof;
-
-impl ClientCertVerifier for KeyProof {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    // Clients choose by themselves: a list would go stale when authorities are reloaded.
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
-    }
+fn user(subject: &Subject) -> Option<User> {
+    let Subject { common_name, organizations, .. } = subject;
+    let is_named = !common_name.is_empty();
+    is_named.then(|| User { name: common_name.clone(), groups: organizations.clone(), ..User::default() })
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
+use orch_serving::tls::{self as pem, PairFault, PemFault};
 use rustls::RootCertStore;
-use rustls::crypto::ring::sign;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
 use crate::config::unreadable;
@@ -22,7 +22,7 @@ fn fault(text: impl Into<String>) -> MaterialError {
 
 /// The content of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, MaterialError> {
-    std::fs::read(path).map_err(|error| fault(unreadable(path, &error)))
+    files::read(path, MATERIAL_BYTES_MAX).map_err(|error| fault(unreadable(path, &error)))
 }
 
 /// A certificate with its chain and key, which belong together.
@@ -37,38 +37,30 @@ pub(super) fn pair_of(
     origin: &str,
 ) -> Result<Arc<CertifiedKey>, MaterialError> {
     let chain = certificates(certificate, origin)?;
-    // The parser's error may quote the file; a key file's content is never shown.
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| fault(format!("tls: the key of {origin} holds no private key in PEM form")))?;
-    let signer = sign::any_supported_type(&key)
-        .map_err(|error| fault(format!("tls: the key of {origin} cannot be used: {error}")))?;
-    let pair = CertifiedKey::new(chain, signer);
-    match pair.keys_match() {
-        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
-            Ok(Arc::new(pair))
-        }
-        Err(rustls::Error::InconsistentKeys(_)) => {
-            Err(fault(format!("tls: private key does not match public key of {origin}")))
-        }
-        Err(error) => Err(fault(format!("tls: {origin}: {error}"))),
-    }
+    let key = pem::private_key(key)
+        .ok_or_else(|| fault(format!("tls: the key of {origin} holds no private key in PEM form")))?;
+    pem::pair(chain, &key).map_err(|refused| match refused {
+        PairFault::Key(error) => fault(format!("tls: the key of {origin} cannot be used: {error}")),
+        PairFault::Mismatch => fault(format!("tls: private key does not match public key of {origin}")),
+        PairFault::Certificate(error) => fault(format!("tls: {origin}: {error}")),
+    })
 }
 
 fn certificates(text: &[u8], origin: &str) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(text)
-        .collect::<Result<_, _>>()
-        .map_err(|_| fault(format!("tls: {origin}: a PEM block is cut off or damaged")))?;
-    match certificates.is_empty() {
-        true => Err(fault(format!("tls: failed to find any PEM data in certificate input of {origin}"))),
-        false => Ok(certificates),
+    pem::certificates(text).map_err(|refused| unusable(&refused, origin))
+}
+
+fn unusable(refused: &PemFault, origin: &str) -> MaterialError {
+    match refused {
+        PemFault::Empty => {
+            fault(format!("tls: failed to find any PEM data in certificate input of {origin}"))
+        }
+        PemFault::Malformed => fault(format!("tls: {origin}: {refused}")),
+        PemFault::Authority(error) => fault(format!("{origin}: {error}")),
     }
 }
 
 /// The authorities in a PEM text that came from `origin`.
 pub(super) fn authorities(text: &[u8], origin: &str) -> Result<RootCertStore, MaterialError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(text, origin)? {
-        roots.add(certificate).map_err(|error| fault(format!("{origin}: {error}")))?;
-    }
-    Ok(roots)
+    pem::authorities(text).map_err(|refused| unusable(&refused, origin))
 }

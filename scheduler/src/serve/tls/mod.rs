@@ -3,7 +3,7 @@
 //! In the handshake only the proof of a client's private key is verified, not its certificate: [`Clients::identify`] does
 //! that afterwards. So a client with an expired certificate gets a 401 instead of a TLS alert.
 //!
-//! Invariant: what a reload cannot read or use leaves the former certificates in use.
+//! Invariant: a file that a reload cannot read or use leaves the former certificates in use.
 
 mod clients;
 mod material;

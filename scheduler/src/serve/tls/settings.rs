@@ -19,7 +19,7 @@ use super::resolver::{AtAddress, Resolver};
 /// Time between looks at the files: the longest wait of a renewal. A few calls of `stat` each time are cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// What flags say about TLS beside certificates.
+/// TLS flags other than certificates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsOptions {
     /// Names of cipher suites; empty for all.

@@ -1,4 +1,4 @@
-//! Certificates of the port: which one a client gets, and what is refused.
+//! The choice of a certificate, and refusals of files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 
 use std::num::IntErrorKind;
 
+use orch_schema::SignedDuration;
 use orch_schema::excerpt::quoted;
 
 struct Bounds {
@@ -25,21 +26,6 @@ const FIELDS: [Bounds; 5] = [
 ];
 const DESCRIPTORS: [&str; 7] =
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-/// Units in nanoseconds. Two letters look alike: the micro sign and the Greek letter.
-const UNITS: [(&str, u128); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("\u{b5}s", 1_000),
-    ("\u{3bc}s", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-/// Most nanoseconds of a duration; of a negative one, one more.
-const NANOSECONDS_MAX: u128 = (1 << 63) - 1;
-/// Digits of a fraction that are counted: 1e-18 h is below a nanosecond.
-const FRACTION_DIGITS_MAX: usize = 18;
 
 /// The error of the name of a time zone; `None` when it is known. Names are compared exactly: a controller that opens
 /// the zone's file would not find another spelling.
@@ -84,8 +70,9 @@ fn descriptor_error(schedule: &str) -> Option<String> {
         return None;
     }
     if let Some(duration) = schedule.strip_prefix("@every ") {
-        return duration_error(duration)
-            .map(|problem| format!("failed to parse duration {schedule}: {problem}"));
+        let fault = SignedDuration::parse(duration).err()?;
+        let problem = fault.message(duration, quoted);
+        return Some(format!("failed to parse duration {schedule}: {problem}"));
     }
     Some(format!("unrecognized descriptor: {schedule}"))
 }
@@ -152,58 +139,6 @@ fn number(text: &str) -> Result<u64, String> {
             Err(format!("failed to parse int from {text}: {parsing}"))
         }
     }
-}
-
-/// The reason why `text` is no duration such as `1h30m`, in the words of the reference's parser. The sum must fit 63 bits of nanoseconds.
-fn duration_error(text: &str) -> Option<String> {
-    let invalid = || Some(format!("time: invalid duration {}", quoted(text)));
-    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if rest == "0" {
-        return None;
-    }
-    if rest.is_empty() {
-        return invalid();
-    }
-    let limit = if text.starts_with('-') { NANOSECONDS_MAX + 1 } else { NANOSECONDS_MAX };
-    let mut sum = 0_u128;
-    while !rest.is_empty() {
-        let (whole, behind) = split_digits(rest);
-        let (fraction, behind) = behind.strip_prefix('.').map_or(("", behind), split_digits);
-        if whole.is_empty() && fraction.is_empty() {
-            return invalid();
-        }
-        let Some(whole) = amount(whole).filter(|whole| *whole <= NANOSECONDS_MAX + 1) else {
-            return invalid();
-        };
-        let unit_end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
-        let unit = &behind[..unit_end];
-        if unit.is_empty() {
-            return Some(format!("time: missing unit in duration {}", quoted(text)));
-        }
-        // few: the units.
-        let Some((_, nanoseconds)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Some(format!("time: unknown unit {} in duration {}", quoted(unit), quoted(text)));
-        };
-        // More digits are below a nanosecond.
-        let fraction = &fraction[..fraction.len().min(FRACTION_DIGITS_MAX)];
-        let scale = fraction.bytes().fold(1_u128, |scale, _| scale * 10);
-        sum += whole * nanoseconds + amount(fraction).unwrap_or(0) * nanoseconds / scale;
-        if sum > limit {
-            return invalid();
-        }
-        rest = &behind[unit_end..];
-    }
-    None
-}
-
-/// The digits at the start of `text`, and the rest.
-fn split_digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
-}
-
-/// The number that `digits` write, 0 for none; `None` beyond 128 bits.
-fn amount(digits: &str) -> Option<u128> {
-    if digits.is_empty() { Some(0) } else { digits.parse().ok() }
 }
 
 #[cfg(test)]

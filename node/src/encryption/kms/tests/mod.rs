@@ -27,6 +27,7 @@ use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::disk::rocks::{DataDirectory, OpenError, RocksDisk};
 use orch_raft::disk::{Disk, StateBatch, StateWrite};
 use orch_raft::memory::MemoryStore;
+use orch_serving::Causes;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -34,7 +35,6 @@ use tower::ServiceExt;
 use self::pretend::{Behaviour, Pretend, healthy};
 use super::Pace;
 use crate::encryption::{EncryptionError, Keyring, Reload};
-use crate::report::Causes;
 use crate::run::with_kms_check;
 
 /// Longer than anything takes on a loaded machine.

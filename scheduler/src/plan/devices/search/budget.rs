@@ -1,4 +1,4 @@
-//! How much the searches of one attempt to plan a pod may do.
+//! The limit of steps for the searches of one attempt to plan a pod.
 //!
 //! Owns the limit and what is left of it. Plans read no clock, so that equal clusters give equal answers on any machine:
 //! time is counted in steps of about a tenth of a microsecond. A step is a candidate that is passed over, or one of

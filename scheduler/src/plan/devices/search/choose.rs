@@ -1,4 +1,4 @@
-//! Choosing one device, and taking it back: who holds it, taints, capacities, counters and constraints.
+//! Chooses one device, and takes the choice back: holders, taints, capacities, counters and constraints.
 
 use std::collections::BTreeMap;
 

@@ -189,7 +189,7 @@ pub(in super::super) struct Selection {
 /// Whether the steps of a plan sufficed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Progress {
-    /// All that was asked for is known.
+    /// The steps sufficed.
     Whole,
     /// The steps were used up: answers were missing.
     Cut,

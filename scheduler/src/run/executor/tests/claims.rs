@@ -1,4 +1,4 @@
-//! Claims of devices: what is given up, and what is given back.
+//! Claims of devices that are given up or given back.
 
 use super::super::super::binding::{BindOutcome, PodRef, Why, Written};
 use super::super::super::input::Effect;

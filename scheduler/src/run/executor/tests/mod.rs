@@ -1,10 +1,10 @@
 //! Tests of the executor over a planner of a few lines.
 
-mod anew;
 mod claims;
 mod costly;
 mod planner;
 mod preempting;
+mod rebuild;
 mod simulation;
 mod transitions;
 

@@ -1,4 +1,4 @@
-//! The way of a pod, and everything that may happen on it.
+//! States of a pod, and the inputs that change them.
 
 use std::io;
 use std::sync::Arc;

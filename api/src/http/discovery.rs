@@ -1,0 +1,98 @@
+//! Responses with discovery documents: which document, its representation, and whether the client has it already.
+//!
+//! Owns the choice between plain and aggregated documents by `Accept`. `crate::registry::discovery` makes them.
+
+use axum::body::Body;
+use http::{Method, Response, header};
+use orch_proto::Brand;
+
+use super::headers::{accept, header_text};
+use super::respond;
+use super::stages::Arrived;
+use crate::error::ApiError;
+use crate::negotiate::{Encoding, JSON, Representation, clauses, encoding_of, negotiate_whole, wants_pretty};
+use crate::registry::discovery::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, Plain, VERSIONS};
+use crate::render::{meta_document, whole_document};
+
+/// The response with the document at `path`, which has no trailing slash.
+///
+/// # Errors
+/// `UnknownPath`, `NoPage`: there is none. `MethodNotAllowed`: the method is no read.
+pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Body>, ApiError> {
+    let registry = arrived.served.registry.clone();
+    if is_over_all(path) && !registry.has_discovery() {
+        // Made of all groups: a thread for blocking work does that once.
+        let work = tokio::task::spawn_blocking(move || registry.make_discovery());
+        work.await.map_err(|error| ApiError::Internal(format!("discovery cannot be made: {error}")))?;
+    }
+    let registry = &arrived.served.registry;
+    let found = if path == "/api" { Some(&arrived.served.node.versions) } else { registry.discovery(path) };
+    let Some(document) = found else { return Err(arrived.not_found_error()) };
+    if arrived.method != Method::GET && arrived.method != Method::HEAD {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    let accept = accept(&arrived.headers);
+    let aggregated = aggregated_version(path, accept.as_deref().unwrap_or_default(), registry.brand);
+    if let Some((version, encoding)) = aggregated
+        && let Some(found) = registry.aggregated_discovery(path == "/api", version)
+    {
+        return Ok(answer_aggregated(found, encoding, arrived));
+    }
+    answer_plain(document, arrived, accept.as_deref())
+}
+
+/// Whether the document at `path` is made of several groups.
+fn is_over_all(path: &str) -> bool {
+    path == "/api" || path == "/apis"
+}
+
+/// The version, by its place in [`VERSIONS`], and the encoding of the aggregated document that `accept` asks for at `path`.
+/// `None`: `accept` prefers the plain document, or `path` is neither root.
+fn aggregated_version(path: &str, accept: &str, brand: &Brand) -> Option<(usize, Encoding)> {
+    if !is_over_all(path) {
+        return None;
+    }
+    for clause in clauses(accept) {
+        let Some(encoding) = encoding_of(clause.media_type, brand) else { continue };
+        let is_group = clause.parameter("g") == brand.group(GROUP_STEM);
+        let version = VERSIONS.iter().position(|version| clause.parameter("v") == *version);
+        match (clause.parameter("as"), version) {
+            ("", _) => return None,
+            (LIST_KIND, Some(version)) if is_group => return Some((version, encoding)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A plain discovery document in the representation that the client asks for.
+fn answer_plain(
+    document: &Plain,
+    arrived: &Arrived,
+    accept: Option<&str>,
+) -> Result<Response<Body>, ApiError> {
+    let registry = &arrived.served.registry;
+    let agent = header_text(&arrived.headers, &header::USER_AGENT);
+    let representation = negotiate_whole(accept, agent, &arrived.query, registry.brand)?;
+    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
+    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
+}
+
+/// An aggregated discovery document, or 304 if the client has it.
+fn answer_aggregated(found: &Aggregated, encoding: Encoding, arrived: &Arrived) -> Response<Body> {
+    let registry = &arrived.served.registry;
+    let mut response = if respond::is_known(&arrived.headers, &found.etag) {
+        respond::not_modified()
+    } else {
+        let pretty = wants_pretty(&arrived.query, header_text(&arrived.headers, &header::USER_AGENT));
+        let representation = Representation { encoding, pretty, ..JSON };
+        let media_type = representation.media_type(registry.brand);
+        let document = whole_document(LIST_MESSAGE, &found.value, representation, &registry.schema);
+        let mut response = respond::bytes(200, media_type, document);
+        let content_type = format!("{media_type}{}", found.parameters);
+        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
+        response
+    };
+    respond::set_etag(&mut response, &found.etag);
+    response
+}

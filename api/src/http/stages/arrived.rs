@@ -1,0 +1,114 @@
+//! The first stage: the head of a request and its connection, apart from the body.
+//!
+//! Owns taking a request apart, and what every later stage asks of the head: its representation, its 404. Headers of identity
+//! that the peer may not send are gone from here on.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Body;
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header};
+use orch_raft::Store;
+
+use super::super::body::Upload;
+use super::super::headers::{accept, header_text};
+use super::super::served::Served;
+use super::super::{Api, version};
+use crate::authn::{Peer, UserReporter, impersonate};
+use crate::endpoint::Endpoint;
+use crate::error::ApiError;
+use crate::exchange::Exchange;
+use crate::metrics::Measured;
+use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_without_table};
+use crate::request::{Query, without_trailing_slash};
+
+/// Paths that need no credentials.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", version::PATH];
+
+/// The head of a request and its connection, without the body.
+pub(in crate::http) struct Arrived {
+    pub(in crate::http) method: Method,
+    pub(in crate::http) version: Version,
+    pub(in crate::http) uri: Uri,
+    pub(in crate::http) path: String,
+    pub(in crate::http) query: Query,
+    /// Without those of identity that the peer may not send.
+    pub(in crate::http) headers: HeaderMap,
+    pub(in crate::http) peer: Option<Arc<Peer>>,
+    /// Of the request: what its connection needs to leave HTTP with the response.
+    pub(in crate::http) extensions: Extensions,
+    /// The registry and documents that were served when the request arrived.
+    pub(in crate::http) served: Served,
+    /// Reports the authenticated user to the listener.
+    pub(in crate::http) reporter: Option<UserReporter>,
+    pub(in crate::http) exchange: Arc<Exchange>,
+    /// Metrics of this request; empty until its resource is known.
+    measured: OnceLock<Measured>,
+}
+
+impl<S: Store> Api<S> {
+    /// Takes `request` apart and begins its exchange.
+    pub(super) fn arrive(&self, request: Request<Body>) -> (Arrived, Upload) {
+        let (method, path, ambient) = (request.method(), request.uri().path(), &*self.pipeline.ambient);
+        let exchange = Exchange::begin(method, path, request.headers(), ambient);
+        let address = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
+        let exchange = Arc::new(exchange.audited(self.auditor.as_ref(), request.uri(), address));
+        let (parts, body) = request.into_parts();
+        let upload = Upload::new(&parts.headers, body);
+        let mut arrived = Arrived {
+            query: Query::parse(parts.uri.query().unwrap_or("")),
+            path: parts.uri.path().to_owned(),
+            peer: parts.extensions.get::<Arc<Peer>>().cloned(),
+            reporter: parts.extensions.get::<UserReporter>().cloned(),
+            method: parts.method,
+            version: parts.version,
+            uri: parts.uri,
+            headers: parts.headers,
+            extensions: parts.extensions,
+            served: self.served(),
+            exchange,
+            measured: OnceLock::new(),
+        };
+        self.pipeline.gate.strip_identity(arrived.peer.as_ref(), &mut arrived.headers);
+        (arrived, upload)
+    }
+}
+
+impl Arrived {
+    /// Whether this is a read of a path that is open to everybody, by somebody who shows no credential: probes carry
+    /// none. Whoever shows one needs the right to the path, as do those who ask for single checks.
+    pub(super) fn is_without_credentials(&self) -> bool {
+        let is_read = matches!(self.method, Method::GET | Method::HEAD);
+        let path = without_trailing_slash(&self.path);
+        let is_open = path.is_some_and(|path| OPEN_PATHS.contains(&path));
+        let shows = self
+            .headers
+            .keys()
+            .any(|name| *name == header::AUTHORIZATION || name.as_str().starts_with(impersonate::PREFIX));
+        let is_known = self.peer.as_ref().is_some_and(|peer| peer.certificate.is_some() || peer.local_admin);
+        is_read && is_open && !shows && !is_known
+    }
+
+    /// The metrics of this request, set once when its resource is known.
+    pub(in crate::http) fn measured(&self) -> &OnceLock<Measured> {
+        &self.measured
+    }
+
+    /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
+    pub(in crate::http) fn not_found_error(&self) -> ApiError {
+        if self.served.registry.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
+    }
+
+    /// The representation of the documents of `endpoint`.
+    pub(in crate::http) fn representation_of(
+        &self,
+        endpoint: Endpoint<'_>,
+    ) -> Result<Representation, ApiError> {
+        self.representation(if endpoint.is_readable() { negotiate } else { negotiate_without_table })
+    }
+
+    /// The representation that `negotiate` finds for this head.
+    pub(super) fn representation(&self, negotiate: Negotiate) -> Result<Representation, ApiError> {
+        let agent = header_text(&self.headers, &header::USER_AGENT);
+        negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
+    }
+}

@@ -1,0 +1,190 @@
+//! The third stage: what a path leads to, and by which attributes a user is let in there.
+//!
+//! Owns the kinds of routes. A route's destination stays inside until the user is authorized: 404 and 405 tell nothing to others.
+
+use std::sync::Arc;
+
+use orch_raft::Store;
+use orch_schema::excerpt::quoted;
+
+use super::super::Api;
+use super::Arrived;
+use crate::authn::User;
+use crate::authz::{Asked, Attributes};
+use crate::endpoint::Endpoint;
+use crate::error::ApiError;
+use crate::request::{Target, Verb};
+
+/// A kind of path that the node answers.
+pub(super) trait Route<'a> {
+    /// What an authorized user reaches.
+    type Destination;
+
+    /// What a user needs the right to. Authorization has no other source.
+    fn attributes(&self) -> Attributes<'a>;
+
+    /// The destination, once the user is authorized.
+    ///
+    /// # Errors
+    /// The path leads nowhere.
+    fn into_destination(self) -> Result<Self::Destination, ApiError>;
+}
+
+/// A request of a known user at a route.
+pub(in crate::http) struct Resolved<'a, R> {
+    arrived: &'a Arrived,
+    user: Arc<User>,
+    route: R,
+}
+
+impl<'a, R> Resolved<'a, R> {
+    pub(super) fn of(arrived: &'a Arrived, user: Arc<User>, route: R) -> Self {
+        Resolved { arrived, user, route }
+    }
+
+    /// The first stage.
+    pub(in crate::http) fn arrived(&self) -> &'a Arrived {
+        self.arrived
+    }
+
+    /// The route.
+    pub(in crate::http) fn route(&self) -> &R {
+        &self.route
+    }
+
+    /// The head, the authenticated user and the route.
+    pub(super) fn into_parts(self) -> (&'a Arrived, Arc<User>, R) {
+        (self.arrived, self.user, self.route)
+    }
+}
+
+/// The method, path and query of a request for a resource, parsed.
+pub(in crate::http) struct RequestInfo {
+    pub(in crate::http) target: Target,
+    /// `None` for methods without one.
+    pub(in crate::http) verb: Option<Verb>,
+    asked: Asked,
+}
+
+impl RequestInfo {
+    /// The information about a request for `target`, the parsed path of `arrived`.
+    pub(super) fn of(arrived: &Arrived, target: Target) -> Self {
+        let verb = Verb::of(&arrived.method, &target, &arrived.query);
+        let asked = Asked::of(&arrived.method, &target, &arrived.query);
+        RequestInfo { target, verb, asked }
+    }
+}
+
+/// The route to a resource of this server, served or not.
+pub(in crate::http) struct ResourceRoute<'a> {
+    pub(in crate::http) info: &'a RequestInfo,
+    attributes: Attributes<'a>,
+    endpoint: Result<Endpoint<'a>, ApiError>,
+}
+
+impl<'a> ResourceRoute<'a> {
+    pub(super) fn of(arrived: &'a Arrived, info: &'a RequestInfo) -> Self {
+        let endpoint = arrived.served.registry.endpoint(&info.target).map_err(|error| match error {
+            ApiError::NoPage => arrived.not_found_error(),
+            error => error,
+        });
+        let attributes = Attributes::Resource(info.asked.attributes(&info.target, &arrived.query));
+        ResourceRoute { info, attributes, endpoint }
+    }
+
+    /// The endpoint, for metrics; `None` where the path leads nowhere.
+    pub(in crate::http) fn endpoint_to_measure(&self) -> Option<&Endpoint<'a>> {
+        self.endpoint.as_ref().ok()
+    }
+}
+
+/// The endpoint of an authorized request for a resource.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct ResourceEndpoint<'a> {
+    pub(in crate::http) info: &'a RequestInfo,
+    pub(in crate::http) endpoint: Endpoint<'a>,
+}
+
+impl<'a> Route<'a> for ResourceRoute<'a> {
+    type Destination = ResourceEndpoint<'a>;
+
+    fn attributes(&self) -> Attributes<'a> {
+        self.attributes
+    }
+
+    fn into_destination(self) -> Result<ResourceEndpoint<'a>, ApiError> {
+        let endpoint = self.endpoint?;
+        check_name(&self.info.target.name)?;
+        Ok(ResourceEndpoint { info: self.info, endpoint })
+    }
+}
+
+/// A verb that the endpoint of an authorized request serves.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct Operation<'a> {
+    pub(in crate::http) target: &'a Target,
+    pub(in crate::http) endpoint: Endpoint<'a>,
+    pub(in crate::http) verb: Verb,
+}
+
+impl<'a> ResourceEndpoint<'a> {
+    /// The operation that is executed here.
+    ///
+    /// # Errors
+    /// `MethodNotAllowed`, `UnknownPath`: the endpoint does not serve the method.
+    pub(super) fn operation(self) -> Result<Operation<'a>, ApiError> {
+        let (target, endpoint) = (&self.info.target, self.endpoint);
+        let verb = self.info.verb.ok_or(ApiError::MethodNotAllowed)?;
+        endpoint.check_verb(target, verb)?;
+        Ok(Operation { target, endpoint, verb })
+    }
+}
+
+/// The route to a page: discovery, OpenAPI, health, metrics, or a path that is not served.
+pub(in crate::http) struct PageRoute<'a> {
+    verb: &'a str,
+    path: &'a str,
+}
+
+impl<'a> PageRoute<'a> {
+    pub(super) fn of(arrived: &'a Arrived, verb: &'a str) -> Self {
+        PageRoute { verb, path: &arrived.path }
+    }
+}
+
+/// A page that the user may read. The stages before have its path.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct Page;
+
+impl<'a> Route<'a> for PageRoute<'a> {
+    type Destination = Page;
+
+    fn attributes(&self) -> Attributes<'a> {
+        Attributes::Path { verb: self.verb, path: self.path }
+    }
+
+    fn into_destination(self) -> Result<Page, ApiError> {
+        Ok(Page)
+    }
+}
+
+impl<S: Store> Api<S> {
+    /// Keeps the credential of a watch, which is asked for it again.
+    pub(super) fn keep_credential(&self, resolved: &Resolved<'_, ResourceRoute<'_>>) {
+        let (arrived, verb) = (resolved.arrived, resolved.route.info.verb);
+        if let (Some(Verb::Watch), Some(peer)) = (verb, arrived.peer.as_ref()) {
+            let credential = self.pipeline.gate.credential(peer, &arrived.headers, &resolved.user);
+            arrived.exchange.set_credential(credential);
+        }
+    }
+}
+
+/// Checks that an object may have this name: names are path segments.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let fault = match name {
+        "." | ".." => format!("may not be '{name}'"),
+        _ if name.contains('%') => "may not contain '%'".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(ApiError::BadRequest(format!("Name parameter invalid: {}: {fault}", quoted(name))))
+}

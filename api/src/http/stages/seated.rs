@@ -1,0 +1,119 @@
+//! The fifth stage: a request that flow control gave its seats to, and how long it keeps them.
+//!
+//! Owns the translation between HTTP and flow control. The rules are in `flow`. Requests that are passed on have no such stage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use http::Response;
+use orch_raft::Store;
+
+use super::super::Api;
+use super::super::deadline::REQUEST_MAX;
+use super::super::held::COUNTED_BYTES_MIN;
+use super::super::respond::WatchResponse;
+use super::{Arrived, Authorized, Operation, Page};
+use crate::authn::User;
+use crate::error::ApiError;
+use crate::flow::{FlowRequest, Seat, hold_while_sent};
+use crate::follow::Applied;
+use crate::registry::Resource;
+use crate::request::Verb;
+
+/// A request that may be carried out now.
+pub(in crate::http) struct Seated<'a, D> {
+    authorized: Authorized<'a, D>,
+    seat: Seat,
+}
+
+impl<S: Store> Api<S> {
+    /// Waits for seats for an operation, for at most `limit`; it holds `body_bytes` beside them.
+    ///
+    /// # Errors
+    /// `TooManyRequests`: there is none, or not in time.
+    pub(in crate::http) async fn seat<'a>(
+        &self,
+        authorized: Authorized<'a, Operation<'a>>,
+        (limit, body_bytes): (Duration, usize),
+    ) -> Result<Seated<'a, Operation<'a>>, ApiError> {
+        let Operation { verb, endpoint, .. } = *authorized.destination();
+        let of = Some((verb, endpoint.resource));
+        let seat = self.seat_of(&authorized, of, (limit, body_bytes)).await?;
+        Ok(Seated { authorized, seat })
+    }
+
+    /// Waits for seats for a page.
+    ///
+    /// # Errors
+    /// `TooManyRequests`: there is none, or not in time.
+    pub(super) async fn seat_page<'a>(
+        &self,
+        authorized: Authorized<'a, Page>,
+    ) -> Result<Seated<'a, Page>, ApiError> {
+        let seat = self.seat_of(&authorized, None, (REQUEST_MAX, 0)).await?;
+        Ok(Seated { authorized, seat })
+    }
+
+    /// Seats for a request; `of` is the verb and the resource, if any.
+    async fn seat_of<D>(
+        &self,
+        authorized: &Authorized<'_, D>,
+        of: Option<(Verb, &Arc<Resource>)>,
+        (limit, body_bytes): (Duration, usize),
+    ) -> Result<Seat, ApiError> {
+        let (arrived, applied) = (authorized.arrived(), Applied::of(&self.pipeline.store));
+        let request = FlowRequest {
+            user: authorized.user(),
+            asked: authorized.attributes(),
+            verb: of.map(|(verb, _)| verb),
+            query: &arrived.query,
+            storage: of.map_or("", |(_, resource)| &resource.storage),
+            applied: &applied,
+            limit,
+            body_bytes,
+        };
+        let entry = self.flow.classify(request);
+        if let Some(entry) = &entry {
+            arrived.exchange.set_flow(entry.clone());
+        }
+        self.flow.admit(&self.pipeline.store, entry, request).await
+    }
+}
+
+impl<'a, D> Seated<'a, D> {
+    /// The first stage.
+    pub(in crate::http) fn arrived(&self) -> &'a Arrived {
+        self.authorized.arrived()
+    }
+
+    /// The user that the request acts as.
+    pub(in crate::http) fn user(&self) -> &Arc<User> {
+        self.authorized.user()
+    }
+
+    /// The request's seat.
+    pub(in crate::http) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+}
+
+impl<'a> Seated<'a, Operation<'a>> {
+    /// What is carried out.
+    pub(in crate::http) fn operation(&self) -> Operation<'a> {
+        *self.authorized.destination()
+    }
+
+    /// `response`, keeping the seat while a large list or the initial events of a watch are sent; other responses give it
+    /// back now.
+    pub(in crate::http) fn until_sent<S: Store>(self, store: &S, response: Response<Body>) -> Response<Body> {
+        let watch = response.extensions().get::<WatchResponse>();
+        let initial_events = watch.map(|watch| watch.initial_events.clone());
+        let large = u64::try_from(COUNTED_BYTES_MIN).unwrap_or(u64::MAX);
+        let is_long = match &initial_events {
+            Some(events) => events.are_due(),
+            None => self.operation().verb == Verb::List && response.body().size_hint().lower() >= large,
+        };
+        if is_long { hold_while_sent(response, self.seat, initial_events, store) } else { response }
+    }
+}

@@ -1,0 +1,117 @@
+//! Aggregated discovery: all groups, versions and resources in one document.
+//!
+//! Owns the documents at `/api` and `/apis` for clients that ask for them by parameters of `Accept`, their versions, and
+//! their hashes. They are put together from the items of the groups when they are first asked for, and encoded for each request.
+
+use std::sync::{Arc, OnceLock};
+
+use orch_proto::Brand;
+use orch_schema::Subresource;
+use orch_schema::json;
+use orch_schema::value::Value;
+use sha2::{Digest, Sha512};
+
+use super::order::parts;
+use crate::registry::{Group, GroupVersion, Registry, Resource};
+
+/// Value of the parameter `as` in `Accept`.
+pub const LIST_KIND: &str = "APIGroupDiscoveryList";
+
+/// Stem of the documents' own group.
+pub const GROUP_STEM: &str = "apidiscovery";
+
+/// Versions of the documents, best first. Their contents are the same.
+pub const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
+
+/// A document with its headers.
+pub struct Aggregated {
+    /// The parameters of the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
+    pub parameters: String,
+    /// Quoted, as in the header; the same for every encoding, as in the reference.
+    pub etag: String,
+    /// The document.
+    pub value: Value,
+}
+
+/// The type of the documents; both versions have the same fields.
+pub const LIST_MESSAGE: &str = "apidiscovery.v2.APIGroupDiscoveryList";
+
+/// The documents of both roots, in each version.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// For `/api`: the core group.
+    core: [OnceLock<Aggregated>; VERSIONS.len()],
+    /// For `/apis`: all named groups.
+    named: [OnceLock<Aggregated>; VERSIONS.len()],
+}
+
+impl Lists {
+    /// The document of the core group, or of all named groups, in number `version` of [`VERSIONS`].
+    pub(super) fn get(&self, registry: &Registry, core: bool, version: usize) -> Option<&Aggregated> {
+        let lists = if core { &self.core } else { &self.named };
+        let list_of = || {
+            let groups = registry.groups().filter(|group| group.name.is_empty() == core);
+            let items: Vec<Value> = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
+            list(registry.brand, VERSIONS[version], &items)
+        };
+        lists.get(version).map(|kept| kept.get_or_init(list_of))
+    }
+}
+
+fn list(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
+    let group = brand.group(GROUP_STEM);
+    let list = json!({
+        "kind": LIST_KIND, "apiVersion": format!("{group}/{version}"), "metadata": {}, "items": groups,
+    });
+    let text = list.to_string();
+    let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
+    Aggregated {
+        parameters: format!(";g={group};v={version};as={LIST_KIND}"),
+        etag: format!("\"{hash}\""),
+        value: list,
+    }
+}
+
+/// The item of a group.
+pub(super) fn group(group: &Group) -> Value {
+    let version = |of: &Arc<GroupVersion>| {
+        let resources: Vec<Value> = of.resources.iter().map(|resource| entry(resource)).collect();
+        json!({"version": of.version, "resources": resources, "freshness": "Current"})
+    };
+    let versions: Vec<Value> = group.versions.iter().map(version).collect();
+    // The core group has no name.
+    let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn entry(resource: &Resource) -> Value {
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": kind(("", ""), &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": resource.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = json!(resource.categories);
+    }
+    let parts: Vec<Value> = parts(resource).into_iter().map(|part| subresource(resource, part)).collect();
+    if !parts.is_empty() {
+        entry["subresources"] = Value::Array(parts);
+    }
+    entry
+}
+
+fn subresource(resource: &Resource, part: &Subresource) -> Value {
+    let own = (&part.group, &part.version) == (&resource.group, &resource.version);
+    let api = if own { ("", "") } else { (&*part.group, &*part.version) };
+    json!({"subresource": part.name, "responseKind": kind(api, &part.kind), "verbs": part.verbs})
+}
+
+/// A kind. Group and version are empty if they are the resource's own, as in the reference.
+fn kind((group, version): (&str, &str), kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}

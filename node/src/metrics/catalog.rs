@@ -1,0 +1,268 @@
+//! The catalog: every metric of this program with its type, stability, labels, help and buckets.
+//!
+//! Owns what a page says of a metric. The code that counts knows a name alone; a tidy test holds the names of that code against this
+//! table, and `tests/process/metrics` holds the table against the page of a node that does what each of them measures. Names, types,
+//! labels and buckets are those of the reference, but for those that begin with `orch_` and the watch events that are rendered and
+//! shared. The series of its language's runtime are left out, since numbers under their names would be false. Those of the process
+//! (`process_*`) are the rim's, with their help (`orch_serving::process`).
+//!
+//! Invariant: names are in order, each once. A help text is a sentence with its unit where the name has none.
+
+use std::fmt;
+
+use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
+
+use super::buckets::{DEFAULT, ELSEWHERE, FLOW, LIVES, QUEUES, REQUESTS, SEATS, SIZES, WATCHERS};
+
+/// Type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Counts up.
+    Counter,
+    /// A state, which goes up and down.
+    Gauge,
+    /// Counts samples by their size.
+    Histogram,
+}
+
+/// The stability of a metric, in the reference's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// May change.
+    Alpha,
+    /// Changes with notice.
+    Beta,
+    /// Stays.
+    Stable,
+}
+
+/// A metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// With a leading underscore the end of a name that begins with the brand's.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Its stability.
+    pub stability: Stability,
+    /// A sentence about what is measured.
+    pub help: &'static str,
+    /// Every label of every series, in order of names.
+    pub labels: &'static [&'static str],
+    /// Upper bounds of a histogram, in the unit of the name; none where the API writes its text itself.
+    pub buckets: &'static [f64],
+}
+
+impl Kind {
+    /// The word on a page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+impl fmt::Display for Stability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stability::Alpha => "ALPHA",
+            Stability::Beta => "BETA",
+            Stability::Stable => "STABLE",
+        })
+    }
+}
+
+impl Metric {
+    /// Its name under `brand`.
+    pub fn name_under(&self, brand: &Brand) -> String {
+        let begin = if self.name.starts_with('_') { brand.name } else { "" };
+        format!("{begin}{}", self.name)
+    }
+
+    /// Its name under each brand, of which there is one for a name without the brand.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names = [&ORCH, &KUBERNETES].map(|brand| self.name_under(brand)).to_vec();
+        names.dedup();
+        names
+    }
+
+    /// The text of its HELP line.
+    pub fn description(&self) -> String {
+        format!("[{}] {}", self.stability, self.help)
+    }
+}
+
+/// The metric called `name` on a page.
+pub(super) fn metric(name: &str) -> Option<&'static Metric> {
+    let is_branded =
+        |end: &str| [&ORCH, &KUBERNETES].iter().any(|brand| name.strip_prefix(brand.name) == Some(end));
+    // few: the table, at a page of metrics.
+    CATALOG.iter().find(|metric| match metric.name.starts_with('_') {
+        true => is_branded(metric.name),
+        false => metric.name == name,
+    })
+}
+
+type Labels = &'static [&'static str];
+
+const NONE: Labels = &[];
+const BUILD: Labels = &[
+    "build_date",
+    "compiler",
+    "git_commit",
+    "git_tree_state",
+    "git_version",
+    "go_version",
+    "major",
+    "minor",
+    "platform",
+];
+const CHECK: Labels = &["name", "type"];
+const CHECK_STATUS: Labels = &["name", "status", "type"];
+const PHASE: Labels = &["phase", "priority_level"];
+const FEATURE: Labels = &["name", "stage"];
+const RESOURCE: Labels = &["group", "resource"];
+const REQUEST: Labels =
+    &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
+const REQUEST_CODE: Labels =
+    &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
+/// A request of which it does not count whether it is a dry run.
+const SENT: Labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
+const REQUEST_KIND: Labels = &["request_kind"];
+const RESULT: Labels = &["result"];
+const LEVEL: Labels = &["priority_level"];
+const SCHEMA: Labels = &["flow_schema", "priority_level"];
+const SCHEMA_EXECUTE: Labels = &["execute", "flow_schema", "priority_level"];
+const SCHEMA_REASON: Labels = &["flow_schema", "priority_level", "reason"];
+const SCHEMA_TYPE: Labels = &["flow_schema", "priority_level", "type"];
+const EVALUATED: Labels =
+    &["decision", "mode", "policy_level", "policy_version", "request_operation", "resource", "subresource"];
+const EXEMPT: Labels = &["request_operation", "resource", "subresource"];
+const AUDIT_LEVEL: Labels = &["level"];
+const AUDIT_SINK: Labels = &["plugin"];
+const TARGET: Labels = &["target"];
+const USE: Labels = &["use"];
+const USER: Labels = &["username"];
+
+macro_rules! catalog {
+    ($($kind:ident $stability:ident $name:literal $labels:ident $help:literal $(in $buckets:ident)?;)*) => {
+        /// Every metric, in order of names.
+        pub const CATALOG: &[Metric] = &[$(Metric {
+            name: $name,
+            kind: Kind::$kind,
+            stability: Stability::$stability,
+            help: $help,
+            labels: $labels,
+            buckets: catalog!(@buckets $($buckets)?),
+        },)*];
+    };
+    (@buckets) => { DEFAULT };
+    (@buckets $buckets:ident) => { $buckets };
+}
+
+catalog! {
+    Gauge Beta "_build_info" BUILD "Version of the program in its labels; always 1.";
+    Gauge Beta "_feature_enabled" FEATURE "Whether a feature gate is on.";
+    Gauge Stable "_healthcheck" CHECK "Whether a check of health passed when it was last carried out.";
+    Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
+    Counter Alpha "apiserver_audit_error_total" AUDIT_SINK "Audit events that a sink has not stored.";
+    Counter Alpha "apiserver_audit_event_total" NONE "Audit events handed to the sinks.";
+    Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";
+    Counter Alpha "apiserver_audit_requests_rejected_total" NONE "Requests refused because their arrival could not be audited.";
+    Histogram Alpha "apiserver_client_certificate_expiration_seconds" NONE "Remaining lives of certificates that clients presented." in LIVES;
+    Gauge Stable "apiserver_current_inflight_requests" REQUEST_KIND "Requests under way that read, and that write.";
+    Gauge Alpha "apiserver_current_inqueue_requests" REQUEST_KIND "Requests that wait in queues of flow control.";
+    Gauge Beta "apiserver_flowcontrol_current_executing_requests" SCHEMA "Requests that have their seats.";
+    Gauge Beta "apiserver_flowcontrol_current_executing_seats" SCHEMA "Seats that are taken.";
+    Gauge Beta "apiserver_flowcontrol_current_inqueue_requests" SCHEMA "Requests that wait for seats.";
+    Gauge Alpha "apiserver_flowcontrol_current_inqueue_seats" SCHEMA "Seats that are waited for.";
+    Gauge Alpha "apiserver_flowcontrol_current_limit_seats" LEVEL "Seats of the level, with those that it has borrowed or lent.";
+    Gauge Alpha "apiserver_flowcontrol_current_r" LEVEL "Progress of the level's virtual time, in seconds of work.";
+    Histogram Alpha "apiserver_flowcontrol_demand_seats" LEVEL "Seats demanded as shares of the nominal ones, weighed by the nanoseconds they held." in ELSEWHERE;
+    Gauge Alpha "apiserver_flowcontrol_demand_seats_average" LEVEL "Mean of the seats demanded in the last period.";
+    Gauge Alpha "apiserver_flowcontrol_demand_seats_high_watermark" LEVEL "Most seats demanded at once in the last period.";
+    Gauge Alpha "apiserver_flowcontrol_demand_seats_smoothed" LEVEL "Seats demanded, smoothed over periods.";
+    Gauge Alpha "apiserver_flowcontrol_demand_seats_stdev" LEVEL "Standard deviation of the seats demanded in the last period.";
+    Counter Beta "apiserver_flowcontrol_dispatched_requests_total" SCHEMA "Requests that got their seats.";
+    Gauge Alpha "apiserver_flowcontrol_lower_limit_seats" LEVEL "Fewest seats of the level, however many others borrow.";
+    Gauge Beta "apiserver_flowcontrol_nominal_limit_seats" LEVEL "Seats of the level by its configuration.";
+    Histogram Alpha "apiserver_flowcontrol_priority_level_request_utilization" PHASE "Requests as shares of seats or of places in queues, weighed by nanoseconds." in ELSEWHERE;
+    Histogram Alpha "apiserver_flowcontrol_priority_level_seat_utilization" PHASE "Seats in use as shares of the level's, weighed by nanoseconds." in ELSEWHERE;
+    Counter Beta "apiserver_flowcontrol_rejected_requests_total" SCHEMA_REASON "Requests refused by flow control.";
+    Gauge Alpha "apiserver_flowcontrol_request_concurrency_in_use" LEVEL "Seats of the level that are taken.";
+    Gauge Alpha "apiserver_flowcontrol_request_concurrency_limit" LEVEL "Seats of the level by its configuration, under an older name.";
+    Histogram Alpha "apiserver_flowcontrol_request_execution_seconds" SCHEMA_TYPE "Time that requests had their seats." in FLOW;
+    Histogram Alpha "apiserver_flowcontrol_request_queue_length_after_enqueue" SCHEMA "Length of the queue that a request joined, with it." in QUEUES;
+    Histogram Beta "apiserver_flowcontrol_request_wait_duration_seconds" SCHEMA_EXECUTE "Time that requests waited for seats, or for their refusal." in FLOW;
+    Gauge Alpha "apiserver_flowcontrol_seat_fair_frac" NONE "Share of the demand that every level gets where seats are short.";
+    Gauge Alpha "apiserver_flowcontrol_target_seats" LEVEL "Seats that the level is to have by its demand.";
+    Gauge Alpha "apiserver_flowcontrol_upper_limit_seats" LEVEL "Most seats of the level, with all that it may borrow.";
+    Histogram Alpha "apiserver_flowcontrol_watch_count_samples" SCHEMA "Watches that the event of a write goes to." in WATCHERS;
+    Histogram Alpha "apiserver_flowcontrol_work_estimated_seats" SCHEMA "Seats that requests took." in SEATS;
+    Gauge Stable "apiserver_longrunning_requests" SENT "Watches, logs and connections under way.";
+    Histogram Stable "apiserver_request_duration_seconds" REQUEST "Time from a request's arrival to the head of its response." in REQUESTS;
+    Histogram Alpha "apiserver_request_sli_duration_seconds" REQUEST "The same without the time of webhooks." in REQUESTS;
+    Counter Stable "apiserver_request_total" REQUEST_CODE "Requests by resource, verb and status code.";
+    Gauge Alpha "apiserver_resource_objects" RESOURCE "Stored objects.";
+    Gauge Alpha "apiserver_resource_size_estimate_bytes" RESOURCE "Bytes of the stored objects as JSON.";
+    Histogram Stable "apiserver_response_sizes" SENT "Bytes of the responses to reads." in SIZES;
+    Counter Alpha "apiserver_tls_handshake_errors_total" NONE "Connections that ended in their TLS handshake.";
+    Counter Alpha "apiserver_watch_events_rendered_total" NONE "Watch events that were encoded.";
+    Counter Alpha "apiserver_watch_events_shared_total" NONE "Watch events that another watch had encoded.";
+    Counter Alpha "authenticated_user_requests" USER "Authenticated requests by user, the known ones by name.";
+    Counter Alpha "authentication_attempts" RESULT "Requests by the result of authentication.";
+    Counter Alpha "authorization_attempts_total" RESULT "Authorizations by their result.";
+    Gauge Alpha "orch_backup_due_timestamp_seconds" NONE "Time at which this member's next backup is due, in the past where it is overdue, since 1970.";
+    Gauge Alpha "orch_backup_duration_seconds" TARGET "Time that this member's newest backup took, or its copy to the target.";
+    Counter Alpha "orch_backup_failures_total" TARGET "Backups that were not saved, or not copied to the target.";
+    Gauge Alpha "orch_backup_last_success_timestamp_seconds" TARGET "Time of this member's newest backup in the target that passed its test, since 1970.";
+    Gauge Alpha "orch_backup_size_bytes" TARGET "Size of this member's newest backup in the target.";
+    Gauge Alpha "orch_certificate_expiration_timestamp_seconds" USE "End of the certificate's validity, since 1970; NaN once it is taken away.";
+    Gauge Alpha "orch_certificate_not_before_timestamp_seconds" USE "Start of the certificate's validity, since 1970; NaN once it is taken away.";
+    Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
+    Counter Alpha "pod_security_evaluations_total" EVALUATED "Decisions of pod security by policy and mode.";
+    Counter Alpha "pod_security_exemptions_total" EXEMPT "Requests that pod security was not to look at.";
+    Counter Alpha "serviceaccount_invalid_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets that are marked as invalid.";
+    Counter Alpha "serviceaccount_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets.";
+    Counter Alpha "serviceaccount_legacy_manual_token_uses_total" NONE "Uses of tokens in secrets that were made by hand.";
+    Counter Alpha "serviceaccount_legacy_tokens_total" NONE "Uses of tokens in secrets.";
+    Counter Alpha "serviceaccount_stale_tokens_total" NONE "Uses of mounted tokens that should have been read anew.";
+    Counter Alpha "serviceaccount_valid_tokens_total" NONE "Uses of mounted tokens in their time.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_units_and_helps_fit() {
+        let names: Vec<&str> = CATALOG.iter().map(|metric| metric.name).collect();
+        assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order: {names:?}");
+        for metric in CATALOG {
+            let Metric { name, kind, help, labels, buckets, .. } = metric;
+            assert!(help.ends_with('.') && help.starts_with(char::is_uppercase), "{name}: {help}");
+            assert!(!help.contains('\n') && help.len() <= 120, "{name}: {help}");
+            assert!(labels.windows(2).all(|pair| pair[0] < pair[1]), "{name}: {labels:?}");
+            assert!(buckets.windows(2).all(|pair| pair[0] < pair[1]), "{name}: {buckets:?}");
+            assert!(!labels.contains(&"le") && !labels.contains(&"quantile"), "{name}");
+            if name.ends_with("_total") {
+                assert_eq!(*kind, Kind::Counter, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_metric_is_found_under_each_brand() {
+        for brand in [&ORCH, &KUBERNETES] {
+            let found = metric(&format!("{}_feature_enabled", brand.name)).unwrap();
+            assert_eq!(found.description(), "[BETA] Whether a feature gate is on.");
+            assert!(found.names().contains(&found.name_under(brand)));
+        }
+        let backup = metric("orch_backup_size_bytes").unwrap();
+        assert_eq!(backup.names(), [backup.name]);
+        assert!(metric("_build_info").is_none() && metric("x_build_info").is_none());
+    }
+}

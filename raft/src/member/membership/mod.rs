@@ -1,0 +1,25 @@
+//! Changes of the membership, and the way from one leader to the next.
+//!
+//!     change      an operator's request, made by the leader -> feasible, acquaintance: can it be committed?
+//!     completion  the second step of a change that a lost leader left half done
+//!     handover    a leader gives the lead away; succession: a dead one is noticed
+//!
+//! Owns what the leader holds while the membership changes.
+
+pub(crate) mod acquaintance;
+pub(crate) mod change;
+mod completion;
+mod feasible;
+mod handover;
+mod succession;
+
+use self::acquaintance::VotersSince;
+
+/// The state of a leader while the membership changes.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Held by the task that changes the membership, while this member leads.
+    changing: tokio::sync::Mutex<()>,
+    /// For each voter, a log index at which it was a voter.
+    voters_since: VotersSince,
+}
