@@ -118,10 +118,11 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
         DeclaredVersion { definition, since: Revision(since), deprecation: None }
     };
     DeclaredKind {
-        schema: registry.schema.clone(),
+        schema: registry.schema.clone().into(),
         versions: vec![version("v1"), version("v1beta1")],
         stored: Arc::new(WrittenAs { version: stored.into(), definition: Revision(since) }),
         stored_type: maps.type_id,
         converter: Arc::new(converter.clone()),
+        record: None,
     }
 }

@@ -67,3 +67,23 @@ impl DeclaredKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use crate::conversion::testing::{Renaming, widgets};
+    use crate::registry::Registry;
+
+    #[test]
+    fn one_version_stands_for_the_stored_objects_also_where_the_stored_one_is_not_served() {
+        let builtin = Registry::builtin(&ORCH);
+        for (stored, stands) in [("v1", "v1"), ("v1beta1", "v1beta1"), ("v1alpha1", "v1")] {
+            let kinds = widgets(&builtin, &Renaming::ready(), stored, 7).kinds();
+            let registry = builtin.with(kinds).unwrap();
+            assert_eq!(registry.stored("widgets.stable.example.com").unwrap().version, stands, "{stored}");
+            let counted = registry.stored_resources().filter(|of| of.plural == "widgets").count();
+            assert_eq!(counted, 1, "{stored}");
+        }
+    }
+}

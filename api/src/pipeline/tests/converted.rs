@@ -9,14 +9,15 @@ use crate::conversion::testing::{Renaming, V1, V1BETA1, widgets};
 
 /// A server of widgets that are stored as `stored`, under the revision `since` of their definition.
 async fn server(converter: &Renaming, stored: &str, since: u64) -> Server {
-    let mut server = Server::new().await;
-    serve(&mut server, converter, stored, since);
+    let server = Server::new().await;
+    serve(&server, converter, stored, since);
     server
 }
 
-fn serve(server: &mut Server, converter: &Renaming, stored: &str, since: u64) {
+fn serve(server: &Server, converter: &Renaming, stored: &str, since: u64) {
     let builtin = Registry::builtin(&ORCH);
-    server.pipeline.registry = builtin.with_declared(&[widgets(&builtin, converter, stored, since)]);
+    let widgets = widgets(&builtin, converter, stored, since).kinds();
+    server.pipeline.served.update(|_| builtin.with(widgets)).unwrap();
 }
 
 fn widget(name: &str, data: Value) -> Value {
@@ -68,19 +69,19 @@ async fn each_version_shows_and_takes_its_own_form() {
 #[tokio::test]
 async fn bytes_that_are_current_are_handed_out_undecoded() {
     let converter = Renaming::ready();
-    let mut server = server(&converter, "v1", 7).await;
+    let server = server(&converter, "v1", 7).await;
     server.create(V1, widget("a", json!({"color": "red"}))).await;
     let object = stored(&server, "a");
     let request = server.get(&format!("{V1}/a")).await.object();
     assert_eq!(request["data"], json!({"color": "red"}));
     assert!(converter.asked().is_empty(), "nothing was converted");
-    let resource = server.pipeline.registry.find("stable.example.com", "v1", "widgets").unwrap().clone();
+    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
     let mut objects = [object.clone()];
     super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
     assert!(Arc::ptr_eq(&objects[0], &object));
     // Under a newer definition they are completed, without a converter.
-    serve(&mut server, &converter, "v1", 8);
-    let resource = server.pipeline.registry.find("stable.example.com", "v1", "widgets").unwrap().clone();
+    serve(&server, &converter, "v1", 8);
+    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
     super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
     assert!(!Arc::ptr_eq(&objects[0], &object) && converter.asked().is_empty());
     assert_eq!((&objects[0].json, &objects[0].index.written_as), (&object.json, &form("v1", 8)));
@@ -90,10 +91,10 @@ async fn bytes_that_are_current_are_handed_out_undecoded() {
 #[tokio::test]
 async fn objects_keep_their_form_until_they_are_touched() {
     let converter = Renaming::ready();
-    let mut server = server(&converter, "v1beta1", 7).await;
+    let server = server(&converter, "v1beta1", 7).await;
     server.create(V1, widget("a", json!({"color": "red"}))).await;
     server.create(V1, widget("b", json!({"color": "red"}))).await;
-    serve(&mut server, &converter, "v1", 8);
+    serve(&server, &converter, "v1", 8);
     assert_eq!(server.get(&format!("{V1}/a")).await.json["data"], json!({"color": "red"}));
     assert_eq!(stored(&server, "a").index.written_as, form("v1beta1", 7), "a read rewrites nothing");
     // A change of nothing is one of the form.
@@ -111,12 +112,12 @@ async fn objects_keep_their_form_until_they_are_touched() {
 #[tokio::test]
 async fn a_list_is_converted_in_batches_and_waits_once_for_each() {
     let ready = Renaming::ready();
-    let mut server = server(&ready, "v1", 7).await;
+    let server = server(&ready, "v1", 7).await;
     for at in 0..5 {
         server.create(V1, widget(&format!("w{at}"), json!({"color": "red"}))).await;
     }
     let waiting = Renaming::waiting();
-    serve(&mut server, &waiting, "v1", 7);
+    serve(&server, &waiting, "v1", 7);
     {
         let mut list = Box::pin(server.get(V1BETA1));
         assert!((&mut list).now_or_never().is_none(), "it waits");

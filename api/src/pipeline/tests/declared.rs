@@ -56,18 +56,18 @@ fn fleets(registry: &Registry) -> DeclaredKind {
     let stored = Arc::new(orch_raft::WrittenAs { version: "v1".into(), definition: since });
     let deprecation = Some("stable.example.com/v1 Fleet is deprecated".to_owned());
     DeclaredKind {
-        schema: registry.schema.clone(),
+        schema: registry.schema.clone().into(),
         stored,
         stored_type: definition.type_id,
         converter: Arc::new(Renaming::ready()),
+        record: None,
         versions: vec![DeclaredVersion { definition, since, deprecation }],
     }
 }
 
 async fn server() -> Server {
-    let mut server = Server::new().await;
-    let builtin = Registry::builtin(&ORCH);
-    server.pipeline.registry = builtin.with_declared(&[fleets(&builtin)]);
+    let server = Server::new().await;
+    server.pipeline.served.update(|builtin| builtin.with(fleets(builtin).kinds())).unwrap();
     server
 }
 

@@ -7,11 +7,10 @@ use crate::conversion::testing::{Renaming, widgets};
 
 /// A node of widgets that are stored as `v1`, and a watch of them as `v1beta1`.
 fn node(converter: &Renaming) -> (Node, Arc<Resource>) {
-    let mut node = Node::new();
-    let builtin = Registry::builtin(&ORCH);
-    let registry = builtin.with_declared(&[widgets(&builtin, converter, "v1", 7)]);
-    Arc::get_mut(&mut node.pipeline).unwrap().registry = registry;
-    let resource = node.pipeline.registry.find("stable.example.com", "v1beta1", "widgets").unwrap().clone();
+    let node = Node::new();
+    let widgets = |builtin: &Registry| widgets(builtin, converter, "v1", 7).kinds();
+    let registry = node.pipeline.served.update(|builtin| builtin.with(widgets(builtin))).unwrap();
+    let resource = registry.find("stable.example.com", "v1beta1", "widgets").unwrap().clone();
     (node, resource)
 }
 
