@@ -100,11 +100,10 @@ fn in_a_line(argument: Arg) -> Arg {
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let help = first_sentence(&help);
     let help = if is_switch { help } else { format!("{help}: {}", values.join(" or ")) };
-    argument
-        .long_help(None::<&'static str>)
-        .hide_possible_values(true)
-        .help_heading(None::<&'static str>)
-        .help(help)
+    // Of a switch there are none to hide, and the library asserts that.
+    let takes_values = argument.get_action().takes_values();
+    let argument = if takes_values { argument.hide_possible_values(true) } else { argument };
+    argument.long_help(None::<&'static str>).help_heading(None::<&'static str>).help(help)
 }
 
 /// The first sentence of `help`, with the default that it ends with.
