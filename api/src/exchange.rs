@@ -102,7 +102,7 @@ impl Exchange {
         self.id_within(LOGGED_ID_BYTES_MAX)
     }
 
-    /// What audit events show of the request: its id by the first 256 bytes of the one in the response.
+    /// The request as audit events show it: its id is the first 256 bytes of the one in the response.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             id: self.id_within(AUDITED_ID_BYTES_MAX),

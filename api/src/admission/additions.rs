@@ -29,7 +29,7 @@ pub struct Additions {
     operations: Vec<Operation>,
     replacements: Vec<(Key, Value)>,
     round: Round,
-    /// What plugins remember of the first round of mutating admission, by position in the chain.
+    /// The notes of plugins from the first round of mutating admission, by position in the chain.
     memories: Vec<(usize, Memory)>,
     /// A plugin returned a future while it mutated, and may have had effects.
     has_waited: bool,

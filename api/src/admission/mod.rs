@@ -260,7 +260,7 @@ impl Chain {
         }
     }
 
-    /// One round of [`Chain::mutate`].
+    /// A round of [`Chain::mutate`].
     async fn mutate_once(
         &self,
         attributes: &Attributes<'_>,

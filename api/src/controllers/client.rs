@@ -92,7 +92,7 @@ impl<S: Store> Client<S> {
         &self.pipeline.gate
     }
 
-    /// What is served now.
+    /// The registry that is served now.
     pub(super) fn registry(&self) -> Arc<Registry> {
         self.pipeline.registry()
     }

@@ -45,7 +45,7 @@ pub(super) struct Turns<'a, S, R> {
     /// Storage resources whose changes wake the loop, each with what announces them.
     sources: Vec<Arc<str>>,
     changed: Vec<Subscription>,
-    /// What is served, for a loop that follows it.
+    /// The served registry, for a loop that follows it.
     served: Option<Changes>,
     under_way: FuturesUnordered<BoxFuture<'a, R>>,
 }
@@ -65,7 +65,7 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
         Turns { served: Some(served), ..self }
     }
 
-    /// What is served, where that is something else than at the last call. The caller calls `hear` before it reads the state.
+    /// The registry, where another one is served than at the last call. The caller calls `hear` before it reads the state.
     pub(super) fn newly_served(&mut self) -> Option<Arc<Registry>> {
         let served = self.served.as_mut()?;
         served.advance().then(|| served.seen().clone())

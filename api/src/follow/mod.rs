@@ -127,7 +127,7 @@ impl<T: Derived> Follower<T> {
             let Ok(changes) = collection.changes_after(self.seen) else { return false };
             let mut last = Revision(self.seen.0 + 1);
             for change in changes.take_while(|change| change.revision <= until) {
-                // One transaction may change several objects of a resource.
+                // A transaction may change several objects of a resource.
                 assert!(change.revision >= last, "each change is taken in once, and in order");
                 last = change.revision;
                 self.value.change(&source, change);

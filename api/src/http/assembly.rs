@@ -87,7 +87,7 @@ impl<S: Store> Api<S> {
         Api { node: NodeDocuments::new(Some(address), keys), ..self }
     }
 
-    /// What a request that begins now is served from.
+    /// The registry and the node's documents for a request that begins now.
     pub(super) fn served(&self) -> Served {
         Served { registry: self.pipeline.served.load(), node: self.node.clone() }
     }

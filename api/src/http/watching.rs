@@ -115,7 +115,7 @@ fn end_with_kind(end: End, ending: Ending) -> AbortOnDropHandle<()> {
 }
 
 impl<S: Store> Frames<S> {
-    /// What follows from a look: the frame to send, `None` at the end; pending, where the stream has to go on.
+    /// The next frame after a look, `None` at the end; pending, where the stream has to go on.
     fn proceed(&mut self, mut watch: Box<Watch<S>>, looked: LookResult) -> Poll<Option<Bytes>> {
         self.state = match looked {
             LookResult::Frame(frame) => {

@@ -9,7 +9,7 @@
 //! The record is an object of the internal resource [`DEFINITIONS`]. Each write of an object of the kind is applied under the
 //! condition that the record is of the revision that the request's resource was made of (`propose`), so that a slow request
 //! stores nothing once its kind was changed or is gone. Built-in kinds have no record, and their writes no such condition.
-//! What a definition says is not known here.
+//! It does not know the contents of a definition.
 //!
 //! Invariant: while there is no record, no object of its kind is stored; so what is removed then stays removed.
 

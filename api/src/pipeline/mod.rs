@@ -126,7 +126,7 @@ impl Features {
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// What is served. A request keeps the registry that it started with.
+    /// The handle to the served registry. A request keeps the registry that it started with.
     pub served: Handle,
     /// The admission chain.
     pub admission: Chain,
@@ -210,7 +210,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// What is served now. A request asks once, when it begins.
+    /// The registry that is served now. A request asks once, when it begins.
     pub fn registry(&self) -> Arc<Registry> {
         self.served.load()
     }

@@ -48,7 +48,7 @@ impl Handle {
         Handle(Arc::new(Shared { current, brand, turn: Mutex::default(), followers: Mutex::default() }))
     }
 
-    /// What is served now.
+    /// The registry that is served now.
     pub fn load(&self) -> Arc<Registry> {
         self.0.current.load_full()
     }
@@ -88,7 +88,7 @@ impl Handle {
 }
 
 impl Changes {
-    /// What is served, as of the last change that was seen.
+    /// The registry, as of the last change that was seen.
     pub fn seen(&self) -> &Arc<Registry> {
         &self.seen
     }

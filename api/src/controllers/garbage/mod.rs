@@ -230,7 +230,7 @@ fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended)
 
 async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiError> {
     let Action { object, uid, revision, write } = action;
-    // What is no longer served is taken away by whoever took its kind away.
+    // Objects of a kind that is gone are removed by the caller that took the kind away.
     let Some(resource) = client.stored_resource(&object.storage) else { return Ok(()) };
     let place = Place { resource: &resource, path: &object.path };
     match write {

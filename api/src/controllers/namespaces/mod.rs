@@ -122,7 +122,7 @@ impl Queued for Work {
         Some(Self::sources_in(served))
     }
 
-    /// What was added may be content of terminating namespaces, and what was taken out may have been all that was left.
+    /// Added resources may have objects in terminating namespaces, and those taken out may have held the last ones.
     fn follow(&mut self, sources: Vec<Arc<str>>, _state: &State) {
         self.sources = sources;
         self.terminating.keys().for_each(|namespace| self.queue.add(namespace, SETTLE));

@@ -84,7 +84,7 @@ impl<'a, D> Authorized<'a, D> {
         self.attributes
     }
 
-    /// What the user was let in to.
+    /// The destination that the user is authorized for.
     pub(in crate::http) fn destination(&self) -> &D {
         &self.destination
     }

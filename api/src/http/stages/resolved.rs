@@ -17,10 +17,10 @@ use crate::request::{Target, Verb};
 
 /// A kind of path that the node answers.
 pub(super) trait Route<'a> {
-    /// What an authorized user reaches.
+    /// The destination of the route, for authorized users.
     type Destination;
 
-    /// What a user needs the right to. Authorization has no other source.
+    /// The attributes that authorization judges; it has no other source.
     fn attributes(&self) -> Attributes<'a>;
 
     /// The destination, once the user is authorized.

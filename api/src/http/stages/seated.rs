@@ -99,7 +99,7 @@ impl<'a, D> Seated<'a, D> {
 }
 
 impl<'a> Seated<'a, Operation<'a>> {
-    /// What is carried out.
+    /// The operation to carry out.
     pub(in crate::http) fn operation(&self) -> Operation<'a> {
         *self.authorized.destination()
     }
