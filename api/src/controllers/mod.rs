@@ -1,5 +1,6 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Five parts run on every node:
-//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision` and `Indexes::give_back_unused`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Six parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision`, `Indexes::give_back_unused` and
+//! `Definitions::follow`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -149,6 +150,9 @@ pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stoppin
     let served = pipeline.clone();
     let giving_back = Box::pin(async move { served.indexes.give_back_unused(&served.store).await });
     let own = select(own, giving_back);
+    let served = pipeline.clone();
+    let following = Box::pin(async move { served.follow_definitions().await });
+    let own = select(own, following);
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }

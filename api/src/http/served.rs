@@ -49,11 +49,11 @@ impl NodeDocuments {
 /// # Errors
 /// `Internal`: making them has panicked, or the node stops.
 pub(super) async fn make_tables(resource: &Arc<Resource>) -> Result<(), ApiError> {
-    if resource.schema.are_made() {
+    if resource.schema.are_made() && resource.stored_schema().are_made() {
         return Ok(());
     }
     let own = resource.clone();
-    let made = tokio::task::spawn_blocking(move || own.schema.len()).await;
+    let made = tokio::task::spawn_blocking(move || (own.schema.len(), own.stored_schema().len())).await;
     made.map(drop)
         .map_err(|error| ApiError::Internal(format!("tables of {resource:?} cannot be made: {error}")))
 }
