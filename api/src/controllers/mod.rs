@@ -7,6 +7,7 @@
 //! their data from the state. Each loop is a core, a function of state and changes, and a thin rim that waits, calls
 //! the core and carries out its decisions.
 //!
+//!     definitions  conditions of definitions of custom kinds, and their end with their objects
 //!     bootstrap    objects that every cluster has
 //!     namespaces   deletion of content, then of the namespace
 //!     garbage      collection of dependents without owners
@@ -37,6 +38,7 @@ pub(crate) mod bootstrap;
 mod certificates;
 mod client;
 mod default_service;
+mod definitions;
 mod disruption;
 mod each_namespace;
 mod expiry;
@@ -216,7 +218,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
-    let loops: [BoxFuture<'_, Infallible>; 17] = [
+    let definer = client("customresourcedefinition-controller");
+    let loops: [BoxFuture<'_, Infallible>; 18] = [
+        Box::pin(keep("definitions", &definer, || definitions::run(&definer, options.members.as_deref()))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
         Box::pin(keep_protection(&protectors, options)),

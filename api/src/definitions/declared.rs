@@ -46,7 +46,6 @@ struct Served {
     storage: Arc<str>,
     record: Revision,
     stage: Stage,
-    stored: Arc<WrittenAs>,
     versions: BTreeMap<String, Version>,
 }
 
@@ -217,7 +216,7 @@ impl Maker<'_> {
             record: Some(record),
             stage,
         };
-        Some((Served { storage, record: revision, stage, stored, versions }, declared))
+        Some((Served { storage, record: revision, stage, versions }, declared))
     }
 
     /// The version with its tables and its end, which are those of before where it is served in the same form.

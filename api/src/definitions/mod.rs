@@ -25,14 +25,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
 use orch_schema::Schema;
+use orch_schema::value::Value;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use self::declared::{Declared, Settled};
+use self::outline::Outline;
 use crate::follow::{Applied, Builder, Follower, any_changed};
-use crate::registry::{Handle, Registry};
+use crate::registry::{Handle, Registry, storage_of};
 
 /// Storage resource of the definitions.
 pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions";
@@ -75,6 +78,17 @@ struct Seen {
 /// The storage resources that what is served is derived from.
 fn sources() -> [Arc<str>; 2] {
     [DEFINITIONS.into(), RECORDS.into()]
+}
+
+/// Name in the store of the objects of the definition called `name`.
+pub fn storage_of_definition(name: &str) -> Arc<str> {
+    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+    storage_of(plural, group)
+}
+
+/// The definition that is stored as `object`, without its schemas; `None`: its bytes are none.
+pub(crate) fn outline_of(object: &SharedObject) -> Option<Value> {
+    Outline::of(&object.json).ok().map(|outline| outline.0)
 }
 
 impl Definitions {

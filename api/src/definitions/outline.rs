@@ -28,6 +28,7 @@ struct Definition {
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
     deletion_timestamp: Value,
+    annotations: Value,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +98,7 @@ impl Outline {
         let Definition { metadata, spec, status } = serde_json::from_slice(json)?;
         let versions: Vec<Value> = spec.versions.into_iter().map(Version::into_value).collect();
         Ok(Outline(json!({
-            "metadata": {"deletionTimestamp": metadata.deletion_timestamp},
+            "metadata": {"deletionTimestamp": metadata.deletion_timestamp, "annotations": metadata.annotations},
             "spec": {
                 "group": spec.group, "names": spec.names, "scope": spec.scope, "versions": versions,
                 "conversion": spec.conversion, "preserveUnknownFields": spec.preserve_unknown_fields,

@@ -17,10 +17,10 @@ use orch_schema::value::Value;
 
 use super::{Pipeline, Request};
 use crate::admission::{Additions, View, forbidden};
-use crate::definitions::DEFINITIONS;
 use crate::definitions::record::{DefinitionRecord, first, record_key, renewed};
+use crate::definitions::{DEFINITIONS, storage_of_definition};
 use crate::error::{ApiError, Subject};
-use crate::registry::{Resource, Stage, storage_of};
+use crate::registry::{Resource, Stage};
 use crate::request::Verb;
 
 /// Objects that are removed between two looks at what is left.
@@ -96,9 +96,7 @@ impl<S: Store> Pipeline<S> {
     /// The store takes no writes.
     pub(crate) async fn remove_leftovers(&self, key: &Key) -> Result<(), ApiError> {
         let record = record_of(key)?;
-        // The name of a definition is the plural name, a dot and the group.
-        let Some((plural, group)) = key.name().split_once('.') else { return Ok(()) };
-        let storage = storage_of(plural, group);
+        let storage = storage_of_definition(key.name());
         loop {
             let state = self.store.state();
             let collection = state.collection(&storage);

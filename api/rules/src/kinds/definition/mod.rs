@@ -10,6 +10,7 @@
 mod approval;
 pub mod conditions;
 mod defaults;
+mod deletion;
 pub mod names;
 pub(crate) mod webhook_url;
 
@@ -17,6 +18,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 pub use approval::approval;
+pub use deletion::finalizer;
 
 use crate::Action;
 use crate::kinds::{Cell, Context, Strategy, object_meta};
@@ -58,6 +60,10 @@ impl Strategy for CustomResourceDefinition {
             errors.extend(approval::validate(context.brand, Some(old), new));
         }
         errors
+    }
+
+    fn mark_deleted(&self, context: &Context<'_>, old: &Value) -> Option<Value> {
+        deletion::marked(context, old)
     }
 
     fn table_row(&self, object: &Value, _now: &str) -> Option<Vec<Cell>> {
