@@ -188,6 +188,11 @@ impl<S: Store> Client<S> {
         self.send(Verb::Delete, place, Action::Object, &options).await
     }
 
+    /// Has what is served follow the definitions of the state that this node has applied.
+    pub(super) async fn follow_definitions(&self) {
+        self.pipeline.definitions.catch_up(&self.pipeline.store, &self.pipeline.served).await;
+    }
+
     /// Removes what is stored of the kind whose definition was the object under `key`, unless there is a definition again.
     pub(super) async fn remove_leftovers(&self, key: &Key) -> Result<(), ApiError> {
         self.pipeline.remove_leftovers(key).await
