@@ -5,13 +5,29 @@
 //! (`kinds::defined` does) and knows no other definition: the loop of definitions hands in the names in use.
 //!
 //! - `defaults`: absent names, the conversion, stored versions; what create and update set
+//! - `spec`: rules of the specification but for schemas, with `version`, `conversion`, `webhook_client`, `subresources`, `columns`,
+//!   `selectable_fields`; `hoist` the paths in messages; `stored_versions`; `ratchet` rules that an old definition breaks
+//! - `schema`: rules of a schema
 //! - `names`, `conditions`, `approval`: pure functions for the loop
 
 mod approval;
+mod columns;
 pub mod conditions;
+mod conversion;
 mod defaults;
 mod deletion;
+mod hoist;
 pub mod names;
+mod ratchet;
+mod schema;
+mod selectable_fields;
+mod spec;
+mod stored_versions;
+mod subresources;
+#[cfg(test)]
+mod tests;
+mod version;
+mod webhook_client;
 pub(crate) mod webhook_url;
 
 use orch_schema::json;
@@ -19,6 +35,8 @@ use orch_schema::value::Value;
 
 pub use approval::approval;
 pub use deletion::finalizer;
+pub use schema::non_structural;
+pub use webhook_client::has_unreadable_ca_bundle;
 
 use crate::Action;
 use crate::kinds::{Cell, Context, Strategy, object_meta};
@@ -50,20 +68,31 @@ impl Strategy for CustomResourceDefinition {
         let mut errors = FieldErrors::new();
         errors.extend(name_of_resource(new));
         errors.extend(object_meta::on_create(context, new));
-        errors.extend(approval::validate(context.brand, None, new));
+        errors.extend(spec::validate_whole(context, None, new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.action != Action::Status {
-            errors.extend(approval::validate(context.brand, Some(old), new));
+        match context.action {
+            Action::Status => {
+                let accepted = Path::new("status").child("acceptedNames");
+                errors.extend(spec::validate_names(new.at("status").at("acceptedNames"), &accepted));
+            }
+            _ => errors.extend(spec::validate_whole(context, Some(old), new)),
         }
         errors
     }
 
     fn mark_deleted(&self, context: &Context<'_>, old: &Value) -> Option<Value> {
         deletion::marked(context, old)
+    }
+
+    fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        match context.action {
+            Action::Status => Vec::new(),
+            _ => schema::warnings(context.brand, old, new),
+        }
     }
 
     fn table_row(&self, object: &Value, _now: &str) -> Option<Vec<Cell>> {
