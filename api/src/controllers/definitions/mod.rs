@@ -20,11 +20,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Key, State, Store};
 use orch_rules::Action;
 use orch_rules::kinds::definition::conditions::ConditionType;
 use orch_rules::kinds::definition::names::Pool;
+use orch_rules::kinds::definition::non_structural;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -219,6 +221,7 @@ pub(super) async fn run<S: Store>(
             brand: client.registry().brand,
             now: client.now(),
             several_members: members.is_some_and(|members| members.names().len() > 1),
+            violations: None,
         };
         let elapsed = client.store().elapsed();
         let plan = |work: &mut Work, applied: &Applied, name: &Arc<str>| {
@@ -234,7 +237,7 @@ fn plan(
     work: &mut Work,
     applied: &Applied,
     name: &Arc<str>,
-    (surroundings, elapsed): (Surroundings, Duration),
+    (surroundings, elapsed): (Surroundings<'_>, Duration),
 ) -> Option<(Option<SharedObject>, Plan)> {
     let state = &applied.state;
     let Some(object) = state.collection(DEFINITIONS).get(name).cloned() else {
@@ -248,6 +251,8 @@ fn plan(
     }
     // What an earlier look accepted may not have been written.
     work.take_in(name, &definition);
+    let violations = violations(surroundings.brand, &object, &definition);
+    let surroundings = Surroundings { violations: violations.as_deref(), ..surroundings };
     let Next { definition: after, wait } = next(&definition, work.pool(&definition), surroundings);
     let group = definition.at("spec").text("group").to_owned();
     work.set_accepted(name, &group, after.at("status").at("acceptedNames").clone());
@@ -256,6 +261,17 @@ fn plan(
         Some(patch) => Some((Some(object), Plan::Write { patch, then })),
         None => wait.map(|_| (Some(object), Plan::Write { patch: Value::Null, then })),
     }
+}
+
+/// What is wrong with the structure of the schemas of a definition, which only one of an earlier time can have. It is looked for when
+/// a definition comes into force, and as long as it is told: schemas are many times the rest.
+fn violations(brand: &Brand, object: &SharedObject, outline: &Value) -> Option<String> {
+    let is_told = ConditionType::NonStructuralSchema.find(outline).is_some();
+    if ConditionType::Established.is_true(outline) && !is_told {
+        return None;
+    }
+    let definition: Value = serde_json::from_slice(&object.json).ok()?;
+    non_structural(brand, &definition)
 }
 
 async fn carry_out<S: Store>(

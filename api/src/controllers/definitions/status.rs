@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use orch_proto::Brand;
-use orch_rules::kinds::definition::approval;
 use orch_rules::kinds::definition::conditions::{
     Condition, ConditionStatus, ConditionType, remove_condition, set_condition,
 };
 use orch_rules::kinds::definition::names::{Pool, accept};
+use orch_rules::kinds::definition::{approval, has_unreadable_ca_bundle};
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -23,11 +23,13 @@ const INSTALLATION: Duration = Duration::from_secs(5);
 
 /// What a status depends on beside the definition.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) now: Timestamp,
     /// The cluster has more than one member.
     pub(super) several_members: bool,
+    /// What is wrong with the structure of the schemas, where that was looked at.
+    pub(super) violations: Option<&'a str>,
 }
 
 /// The next status of a definition.
@@ -39,8 +41,8 @@ pub(super) struct Next {
 }
 
 /// The next status of `definition`, which is not being deleted, beside the names of `pool`.
-pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings) -> Next {
-    let Surroundings { brand, now, several_members } = surroundings;
+pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'_>) -> Next {
+    let Surroundings { brand, now, several_members, violations } = surroundings;
     let text = now.seconds_text();
     let mut after = definition.clone();
     let accepted = accept(definition, pool);
@@ -51,10 +53,18 @@ pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings) 
         let is_accepted = accepted.names_accepted.status == ConditionStatus::True;
         let left = if several_members { installation_left(&after, now) } else { Duration::ZERO };
         let is_due = is_accepted && left.is_zero();
-        let condition = if is_due { Condition::established() } else { condition };
+        let condition = match is_due {
+            true if has_unreadable_ca_bundle(definition) => Condition::invalid_ca_bundle(),
+            true => Condition::established(),
+            false => condition,
+        };
         set_condition(&mut after, brand, &condition, &text);
         wait = (is_accepted && !is_due).then_some(left);
     }
+    match violations {
+        Some(errors) => set_condition(&mut after, brand, &Condition::non_structural(errors), &text),
+        None => remove_condition(&mut after, ConditionType::NonStructuralSchema),
+    };
     match approval(brand, definition) {
         Some(condition) => set_condition(&mut after, brand, &condition, &text),
         None => remove_condition(&mut after, ConditionType::ApprovalPolicyConformant),
@@ -102,8 +112,9 @@ mod tests {
 
     const NOW: u64 = 1_767_322_145;
 
-    fn at(seconds: u64, several_members: bool) -> Surroundings {
-        Surroundings { brand: &ORCH, now: Timestamp((NOW + seconds) * 1_000_000), several_members }
+    fn at(seconds: u64, several_members: bool) -> Surroundings<'static> {
+        let now = Timestamp((NOW + seconds) * 1_000_000);
+        Surroundings { brand: &ORCH, now, several_members, violations: None }
     }
 
     fn definition() -> Value {
