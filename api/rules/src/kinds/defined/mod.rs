@@ -5,8 +5,10 @@
 //! stand in the definition ([`ResourceType`]) and are read where those of built-in kinds are.
 
 mod columns;
+pub mod described;
 mod finalizers;
 mod scaled;
+mod version_order;
 
 use orch_proto::Brand;
 use orch_schema::value::Value;
@@ -19,6 +21,7 @@ use crate::validate::tree::{Tree, carry, child_mut, is_unchanged, unset};
 
 use columns::Columns;
 pub use columns::table_columns;
+pub use version_order::version_order;
 
 /// The strategy of a kind that a definition declares.
 #[derive(Debug)]
@@ -169,7 +172,7 @@ mod tests {
             (
                 json!({"replicas": "many"}),
                 &[
-                    ".spec.replicas: Invalid value: \"many\": .spec.replicas accessor error: many is of the type string, expected int64",
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: many is of the type string, expected int64",
                 ],
             ),
         ] {
