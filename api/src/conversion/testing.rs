@@ -110,6 +110,7 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             plural: "widgets".to_owned(),
             singular: "widget".to_owned(),
             kind: "Widget".to_owned(),
+            list_kind: "WidgetList".to_owned(),
             short_names: Vec::new(),
             columns: table_columns(&[]).expect("none are declared"),
             ..(*maps.definition).clone()
@@ -121,6 +122,7 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             since: Revision(since),
             deprecation: None,
             end: End::default(),
+            published: None,
         }
     };
     DeclaredKind {

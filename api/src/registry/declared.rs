@@ -9,7 +9,7 @@ use orch_raft::{Revision, WrittenAs};
 use orch_rules::kinds::defined::DefinedKind;
 use orch_schema::{ResourceType, TypeId};
 
-use super::{End, Kind, Record, Stage, Tables};
+use super::{End, Kind, Published, Record, Stage, Tables};
 use crate::conversion::{Conversion, Converter, Staged};
 
 /// One version of a declared kind.
@@ -25,6 +25,8 @@ pub struct DeclaredVersion {
     pub deprecation: Option<String>,
     /// When the version is taken away or served in another form.
     pub end: End,
+    /// The schema that OpenAPI publishes; `None`: that of the types.
+    pub published: Option<Published>,
 }
 
 /// A declared kind: its versions, of which one is stored.
@@ -59,7 +61,7 @@ impl DeclaredKind {
     }
 
     fn kind(&self, version: &DeclaredVersion) -> Kind {
-        let DeclaredVersion { definition, schema, since, deprecation, end } = version;
+        let DeclaredVersion { definition, schema, since, deprecation, end, published } = version;
         let strategy = Arc::new(DefinedKind::new(definition, deprecation.clone()));
         let staged = Staged {
             shown: Arc::new(WrittenAs { version: definition.version.as_str().into(), definition: *since }),
@@ -78,6 +80,7 @@ impl DeclaredKind {
             record: self.record.clone(),
             stage: self.stage,
             end: Some(end.clone()),
+            published: published.clone(),
         }
     }
 }

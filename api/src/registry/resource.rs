@@ -13,6 +13,7 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
+use super::published::Published;
 use super::record::{End, Record, Stage};
 use super::tables::Tables;
 use crate::authz::review::Review;
@@ -45,6 +46,8 @@ pub struct Resource {
     pub review: Option<Review>,
     /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
     pub record: Option<Record>,
+    /// The schema that OpenAPI publishes of a declared kind; `None`: that of the types.
+    pub published: Option<Published>,
     /// When the resource is taken away or served in another form; `None` for built-in ones, which are not.
     pub end: Option<End>,
     /// How far its definition has come; built-in ones are in force.
@@ -88,6 +91,8 @@ pub struct Kind {
     pub end: Option<End>,
     /// See [`Resource::stage`].
     pub stage: Stage,
+    /// See [`Resource::published`].
+    pub published: Option<Published>,
 }
 
 impl Resource {
@@ -147,6 +152,11 @@ impl Resource {
             Some(Conversion::Staged(staged)) => Some(staged),
             Some(Conversion::Direct(_)) | None => None,
         }
+    }
+
+    /// Whether a definition declares the kind: its bodies are text, and it has no strategic merge patches.
+    pub fn is_declared(&self) -> bool {
+        self.staged().is_some()
     }
 
     /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
@@ -301,12 +311,13 @@ impl Kind {
             record: None,
             end: None,
             stage: Stage::Established,
+            published: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } = kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();
@@ -335,6 +346,7 @@ fn resource(kind: Kind) -> Resource {
         end,
         stage,
         record,
+        published,
     }
 }
 
@@ -350,7 +362,8 @@ fn document(
     let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
     let (columns, type_id) = (strategy.columns(), part.type_id);
-    let definition = ResourceType { group, version, kind, columns, type_id, ..parent.clone() };
+    let list_kind = format!("{kind}List");
+    let definition = ResourceType { group, version, kind, list_kind, columns, type_id, ..parent.clone() };
     let resource = Resource {
         head: head_of(&definition),
         path_group: parent.group.clone(),
@@ -363,6 +376,7 @@ fn document(
         conversion: None,
         review: None,
         record: record.cloned(),
+        published: None,
         end: None,
         stage: Stage::Established,
         documents: Vec::new(),

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header};
 use orch_raft::{State, Store};
+use orch_rules::Action;
 
 use super::super::body::Upload;
 use super::super::headers::{accept, header_text};
@@ -19,7 +20,7 @@ use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::metrics::Measured;
-use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_without_table};
+use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_text, negotiate_without_table};
 use crate::pipeline::Pipeline;
 use crate::registry::{Record, Registry};
 use crate::request::{Query, Target, TargetPath, parse_path, without_trailing_slash};
@@ -179,7 +180,13 @@ impl Arrived {
         &self,
         endpoint: Endpoint<'_>,
     ) -> Result<Representation, ApiError> {
-        self.representation(if endpoint.is_readable() { negotiate } else { negotiate_without_table })
+        let choose = match endpoint.action {
+            Action::Scale => negotiate,
+            _ if endpoint.resource.is_declared() => negotiate_text,
+            _ if endpoint.is_readable() => negotiate,
+            _ => negotiate_without_table,
+        };
+        self.representation(choose)
     }
 
     /// The representation that `negotiate` finds for this head.

@@ -36,6 +36,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         plural: "fleets".to_owned(),
         singular: "fleet".to_owned(),
         kind: "Fleet".to_owned(),
+        list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
         columns: table_columns(&columns).unwrap(),
@@ -68,6 +69,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
             since,
             deprecation,
             end: End::default(),
+            published: None,
         }],
     }
 }

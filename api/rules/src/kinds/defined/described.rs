@@ -53,6 +53,7 @@ pub fn resource_type(definition: &Value, version: &Value, types: Types) -> Resou
         version: name.to_owned(),
         plural: names.text("plural"),
         singular: names.text("singular"),
+        list_kind: names.text("listKind"),
         namespaced: spec.text("scope") == "Namespaced",
         verbs: VERBS.map(str::to_owned).to_vec(),
         short_names: texts(names.accepted, "shortNames"),
@@ -173,29 +174,23 @@ fn columns(version: &Value) -> Vec<Column> {
 
 fn rules(definition: &Value, version: &Value) -> Rules {
     let own = fields(version);
-    let is_own = |name: &String| own.contains(name);
-    // Those of the other versions are stored with each object, too, so that a selector of any version finds them.
-    let mut others: Vec<String> = definition
-        .at("spec")
-        .items("versions")
-        .iter()
-        .flat_map(fields)
-        .filter(|name| !is_own(name))
-        .collect();
-    others.sort();
-    others.dedup();
-    let selectable = |name: String, withheld: bool| Selectable {
+    // Those of the other versions are stored with each object, too, and all versions have them in one order: a selector of any
+    // version finds them, and one index serves all.
+    let mut all: Vec<String> = definition.at("spec").items("versions").iter().flat_map(fields).collect();
+    all.sort();
+    all.dedup();
+    let selectable = |name: String| Selectable {
+        // few: a version has eight selectable fields at most.
+        withheld: !own.contains(&name),
         name,
-        withheld,
         unindexed: false,
         synonym: None,
         // Whether many objects share a value is not known.
         coarse: true,
     };
-    let own = own.into_iter().map(|name| selectable(name, false));
     Rules {
         conditional_update: true,
-        selectable: own.chain(others.into_iter().map(|name| selectable(name, true))).collect(),
+        selectable: all.into_iter().map(selectable).collect(),
         status_resets: status_resets(version),
         ..Rules::default()
     }
@@ -221,4 +216,84 @@ fn status_resets(version: &Value) -> Vec<String> {
     let own = sorted_entries(properties).into_iter().map(|(name, _)| name);
     let own = own.filter(|name| !NOT_RESET_BY_NAME.contains(name)).map(str::to_owned);
     std::iter::once("metadata".to_owned()).chain(own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+    use orch_schema::testing::orch;
+
+    use super::*;
+
+    fn definition() -> Value {
+        json!({
+            "spec": {
+                "group": "stable.example.com", "scope": "Namespaced",
+                "names": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabs",
+                    "shortNames": ["ct", "taken"]},
+                "versions": [
+                    {"name": "v1", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": {"properties": {"spec": {}, "status": {}, "more": {}}}},
+                        "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size.replicas",
+                            "statusReplicasPath": ".status.replicas"}},
+                        "selectableFields": [{"jsonPath": ".spec.color"}]},
+                    {"name": "v1beta1", "served": true, "deprecated": true,
+                        "selectableFields": [{"jsonPath": ".spec.size"}],
+                        "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".spec["}]},
+                    {"name": "v1alpha1", "served": false, "deprecated": true, "deprecationWarning": "gone"},
+                ],
+            },
+            "status": {"acceptedNames": {"plural": "crontabs", "kind": "CronTab", "shortNames": ["ct"],
+                "categories": ["all"]}},
+        })
+    }
+
+    fn described(at: usize) -> ResourceType {
+        let (definition, id) = (definition(), orch().find_type("core.v1.ConfigMap").unwrap());
+        let scale = orch().find_type("autoscaling.v1.Scale").unwrap();
+        resource_type(&definition, &definition["spec"]["versions"][at], Types { object: id, scale })
+    }
+
+    #[test]
+    fn names_are_those_that_were_accepted_and_where_none_was_those_that_are_wanted() {
+        let found = described(0);
+        assert_eq!(
+            [&*found.plural, &*found.singular, &*found.kind, &*found.list_kind],
+            ["crontabs", "crontab", "CronTab", "CronTabs"]
+        );
+        assert_eq!((found.short_names, found.categories), (vec!["ct".to_owned()], vec!["all".to_owned()]));
+        assert_eq!(found.verbs[0], "delete");
+        let parts: Vec<&str> = found.subresources.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(parts, ["scale", "status"]);
+        let scale = found.subresources[0].scale.as_ref().unwrap();
+        assert_eq!(scale.spec_replicas, ["spec", "size", "replicas"]);
+        assert!(scale.selector.is_empty());
+        assert_eq!(found.rules.status_resets, ["metadata", "more"]);
+    }
+
+    #[test]
+    fn fields_of_other_versions_are_stored_and_cannot_be_selected() {
+        let fields = |at: usize| {
+            let selectable = described(at).rules.selectable.into_iter();
+            selectable.map(|field| (field.name, field.withheld)).collect::<Vec<_>>()
+        };
+        assert_eq!(fields(0), [("spec.color".to_owned(), false), ("spec.size".to_owned(), true)]);
+        assert_eq!(fields(1), [("spec.color".to_owned(), true), ("spec.size".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_parsed_drops_all_declared_columns() {
+        let names: Vec<String> = described(1).columns.into_iter().map(|column| column.name).collect();
+        assert_eq!(names, ["Name", "Age"]);
+    }
+
+    #[test]
+    fn a_deprecated_version_names_a_better_one_or_says_its_own_words() {
+        let definition = definition();
+        let told = |at: usize| deprecation(&definition, &definition["spec"]["versions"][at]);
+        assert_eq!(told(0), None);
+        let wanted = "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab";
+        assert_eq!(told(1).as_deref(), Some(wanted));
+        assert_eq!(told(2).as_deref(), Some("gone"));
+    }
 }

@@ -172,7 +172,7 @@ mod tests {
             (
                 json!({"replicas": "many"}),
                 &[
-                    ".spec.replicas: Invalid value: \"many\": .spec.replicas accessor error: many is of the type string, expected int64",
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: many is of the type string, expected int64",
                 ],
             ),
         ] {

@@ -1,11 +1,10 @@
 //! The fields of an object that its scale shows: numbers of replicas, and the text of a selector.
 
 use orch_schema::ScalePaths;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use crate::json_path::text;
-use crate::kinds::scale::field_at;
-use crate::validate::tree::shown;
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The largest number of replicas.
@@ -15,35 +14,53 @@ const REPLICAS_MAX: i64 = 2_147_483_647;
 pub(super) fn validate(object: &Value, paths: &ScalePaths) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for steps in [&paths.spec_replicas, &paths.status_replicas] {
-        errors.extend(validate_count(field_at(object, steps), steps));
+        errors.extend(validate_count(object, steps));
     }
-    let selector = field_at(object, &paths.selector);
-    // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
-    if !(selector.is_null() || selector.is_string() || selector.is_object()) {
-        errors.extend(Some(wrong_type(selector, &paths.selector, "string")));
-    }
+    let told = match find(object, &paths.selector) {
+        Err(told) => Some(told),
+        // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
+        Ok(Value::Null | Value::String(_) | Value::Object(_)) => None,
+        Ok(other) => Some(wrong_type(other, &paths.selector, "string")),
+    };
+    errors.extend(told.map(|told| refused(&paths.selector, "\"\"", &told)));
     errors
 }
 
-fn validate_count(count: &Value, steps: &[String]) -> Option<FieldError> {
-    let number = match count {
-        Value::Null => return None,
-        count => match count.as_i64() {
+fn validate_count(object: &Value, steps: &[String]) -> Option<FieldError> {
+    let number = match find(object, steps) {
+        Err(told) => return Some(refused(steps, "0", &told)),
+        Ok(Value::Null) => return None,
+        Ok(count) => match count.as_i64() {
             Some(number) => number,
-            None => return Some(wrong_type(count, steps, "int64")),
+            None => return Some(refused(steps, "0", &wrong_type(count, steps, "int64"))),
         },
     };
-    let refused = |told| Some(FieldError::invalid(Path::new(&dotted(steps)), &number.to_string(), told));
     match number {
-        ..0 => refused("should be a non-negative integer"),
+        ..0 => Some(refused(steps, &number.to_string(), "should be a non-negative integer")),
         0..=REPLICAS_MAX => None,
-        _ => refused("should be less than or equal to 2147483647"),
+        _ => Some(refused(steps, &number.to_string(), "should be less than or equal to 2147483647")),
     }
 }
 
-/// The error of a value of another type than `wanted`.
-fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> FieldError {
-    let path = dotted(steps);
+fn refused(steps: &[String], value: &str, told: &str) -> FieldError {
+    FieldError::invalid(Path::new(&dotted(steps)), value, told)
+}
+
+/// The value at `steps`, null where there is none, or the text of the error of a value on the way that has no members.
+fn find<'v>(object: &'v Value, steps: &[String]) -> Result<&'v Value, String> {
+    let mut found = object;
+    for (at, step) in steps.iter().enumerate() {
+        match found {
+            Value::Null => return Ok(found),
+            Value::Object(members) => found = members.get(step).unwrap_or(&Value::Null),
+            other => return Err(wrong_type(other, &steps[..=at], "map[string]interface {}")),
+        }
+    }
+    Ok(found)
+}
+
+/// The text about a value of another type than `wanted`.
+fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> String {
     let found = match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -53,8 +70,8 @@ fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> FieldError {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let detail = format!("{path} accessor error: {} is of the type {found}, expected {wanted}", text(value));
-    FieldError::invalid(Path::new(&path), &shown(value), &detail)
+    let value = text(value);
+    format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(steps), part(&value))
 }
 
 /// The path as the definition writes it: `.spec.replicas`.
