@@ -14,6 +14,8 @@ mod approval;
 mod columns;
 pub mod conditions;
 mod conversion;
+#[cfg(test)]
+mod corpus;
 mod defaults;
 mod hoist;
 pub mod names;
