@@ -1,6 +1,7 @@
 //! Regular expressions of clients: the one place where they are compiled.
 //!
-//! Owns the prices of compiling ([`price`]) and matching, and the bounds of both ([`PatternLimits`]); [`syntax`] is that of RE2.
+//! Owns the prices of compiling ([`price`]) and matching, and the bounds of both ([`PatternLimits`]); the syntax is that of
+//! RE2 ([`re2`] for the text, [`syntax`] for the tree).
 //! A pattern becomes an automaton without captures, literal search or cached states, which would cost more to make than
 //! selectors gain: matching takes time for each byte of the text and, at worst, for each state. [`value`] makes patterns
 //! values of expressions.
@@ -9,6 +10,7 @@
 //! [`PatternLimits::steps`] is not compiled.
 
 mod price;
+mod re2;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -88,6 +90,11 @@ impl Pattern {
             return Ok(Err(PatternError::TooLarge));
         }
         charge.charge(price::of_text(pattern))?;
+        let translated = match re2::translated(pattern) {
+            Ok(translated) => translated,
+            Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
+        };
+        let pattern = &*translated;
         let syntax = match syntax::parse(pattern) {
             Ok(syntax) => syntax,
             Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
