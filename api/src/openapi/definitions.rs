@@ -152,6 +152,7 @@ impl<'a> Definitions<'a> {
                 json!({"type": "object", "additionalProperties": self.element(value, untyped_name)})
             }
             ValueType::Untyped => self.untyped(untyped_name),
+            ValueType::Member(member) => self.value(&member.value, untyped_name),
         }
     }
 
@@ -242,7 +243,11 @@ fn zero_of(value: &ValueType) -> Option<Value> {
         ValueType::Scalar(
             scalar @ (Scalar::String(_) | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Double),
         ) => Some(scalar.zero_value()),
-        ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => None,
+        ValueType::Scalar(_)
+        | ValueType::List { .. }
+        | ValueType::Map { .. }
+        | ValueType::Untyped
+        | ValueType::Member(_) => None,
     }
 }
 

@@ -154,7 +154,7 @@ async fn a_table_shows_the_columns_of_the_definition() {
         json!([{"type": "Progressing", "status": "True"}, {"type": "Available", "status": "False"}]);
     server.merge(&format!("{FLEETS}/a/status"), json!({"status": {"conditions": conditions}})).await.object();
     server.advance(65);
-    let registry = &server.pipeline.registry;
+    let registry = &server.pipeline.registry();
     let resource = registry.find("stable.example.com", "v1", "fleets").unwrap();
     let representation = Representation { view: View::Table, ..crate::negotiate::JSON };
     let renderer = Renderer::new(registry, resource, representation, IncludeObject::None);
