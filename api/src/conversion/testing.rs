@@ -123,6 +123,7 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             deprecation: None,
             end: End::default(),
             published: None,
+            constraints: None,
         }
     };
     DeclaredKind {

@@ -1,21 +1,36 @@
-//! Compiling the schema of a version.
+//! Compiling one version of a definition.
+//!
+//! Owns which parts of a definition its tables depend on. A schema that cannot be compiled, which no accepted definition has, is
+//! served without rules rather than not at all: objects are stored, and their owners must reach them.
 
 use std::sync::Arc;
 
+use orch_proto::Brand;
+use orch_rules::kinds::defined::schema::{Compiled, Input, compile, preserving};
+use orch_rules::validate::tree::Tree;
+use orch_schema::Schema;
 use orch_schema::value::Value;
-use orch_schema::{Field, ObjectType, Schema, ValueType};
 
-/// The tables of a version.
-pub(super) struct Compiled {
-    pub(super) schema: Arc<Schema>,
-}
-
-pub(super) fn compile(_definition: &Value, _version: &Value, base: &Arc<Schema>) -> Compiled {
-    let meta = ValueType::Object(base.find_type("meta.v1.ObjectMeta").expect("built in"));
-    let mut field = Field::new("metadata", 1, meta);
-    field.emit_empty = true;
-    let mut root = ObjectType::new("Root", vec![field]);
-    root.head = true;
-    root.preserve_unknown = true;
-    Compiled { schema: Arc::new(Schema::over(base.clone(), vec![root])) }
+/// Compiles `version`, an item of the `spec.versions` of `definition`, over the types of `base`.
+pub(super) fn compiled(
+    definition: &Value,
+    version: &Value,
+    base: &Arc<Schema>,
+    brand: &'static Brand,
+) -> Compiled {
+    let (spec, accepted) = (definition.at("spec"), definition.at("status").at("acceptedNames"));
+    let kind = accepted.text("kind");
+    let input = Input {
+        brand,
+        group: spec.text("group"),
+        version: version.text("name"),
+        kind: if kind.is_empty() { spec.at("names").text("kind") } else { kind },
+        schema: version.at("schema").at("openAPIV3Schema"),
+        preserve_unknown_fields: spec.flag("preserveUnknownFields"),
+    };
+    compile(&input, base).unwrap_or_else(|error| {
+        let (group, version) = (input.group, input.version);
+        tracing::error!(%error, group, version, "a stored schema cannot be compiled: its objects are not checked");
+        preserving(&input, base)
+    })
 }

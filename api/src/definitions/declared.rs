@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Revision, State, WrittenAs};
 use orch_rules::kinds::defined::described::{Types, deprecation, resource_type};
@@ -22,11 +23,12 @@ use super::record::{DefinitionRecord, record_key};
 use super::tables::VersionTables;
 use super::{DEFINITIONS, RECORDS};
 use crate::follow::{Derived, Digest};
-use crate::registry::{DeclaredKind, DeclaredVersion, End, Kind, Record, Stage, storage_of};
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Kind, Published, Record, Stage, storage_of};
 
 /// The definitions of a cluster.
 pub(super) struct Declared {
     base: Arc<Schema>,
+    brand: &'static Brand,
     sources: [Arc<str>; 2],
     entries: BTreeMap<Arc<str>, Entry>,
     /// Names of the definitions that changed since the last call of [`Declared::settle`].
@@ -76,9 +78,9 @@ impl Settled {
 
 impl Declared {
     /// No definition yet; kinds stand on the types of `base`.
-    pub(super) fn new(base: Arc<Schema>) -> Self {
+    pub(super) fn new(base: Arc<Schema>, brand: &'static Brand) -> Self {
         let sources = super::sources();
-        Declared { base, sources, entries: BTreeMap::new(), changed: BTreeSet::new() }
+        Declared { base, brand, sources, entries: BTreeMap::new(), changed: BTreeSet::new() }
     }
 
     /// The change to what is served now. The next call tells of later ones.
@@ -86,7 +88,7 @@ impl Declared {
         let mut settled = Settled::default();
         for name in std::mem::take(&mut self.changed) {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            let (next, kinds) = match entry.declare(&name, &self.base) {
+            let (next, kinds) = match entry.declare(&name, &self.base, self.brand) {
                 Some((served, kinds)) => (Some(served), Some(kinds)),
                 None => (None, None),
             };
@@ -155,7 +157,7 @@ impl Entry {
     }
 
     /// What is served of the definition, and the kinds for a registry; `None`: nothing is.
-    fn declare(&self, name: &str, base: &Arc<Schema>) -> Option<(Served, Vec<Kind>)> {
+    fn declare(&self, name: &str, base: &Arc<Schema>, brand: &'static Brand) -> Option<(Served, Vec<Kind>)> {
         let (object, record) = (self.object.as_ref()?, self.record.as_ref()?);
         let outline = match Outline::of(&object.json) {
             Ok(outline) => outline,
@@ -167,7 +169,8 @@ impl Entry {
         let stage = outline.stage()?;
         let key = record_key(name)?;
         let known = DefinitionRecord::of(record);
-        let maker = Maker { object, outline: &outline, record: &known, before: self.served.as_ref(), base };
+        let maker =
+            Maker { object, outline: &outline, record: &known, before: self.served.as_ref(), base, brand };
         let (served, declared) = maker.make(stage, Record { key, revision: record.revision })?;
         Some((served, declared.kinds()))
     }
@@ -193,6 +196,7 @@ struct Maker<'a> {
     /// The same definition as it was served before.
     before: Option<&'a Served>,
     base: &'a Arc<Schema>,
+    brand: &'static Brand,
 }
 
 impl Maker<'_> {
@@ -235,7 +239,7 @@ impl Maker<'_> {
                 same.tables.renew(self.object);
                 same.tables.clone()
             }
-            None => VersionTables::new(self.object, name, self.base),
+            None => VersionTables::new(self.object, name, self.base, self.brand),
         };
         let end = before.filter(|before| before.form == form).map(|same| same.end.clone());
         Version { since, form, tables, end: end.unwrap_or_default() }
@@ -251,6 +255,8 @@ impl Maker<'_> {
             since: made.since,
             deprecation: deprecation(&self.outline.0, version),
             end: made.end.clone(),
+            published: Some(Published::new(self.object.json.clone(), version.text("name"))),
+            constraints: Some(made.tables.constraints()),
         }
     }
 }

@@ -25,6 +25,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
 use orch_schema::Schema;
@@ -57,6 +58,7 @@ pub struct Definitions(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     base: Arc<Schema>,
+    brand: &'static Brand,
     /// `None` before they were read for the first time.
     follower: Arc<tokio::sync::Mutex<Option<Follower<Declared>>>>,
     /// What the registry is up to date with.
@@ -96,6 +98,7 @@ impl Definitions {
     pub fn new(registry: &Registry, builder: Builder) -> Self {
         Definitions(Arc::new(Shared {
             base: registry.schema.clone(),
+            brand: registry.brand,
             follower: Arc::default(),
             seen: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
@@ -144,7 +147,7 @@ impl Definitions {
                 follower.advance(applied);
                 follower
             }
-            none => none.insert(Follower::new(Declared::new(self.0.base.clone()), applied)),
+            none => none.insert(Follower::new(Declared::new(self.0.base.clone(), self.0.brand), applied)),
         };
         let settled = follower.value_mut().settle();
         if !settled.is_nothing() {

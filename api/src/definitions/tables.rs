@@ -5,14 +5,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use orch_proto::Brand;
 use orch_raft::object::SharedObject;
+use orch_rules::kinds::defined::schema::{Compiled, root_of};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use orch_schema::{Schema, TypeId};
 use parking_lot::Mutex;
 
-use super::compile::{Compiled, compile};
-use crate::registry::Tables;
+use super::compile::compiled;
+use crate::registry::{MakeConstraints, Tables};
 
 /// What is compiled of a version. Clones share it.
 #[derive(Clone)]
@@ -24,6 +26,7 @@ pub(super) struct VersionTables {
 struct Shared {
     version: String,
     base: Arc<Schema>,
+    brand: &'static Brand,
     /// The definition; `None` once it was compiled.
     source: Mutex<Option<SharedObject>>,
     made: OnceLock<Arc<Compiled>>,
@@ -31,10 +34,16 @@ struct Shared {
 
 impl VersionTables {
     /// The tables of `version` of `definition`, over the types of `base`. Nothing is compiled yet.
-    pub(super) fn new(definition: &SharedObject, version: &str, base: &Arc<Schema>) -> VersionTables {
+    pub(super) fn new(
+        definition: &SharedObject,
+        version: &str,
+        base: &Arc<Schema>,
+        brand: &'static Brand,
+    ) -> VersionTables {
         let shared = Arc::new(Shared {
             version: version.to_owned(),
             base: base.clone(),
+            brand,
             source: Mutex::new(Some(definition.clone())),
             made: OnceLock::new(),
         });
@@ -44,7 +53,7 @@ impl VersionTables {
 
     /// The type of the version's objects, which is known before anything is compiled: the first own one.
     pub(super) fn root(base: &Schema) -> TypeId {
-        TypeId(u32::try_from(base.len()).expect("types are fewer than 2^32"))
+        root_of(base)
     }
 
     /// The tables, as resources have them.
@@ -52,9 +61,10 @@ impl VersionTables {
         self.tables.clone()
     }
 
-    /// What was compiled. It is compiled where that has not been done.
-    pub(super) fn compiled(&self) -> Arc<Compiled> {
-        self.shared.made().clone()
+    /// Gives the rules for values. They are compiled where that has not been done.
+    pub(super) fn constraints(&self) -> MakeConstraints {
+        let own = self.shared.clone();
+        Arc::new(move || own.made().constraints.clone())
     }
 
     /// Takes `definition`, in which the schema of the version is the same, in the place of the earlier one.
@@ -75,7 +85,7 @@ impl Shared {
             let versions = definition.at("spec").items("versions");
             // few: a definition has a bounded number of versions, and each is compiled once.
             let version = versions.iter().find(|found| found.text("name") == self.version);
-            Arc::new(compile(&definition, version.unwrap_or(&Value::Null), &self.base))
+            Arc::new(compiled(&definition, version.unwrap_or(&Value::Null), &self.base, self.brand))
         })
     }
 }

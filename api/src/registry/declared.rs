@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use orch_raft::{Revision, WrittenAs};
 use orch_rules::kinds::defined::DefinedKind;
+use orch_rules::kinds::defined::schema::Constraints;
 use orch_schema::{ResourceType, TypeId};
 
 use super::{End, Kind, Published, Record, Stage, Tables};
 use crate::conversion::{Conversion, Converter, Staged};
 
+/// Gives the rules of a version's schema, the same at each call. They are made when they are first needed.
+pub type MakeConstraints = Arc<dyn Fn() -> Arc<Constraints> + Send + Sync>;
+
 /// One version of a declared kind.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DeclaredVersion {
     /// Names, verbs, rules, sub-resources and columns of the tables.
     pub definition: ResourceType,
@@ -27,6 +31,8 @@ pub struct DeclaredVersion {
     pub end: End,
     /// The schema that OpenAPI publishes; `None`: that of the types.
     pub published: Option<Published>,
+    /// Gives the rules for values; `None`: there are none beside the types.
+    pub constraints: Option<MakeConstraints>,
 }
 
 /// A declared kind: its versions, of which one is stored.
@@ -61,8 +67,12 @@ impl DeclaredKind {
     }
 
     fn kind(&self, version: &DeclaredVersion) -> Kind {
-        let DeclaredVersion { definition, schema, since, deprecation, end, published } = version;
-        let strategy = Arc::new(DefinedKind::new(definition, deprecation.clone()));
+        let DeclaredVersion { definition, schema, since, deprecation, end, published, constraints } = version;
+        let strategy = DefinedKind::new(definition, deprecation.clone());
+        let strategy = Arc::new(match constraints {
+            Some(make) => strategy.with_constraints(make.clone()),
+            None => strategy,
+        });
         let staged = Staged {
             shown: Arc::new(WrittenAs { version: definition.version.as_str().into(), definition: *since }),
             stored: self.stored.clone(),

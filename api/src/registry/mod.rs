@@ -32,7 +32,7 @@ use discovery::Roots;
 use group::Groups;
 use keyed::Keyed;
 
-pub use declared::{DeclaredKind, DeclaredVersion, storage_of};
+pub use declared::{DeclaredKind, DeclaredVersion, MakeConstraints, storage_of};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
 pub use published::Published;

@@ -317,7 +317,8 @@ impl Kind {
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } =
+        kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();

@@ -70,6 +70,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
             deprecation,
             end: End::default(),
             published: None,
+            constraints: None,
         }],
     }
 }

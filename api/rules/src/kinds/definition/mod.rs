@@ -14,6 +14,8 @@ mod approval;
 mod columns;
 pub mod conditions;
 mod conversion;
+#[cfg(test)]
+mod corpus;
 mod defaults;
 mod deletion;
 mod hoist;
@@ -67,13 +69,14 @@ impl Strategy for CustomResourceDefinition {
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = FieldErrors::new();
         errors.extend(name_of_resource(new));
-        errors.extend(object_meta::on_create(context, new));
         errors.extend(spec::validate_whole(context, None, new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
+        // Finalizers without a domain are the cluster's own, too.
+        let metadata = Path::new("metadata");
+        let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &metadata);
         match context.action {
             Action::Status => {
                 let accepted = Path::new("status").child("acceptedNames");
