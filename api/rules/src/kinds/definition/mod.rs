@@ -41,9 +41,9 @@ pub use schema::non_structural;
 pub use webhook_client::has_unreadable_ca_bundle;
 
 use crate::Action;
-use crate::kinds::{Cell, Context, Strategy, object_meta};
+use crate::kinds::{Cell, Context, Strategy};
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path, validate_object_meta_update};
 
 /// The rules of definitions.
 #[derive(Debug)]
