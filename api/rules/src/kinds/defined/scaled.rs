@@ -85,8 +85,9 @@ fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted:
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
+    let told = text(value);
     let detail =
-        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), text(value));
+        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
     FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)
 }
 
