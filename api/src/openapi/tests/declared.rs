@@ -98,8 +98,8 @@ fn a_declared_kind_is_described_without_its_tables() {
         [
             below,
             &format!("{below}/{{name}}"),
-            &format!("{below}/{{name}}/scale"),
             &format!("{below}/{{name}}/status"),
+            &format!("{below}/{{name}}/scale"),
             "/apis/stable.example.com/v1/crontabs",
         ]
     );
@@ -159,9 +159,9 @@ fn discovery_shows_a_declared_kind_as_recorded() {
         json!([
             {"name": "crontabs", "singularName": "crontab", "namespaced": true, "kind": "CronTab", "verbs": verbs,
                 "shortNames": ["ct"], "categories": ["all"]},
+            {"name": "crontabs/status", "singularName": "", "namespaced": true, "kind": "CronTab", "verbs": parts},
             {"name": "crontabs/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
                 "version": "v1", "kind": "Scale", "verbs": parts},
-            {"name": "crontabs/status", "singularName": "", "namespaced": true, "kind": "CronTab", "verbs": parts},
         ])
     );
 }

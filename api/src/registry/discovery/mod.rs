@@ -95,12 +95,14 @@ impl Registry {
         paths
     }
 
-    /// Whether `path` is the core API's or a served group's, or below.
+    /// Whether `path` is the core API's or a built-in group's, or below: what is not found there is told by a Status.
     pub fn covers(&self, path: &str) -> bool {
         let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
         match (segments.next(), segments.next()) {
             (Some("api"), _) => true,
-            (Some("apis"), Some(group)) => !group.is_empty() && self.group(group).is_some(),
+            (Some("apis"), Some(group)) => {
+                !group.is_empty() && self.group(group).is_some_and(|group| !group.is_declared())
+            }
             _ => false,
         }
     }
