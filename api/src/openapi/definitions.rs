@@ -234,6 +234,7 @@ impl<'a> Definitions<'a> {
                 json!({"type": "object", "additionalProperties": self.element(value, untyped_name)})
             }
             ValueType::Untyped => self.untyped(untyped_name),
+            ValueType::Member(member) => self.value(&member.value, untyped_name),
         }
     }
 
@@ -324,7 +325,11 @@ fn zero_of(value: &ValueType) -> Option<Value> {
         ValueType::Scalar(
             scalar @ (Scalar::String(_) | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Double),
         ) => Some(scalar.zero_value()),
-        ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => None,
+        ValueType::Scalar(_)
+        | ValueType::List { .. }
+        | ValueType::Map { .. }
+        | ValueType::Untyped
+        | ValueType::Member(_) => None,
     }
 }
 

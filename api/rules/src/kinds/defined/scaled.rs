@@ -13,54 +13,70 @@ const REPLICAS_MAX: i64 = 2_147_483_647;
 /// Checks the fields at `paths`. As in the reference, an error has the path of the definition, with its dot.
 pub(super) fn validate(object: &Value, paths: &ScalePaths) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for steps in [&paths.spec_replicas, &paths.status_replicas] {
-        errors.extend(validate_count(object, steps));
-    }
-    let told = match find(object, &paths.selector) {
-        Err(told) => Some(told),
-        // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
-        Ok(Value::Null | Value::String(_) | Value::Object(_)) => None,
-        Ok(other) => Some(wrong_type(other, &paths.selector, "string")),
-    };
-    errors.extend(told.map(|told| refused(&paths.selector, "\"\"", &told)));
+    errors.extend(count_at(object, &paths.spec_replicas));
+    errors.extend(validate_status(object, paths));
     errors
 }
 
-fn validate_count(object: &Value, steps: &[String]) -> Option<FieldError> {
-    let number = match find(object, steps) {
-        Err(told) => return Some(refused(steps, "0", &told)),
+/// Checks the fields that a write of the status sets.
+pub(super) fn validate_status(object: &Value, paths: &ScalePaths) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    errors.extend(count_at(object, &paths.status_replicas));
+    // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
+    match read(object, &paths.selector) {
+        Ok(Value::Null | Value::String(_) | Value::Object(_)) => {}
+        Ok(other) => errors.push(wrong_type(other, &paths.selector, &paths.selector, "string")),
+        Err(error) => errors.push(error("\"\"")),
+    }
+    errors
+}
+
+/// Checks the number at a path.
+fn count_at(object: &Value, steps: &[String]) -> Option<FieldError> {
+    let number = match read(object, steps) {
+        Err(error) => return Some(error("0")),
         Ok(Value::Null) => return None,
         Ok(count) => match count.as_i64() {
             Some(number) => number,
-            None => return Some(refused(steps, "0", &wrong_type(count, steps, "int64"))),
+            None => return Some(wrong_type(count, steps, steps, "int64")),
         },
     };
+    let refused = |told| Some(FieldError::invalid(Path::new(&dotted(steps)), &number.to_string(), told));
     match number {
-        ..0 => Some(refused(steps, &number.to_string(), "should be a non-negative integer")),
+        ..0 => refused("should be a non-negative integer"),
         0..=REPLICAS_MAX => None,
-        _ => Some(refused(steps, &number.to_string(), "should be less than or equal to 2147483647")),
+        _ => refused("should be less than or equal to 2147483647"),
     }
 }
 
-fn refused(steps: &[String], value: &str, told: &str) -> FieldError {
-    FieldError::invalid(Path::new(&dotted(steps)), value, told)
-}
-
-/// The value at `steps`, null where there is none, or the text of the error of a value on the way that has no members.
-fn find<'v>(object: &'v Value, steps: &[String]) -> Result<&'v Value, String> {
-    let mut found = object;
+/// The value at a path; null where there is none. The error is that of a value on the way that has no members; it is given the
+/// value that it shows.
+fn read<'v>(
+    object: &'v Value,
+    steps: &'v [String],
+) -> Result<&'v Value, impl FnOnce(&str) -> FieldError + 'v> {
+    let mut value = object;
     for (at, step) in steps.iter().enumerate() {
-        match found {
-            Value::Null => return Ok(found),
-            Value::Object(members) => found = members.get(step).unwrap_or(&Value::Null),
-            other => return Err(wrong_type(other, &steps[..=at], "map[string]interface {}")),
-        }
+        value = match value {
+            Value::Null => return Ok(value),
+            Value::Object(map) => map.get(step).unwrap_or(&Value::Null),
+            other => {
+                let met = &steps[..=at];
+                return Err(move |shown: &str| mismatch(other, shown, steps, met, "map[string]interface{}"));
+            }
+        };
     }
-    Ok(found)
+    Ok(value)
 }
 
-/// The text about a value of another type than `wanted`.
-fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> String {
+/// The error of a value of another type than `wanted`. `met`: the path up to it.
+fn wrong_type(value: &Value, steps: &[String], met: &[String], wanted: &str) -> FieldError {
+    let zero = if wanted == "string" { "\"\"" } else { "0" };
+    mismatch(value, zero, steps, met, wanted)
+}
+
+/// The error of a value of another type than `wanted`, shown as `zero`: the reference has read nothing then.
+fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted: &str) -> FieldError {
     let found = match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -70,8 +86,10 @@ fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let value = text(value);
-    format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(steps), part(&value))
+    let told = text(value);
+    let detail =
+        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
+    FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)
 }
 
 /// The path as the definition writes it: `.spec.replicas`.
