@@ -170,7 +170,7 @@ impl<S: Store> Pipeline<S> {
         set_replicas(&mut after, &new, paths);
         let metadata = child_mut(&mut after, "metadata");
         // A scale need not name the version that it changes, whatever its kind demands.
-        let named = if names_version(&new) { &new } else { &*stored };
+        let named = if names_version(&new) { &new } else { &stored };
         carry(named.at("metadata"), metadata, "resourceVersion");
         match field.to_object(metadata.get("managedFields"), new.at("metadata").get("managedFields")) {
             Some(managed) => set(metadata, "managedFields", managed),

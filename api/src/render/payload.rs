@@ -186,7 +186,7 @@ impl Frames {
             Framing::Pretty | Framing::Fields => return false,
         };
         let mut item = self.take_item().map(Item::into_bytes).unwrap_or_default();
-        item.advance(skipped);
+        item.advance(skipped.min(item.len()));
         self.shared.extend([item, behind].into_iter().filter(|piece| !piece.is_empty()));
         true
     }
