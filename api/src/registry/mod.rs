@@ -234,6 +234,20 @@ mod tests {
     }
 
     #[test]
+    fn of_versions_without_a_conversion_the_first_stands_for_the_stored_objects() {
+        let registry = Registry::builtin(&ORCH);
+        let maps = registry.find("", "v1", "configmaps").unwrap().definition.clone();
+        let version = |version: &str| {
+            let definition = orch_schema::ResourceType { version: version.to_owned(), ..(*maps).clone() };
+            Kind::built_in(&registry.schema, registry.brand, &definition).unwrap()
+        };
+        let next = registry.without("configmaps").with(vec![version("v1"), version("v2")]).unwrap();
+        let standing = next.stored_resources().filter(|of| *of.storage == *"configmaps");
+        assert_eq!(standing.map(|of| of.version.as_str()).collect::<Vec<_>>(), ["v1"]);
+        assert_eq!(next.stored("configmaps").unwrap().version, "v1");
+    }
+
+    #[test]
     fn what_is_taken_out_can_be_added_again_and_nothing_takes_a_place_of_another() {
         let registry = Registry::builtin(&ORCH);
         let kinds = || {
