@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::Stage;
 use super::discovery::{Plain, Summary, order};
 use super::keyed::Keyed;
+use super::making::Making;
 use super::resource::Resource;
 use crate::document::Document;
 
@@ -27,6 +28,7 @@ pub struct Group {
     /// OpenAPI of the group's own path.
     pub openapi: Section,
     pub(super) summary: OnceLock<Summary>,
+    pub(super) making: Making,
 }
 
 /// The resources of one group in one version.
@@ -40,6 +42,7 @@ pub struct GroupVersion {
     /// OpenAPI of its paths.
     pub openapi: Section,
     pub(super) list: OnceLock<Plain>,
+    pub(super) making: Making,
 }
 
 /// Room for an OpenAPI document in its forms.
@@ -164,8 +167,8 @@ fn group(
     if let Some(same) = before.filter(is_same) {
         return same.clone();
     }
-    let (openapi, summary) = (Section::default(), OnceLock::new());
-    Arc::new(Group { name: name.to_owned(), versions, openapi, summary })
+    let (openapi, summary, making) = (Section::default(), OnceLock::new(), Making::default());
+    Arc::new(Group { name: name.to_owned(), versions, openapi, summary, making })
 }
 
 fn group_version(
@@ -188,5 +191,6 @@ fn group_version(
         resources: resources.into_iter().cloned().collect(),
         openapi: Section::default(),
         list: OnceLock::new(),
+        making: Making::default(),
     })
 }

@@ -240,17 +240,18 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
 
 /// See [`Resource::stands_for_stored`], for the resource at `at`.
 fn stands_for_stored(resources: &[Resource], at: usize) -> bool {
-    let is_stored = |of: &Resource| of.staged().is_some_and(Staged::is_stored);
-    match &resources[at].conversion {
-        None => true,
-        Some(Conversion::Direct(_)) => false,
-        Some(Conversion::Staged(staged)) if staged.is_stored() => true,
-        Some(Conversion::Staged(_)) => {
-            let of_kind = |other: &&Resource| other.storage == resources[at].storage;
-            let is_first = !resources[..at].iter().any(|other| of_kind(&other));
-            is_first && !resources.iter().filter(of_kind).any(is_stored)
-        }
+    let own = &resources[at];
+    if own.direct().is_some() {
+        return false;
     }
+    let of_kind = |other: &&Resource| other.storage == own.storage && other.direct().is_none();
+    // Without a conversion a version has the stored form.
+    let is_stored = |of: &Resource| of.staged().is_none_or(Staged::is_stored);
+    let mut before = resources[..at].iter().filter(of_kind);
+    if is_stored(own) {
+        return !before.any(is_stored);
+    }
+    before.next().is_none() && !resources.iter().filter(of_kind).any(is_stored)
 }
 
 /// The other versions of the objects of the resource at `at`.

@@ -1,6 +1,7 @@
 //! The fields of an object that its scale shows: numbers of replicas, and the text of a selector.
 
 use orch_schema::ScalePaths;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use crate::json_path::text;
