@@ -150,7 +150,7 @@ async fn is_described(server: &Server, index: &Value) {
     let listed = server.get("/apis/example.com/v1").await.json();
     assert_eq!(listed["resources"][0]["shortNames"], json!(["wd"]));
     let described = server.get("/openapi/v3/apis/example.com/v1").await.text;
-    assert!(described.contains("WidgetSpec") && described.contains("ObjectMeta"), "{described}");
+    assert!(described.contains("com.example.v1.Widget") && described.contains("ObjectMeta"), "{described}");
     let after = server.get("/openapi/v3").await.json()["paths"].clone();
     assert!(index["apis/apps/v1"].is_object() && index["apis/example.com/v1"].is_null());
     assert_eq!(after["apis/apps/v1"], index["apis/apps/v1"]);
