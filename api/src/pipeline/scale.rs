@@ -9,8 +9,8 @@ use std::sync::Arc;
 use orch_raft::{Key, Store};
 use orch_rules::Action;
 use orch_rules::kinds::scale::{field_at, scale_of, set_replicas};
-use orch_rules::validate::WriteKind;
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
+use orch_rules::validate::{FieldErrors, WriteKind};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::Value;
 use orch_schema::{ScalePaths, apply_defaults, encode_json};
@@ -225,7 +225,11 @@ impl<S: Store> Pipeline<S> {
     fn check_scale(&self, scaled: Scaled<'_>, old: &Value, new: &Value, now: &str) -> Result<(), ApiError> {
         let Scaled { request, object, .. } = scaled;
         let (resource, name) = (request.resource, &request.target.name);
-        let errors = resource.strategy.validate_create(&self.context(request, now), new);
+        // The number of a declared kind is judged where the object has it.
+        let errors = match object.resource.is_declared() {
+            true => FieldErrors::new(),
+            false => resource.strategy.validate_create(&self.context(request, now), new),
+        };
         if !errors.is_empty() {
             return Err(ApiError::Invalid { subject: Subject::kind(resource, name), errors });
         }

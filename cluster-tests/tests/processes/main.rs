@@ -43,6 +43,7 @@ mod resource_quotas;
 mod restart;
 mod restores;
 mod rust_client;
+mod rust_custom;
 mod saves;
 mod scheduling;
 mod secrets;
