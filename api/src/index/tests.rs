@@ -72,7 +72,9 @@ impl Pods {
 
     fn selector(&self, labels: &str, fields: &str) -> Selector {
         let declared = &self.resource.rules.selectable;
-        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
+        let fields =
+            FieldSelector::parse(fields, SelectableFields { declared, namespaced: true, is_defined: false })
+                .unwrap();
         Selector { labels: LabelSelector::parse(labels).unwrap(), fields }
     }
 

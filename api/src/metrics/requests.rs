@@ -23,6 +23,13 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 const OTHER: &str = "other";
 
+/// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is a
+/// kilobyte, and some five of the page. The built-in resources have some hundred.
+const SERIES_MAX: usize = 4000;
+
+/// Custom resources whose objects are reported: clients choose their names.
+const CUSTOM_MEASURED_MAX: usize = 500;
+
 /// What a request asked for, in the server's words.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -146,9 +153,9 @@ impl Key {
         LabelText { all: of(&format!("dry_run=\"{dry_run}\",")), sent: of("") }
     }
 
-    /// Whether `registry` serves the resource of the series, if it is that of one.
+    /// Whether `registry` serves the resource of the series, if it is that of one: others have no version.
     fn is_served(&self, registry: &Registry) -> bool {
-        self.resource.is_empty() || registry.find(&self.group, &self.version, &self.resource).is_some()
+        self.version.is_empty() || registry.find(&self.group, &self.version, &self.resource).is_some()
     }
 }
 
@@ -237,9 +244,12 @@ impl RequestMetrics {
         all.sort_unstable_by(|(one, _), (other, _)| one.all.cmp(&other.all));
         let all: Vec<(&LabelText, &Series)> = all.iter().map(|(labels, series)| (labels, *series)).collect();
         write(text, &all, &head);
+        let mut custom = 0..CUSTOM_MEASURED_MAX;
+        let is_measured = |of: &&Arc<Resource>| of.record.is_none() || custom.next().is_some();
+        let measured: Vec<&Arc<Resource>> = registry.stored_resources().filter(is_measured).collect();
         let mut series = |name: &str, of: fn(&orch_raft::Collection) -> usize| {
             text.push_str(&head(name, "gauge"));
-            for resource in registry.stored_resources() {
+            for resource in &measured {
                 let (group, resource, value) =
                     (&resource.group, &resource.plural, of(&state.collection(&resource.storage)));
                 // A string takes every write.
@@ -252,10 +262,17 @@ impl RequestMetrics {
 
     fn series(&self, measured: &Measured) -> Arc<Series> {
         let key = measured.key();
-        if let Some(series) = self.series.load().get(&key) {
+        let known = self.series.load();
+        if let Some(series) = known.get(&key) {
             return series.clone();
         }
-        self.add(key)
+        let is_custom = measured.resource.as_ref().is_some_and(|resource| resource.record.is_some());
+        let is_full = is_custom && known.len() >= SERIES_MAX;
+        let key = if is_full { KeyRef { group: "", version: "", resource: OTHER, ..key } } else { key };
+        match known.get(&key) {
+            Some(series) => series.clone(),
+            None => self.add(key),
+        }
     }
 
     /// Adds a series. The table is copied: it has some hundred entries, and a series is added once.
