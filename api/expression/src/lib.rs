@@ -6,7 +6,7 @@
 //!
 //! Invariants: compiling has a price, which is charged before each stage ([`Charge`]); an evaluation ends within its
 //! [`Limits`], in time and memory; the table of functions is the only list of them; reading a member of a document and
-//! comparing it allocates nothing. The reference's rules are in decision 0042.
+//! comparing it allocates nothing. The reference's rules are in decision 0044.
 
 mod allowance;
 mod bound;

@@ -200,7 +200,9 @@ impl Index {
 /// The fields of a kind that objects are filed by, each with its place.
 fn indexed(resource: &Resource) -> impl Iterator<Item = (&str, usize)> {
     let declared = resource.rules.selectable.iter().enumerate();
-    let indexed = declared.filter(|(_, field)| !field.unindexed && !field.withheld);
+    // A field that one version of a declared kind withholds, another one selects by: they share the index.
+    let is_shared = resource.is_declared();
+    let indexed = declared.filter(move |(_, field)| !field.unindexed && (!field.withheld || is_shared));
     indexed.map(|(place, field)| (field.name.as_str(), place))
 }
 

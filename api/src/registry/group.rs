@@ -92,10 +92,22 @@ impl<T> Kept<T> {
 }
 
 impl Group {
+    /// Whether all of its resources are declared by definitions, whose documents cover resources alone.
+    pub fn is_declared(&self) -> bool {
+        self.versions.iter().all(|version| version.is_declared())
+    }
+
     /// The version called `name`.
     pub fn version(&self, name: &str) -> Option<&Arc<GroupVersion>> {
         // few: the versions of one group.
         self.versions.iter().find(|version| version.version == name)
+    }
+}
+
+impl GroupVersion {
+    /// Whether all of its resources are declared by definitions that are published.
+    pub fn is_declared(&self) -> bool {
+        self.resources.iter().all(|resource| resource.published.is_some())
     }
 }
 

@@ -125,7 +125,8 @@ impl Renderer {
         let (api_version, kind) = self.list_head();
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":");
         let mut open = head.into_bytes();
-        write_list_meta(list, &mut open);
+        let is_whole = self.representation.view == View::Whole;
+        write_list_meta(list, self.resource.is_declared() && is_whole, &mut open);
         open.extend_from_slice(b",\"items\":[");
         open
     }
@@ -136,7 +137,7 @@ impl Renderer {
             View::Metadata | View::MetadataList => {
                 (self.meta_version(), "PartialObjectMetadataList".to_owned())
             }
-            View::Whole | View::Table => (self.resource.api_version(), format!("{}List", self.resource.kind)),
+            View::Whole | View::Table => (self.resource.api_version(), self.resource.list_kind.clone()),
         }
     }
 }
@@ -156,14 +157,17 @@ fn pretty_open(open: &[u8]) -> Vec<u8> {
     lines
 }
 
-/// Appends the metadata of a list.
-pub(super) fn write_list_meta(list: &ListAnswer, out: &mut Vec<u8>) {
+/// Appends the metadata of a list. `has_token`: with a token where no page follows, too, an empty one, as lists of declared kinds have
+/// it in the reference.
+pub(super) fn write_list_meta(list: &ListAnswer, has_token: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"resourceVersion\":\"");
     out.extend_from_slice(itoa::Buffer::new().format(list.revision.0).as_bytes());
     out.push(b'"');
     if let Some(token) = &list.continue_token {
         out.extend_from_slice(b",\"continue\":");
         write_text(token, out);
+    } else if has_token {
+        out.extend_from_slice(b",\"continue\":\"\"");
     }
     if let Some(remaining) = list.remaining {
         out.extend_from_slice(b",\"remainingItemCount\":");

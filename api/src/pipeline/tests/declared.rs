@@ -36,6 +36,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         plural: "fleets".to_owned(),
         singular: "fleet".to_owned(),
         kind: "Fleet".to_owned(),
+        list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
         columns: table_columns(&columns).unwrap(),
@@ -61,7 +62,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         stored_type: definition.type_id,
         converter: Arc::new(Renaming::ready()),
         record: None,
-        versions: vec![DeclaredVersion { definition, since, deprecation }],
+        versions: vec![DeclaredVersion { definition, since, deprecation, published: None }],
     }
 }
 
