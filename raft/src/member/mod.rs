@@ -77,7 +77,7 @@ use self::space::SpaceWatch;
 pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
 use self::trust::Trust;
-use self::trust::scrutiny::Scrutinized;
+use self::trust::answer_checks::Scrutinized;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;

@@ -5,7 +5,7 @@
 //! leader asks the voters whether they follow it (see confirming); other members ask the leader.
 //!
 //! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. A single
-//! voter is its own quorum (see lone).
+//! voter is its own quorum (see single_voter).
 
 mod rounds;
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::member::reads::confirming::Unanswered;
-use crate::member::reads::lone::FirstRead;
+use crate::member::reads::single_voter::FirstRead;
 use crate::store::ReadError;
 
 /// Callers that wait for a round to start. Each is an API request, and those are bounded.

@@ -5,7 +5,7 @@
 //!
 //! - a member that is in touch with a leader judges voters by its own log;
 //! - a member that is not, and every member about a peer that is no voter in its log, asks the members that it knows and
-//!   goes by their answers together (see hearsay);
+//!   goes by their answers together (see peer_reports);
 //! - without a usable answer the own log decides: its voters are accepted, since a whole cluster may be starting, and no
 //!   other peer is. A member without a log goes by the voters that enrolment told it of; a member that was told of none has
 //!   no data to lose, and accepts any leader.

@@ -17,7 +17,7 @@ use crate::member::joining::enrolment::Backing;
 use crate::member::joining::founding::LISTEN_ALONE;
 use crate::member::old_disk::recall::is_proved;
 use crate::member::options::StartError;
-use crate::member::trust::accusing::Verdict;
+use crate::member::trust::accusations::Verdict;
 use crate::member::trust::standing::Standing;
 use crate::member::trust::vouching::Voucher;
 use crate::transport::{NodeId, Peer, Transport};
@@ -83,7 +83,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Compares this member's disk with the recall that `from` sent; `false` when `from` must not be answered.
     ///
-    /// A contradiction ends this member only if `from` is believed (see accusing). `from` gets no answer in either case.
+    /// A contradiction ends this member only if `from` is believed (see accusations). `from` gets no answer in either case.
     pub(crate) async fn compare_with_recall(
         self: &Arc<Self>,
         from: NodeId,

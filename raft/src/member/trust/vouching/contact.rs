@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
-use crate::member::trust::hearsay::ReportedStanding;
+use crate::member::trust::peer_reports::ReportedStanding;
 use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
@@ -52,7 +52,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Notes a heartbeat of `from`, the leader of `term`, with its commit index. Ignored unless the committed entry is of
-    /// `term` and `from` is a member that is believed (see hearsay).
+    /// `term` and `from` is a member that is believed (see peer_reports).
     pub(crate) fn note_contact(&self, from: NodeId, term: u64, committed: Option<LogId>) {
         let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
         if self.standing(from) == Standing::Member && self.is_believed(from) {

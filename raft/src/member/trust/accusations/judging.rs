@@ -16,7 +16,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::core::Core;
 use crate::member::network::control;
-use crate::member::trust::hearsay::ReportedStanding;
+use crate::member::trust::peer_reports::ReportedStanding;
 use crate::member::trust::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 

@@ -9,7 +9,7 @@
 //!
 //! Owns the rules, and how links reach them: links are made before the member that they belong to.
 
-mod checks;
+mod own_state;
 
 use std::sync::{Arc, OnceLock, Weak};
 

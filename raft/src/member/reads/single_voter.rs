@@ -14,7 +14,7 @@
 //! the library's metrics opens no gap. Writes of earlier terms are acknowledged, too: the first read of a term takes a
 //! quorum round (see barrier), and the published state has to reach the commit index that the round found.
 
-mod alone;
+mod reading;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -100,7 +100,7 @@ impl<I: Instant> Answer<I> {
 }
 
 /// The answers about each peer.
-pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
+pub(crate) struct PeerReports<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
 
 /// Whether there is room for one more peer. If full, drops the oldest answer that makes its peer no member.
 fn make_room<I: Instant>(answers: &mut BTreeMap<NodeId, Answer<I>>) -> bool {
@@ -116,9 +116,9 @@ fn make_room<I: Instant>(answers: &mut BTreeMap<NodeId, Answer<I>>) -> bool {
     oldest.is_some_and(|peer| answers.remove(&peer).is_some())
 }
 
-impl<I> Default for Hearsay<I> {
+impl<I> Default for PeerReports<I> {
     fn default() -> Self {
-        Hearsay(Mutex::default())
+        PeerReports(Mutex::default())
     }
 }
 

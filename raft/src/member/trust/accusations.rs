@@ -2,7 +2,7 @@
 //!
 //! Both end this member, the first for ever. But the accuser may have been removed itself while this member was away, and
 //! its machine be in other hands. So an accusation counts only when enough voters of this member's log support it (see
-//! hearsay): two, or one where the log is certainly right. A voter supports an accusation:
+//! peer_reports): two, or one where the log is certainly right. A voter supports an accusation:
 //!
 //! - by making it itself;
 //! - or by answering, with a leader behind it, that the accuser is a member.

@@ -39,7 +39,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let is_voter = self.is_voter(peer);
         loop {
             {
-                let mut answers = self.trust.hearsay.0.lock();
+                let mut answers = self.trust.peer_reports.0.lock();
                 answers.retain(|_, answer| answer.holds());
                 if !is_voter && !answers.contains_key(&peer) && !make_room(&mut answers) {
                     return Tally::default();
@@ -75,7 +75,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// itself counted. Goes by the other members' last answers and asks none.
     pub(crate) fn is_believed(&self, peer: NodeId) -> bool {
         let heard = {
-            let answers = self.trust.hearsay.0.lock();
+            let answers = self.trust.peer_reports.0.lock();
             let answer = answers.get(&peer).filter(|answer| answer.holds());
             answer
                 .and_then(|answer| answer.tally)
@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             }
         }
         let answer = Answer { tally: Some(tally), at: R::Instant::now(), is_asked_again: false };
-        self.trust.hearsay.0.lock().insert(peer, answer);
+        self.trust.peer_reports.0.lock().insert(peer, answer);
     }
 
     async fn ask_about(&self, peer: &Peer, about: NodeId) -> Reply {
