@@ -153,11 +153,12 @@ pub enum ValueType {
     },
     /// Any JSON value, kept as it is (RawExtension, JSON, FieldsV1).
     Untyped,
-    /// An item of a list or a value of a map for which null has a meaning. No field has this type.
+    /// A value of more than one form, or for which null has a meaning, in or below types with `any_form`.
     Member(Box<Member>),
 }
 
-/// An item of a list or a value of a map of a type with `any_form` that is nullable or has a default.
+/// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, or a list or a map
+/// that keeps unknown fields.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Type of values that are not null.
@@ -166,6 +167,8 @@ pub struct Member {
     pub nullable: bool,
     /// The value that stands for null.
     pub default: Option<Value>,
+    /// A value of another form than `value` is kept as it is.
+    pub keeps_unknown: bool,
 }
 
 /// Leaf types with their JSON forms.
@@ -223,6 +226,14 @@ impl ValueType {
         match self {
             ValueType::Member(member) => member.value.plain(),
             other => other,
+        }
+    }
+
+    /// Whether values of another form are kept as they are.
+    pub fn keeps_unknown(&self) -> bool {
+        match self {
+            ValueType::Member(member) => member.keeps_unknown || member.value.keeps_unknown(),
+            _ => false,
         }
     }
 }

@@ -100,7 +100,7 @@ impl<'s> Slot<'s> {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
             Wire::Plain | Wire::Wrapped => {
                 let is_document = field.untyped_name.as_deref() == Some(DOCUMENT);
-                Slot { ty: &field.value, atomic: field.atomic.or(is_document.then_some(true)) }
+                Slot { ty: field.value.plain(), atomic: field.atomic.or(is_document.then_some(true)) }
             }
         }
     }

@@ -29,14 +29,15 @@ impl<'s> Decoder<'s, '_> {
 
     /// Reads a value, which may be of another type than `ty`.
     fn any_form(&mut self, ty: &'s ValueType) -> Result<Value, DecodeError> {
-        let ty = ty.plain();
-        match (self.reader.peek(), ty) {
+        let keeps_unknown = ty.keeps_unknown();
+        match (self.reader.peek(), ty.plain()) {
             (_, ValueType::Untyped) => Ok(sorted(self.untyped()?)),
             (Some(b'{'), ValueType::Map { value, .. }) => self.map_of_any_form(value),
             (next, ValueType::Object(id)) => {
                 let ty = self.schema.get(*id);
                 match next {
                     Some(b'{') => self.object(ty, Map::new(), Level::Nested),
+                    _ if ty.any_form && ty.preserve_unknown => Ok(sorted(self.untyped()?)),
                     _ if ty.any_form => self.closed(),
                     _ => Err(self.mismatch("an object")),
                 }
@@ -44,6 +45,7 @@ impl<'s> Decoder<'s, '_> {
             (Some(b'['), ValueType::List { item, .. }) => {
                 self.items(|decoder| if decoder.null()? { Ok(Value::Null) } else { decoder.any_form(item) })
             }
+            _ if keeps_unknown => Ok(sorted(self.untyped()?)),
             _ => self.closed(),
         }
     }

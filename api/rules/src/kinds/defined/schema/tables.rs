@@ -118,9 +118,16 @@ impl<'b> Tables<'b> {
             return Err(CompileError::TooDeep { max: DEPTH_MAX });
         }
         self.depth += 1;
-        let ty = self.shape(source, keeps_unknown || source.preserves_unknown());
+        let keeps_unknown = keeps_unknown || source.preserves_unknown();
+        let ty = self.shape(source, keeps_unknown);
         self.depth -= 1;
-        ty
+        Ok(match ty? {
+            value @ (ValueType::List { .. } | ValueType::Map { .. }) if keeps_unknown => {
+                let member = Member { value, nullable: false, default: None, keeps_unknown };
+                ValueType::Member(Box::new(member))
+            }
+            ty => ty,
+        })
     }
 
     fn shape(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
@@ -138,7 +145,7 @@ impl<'b> Tables<'b> {
             }
             ("object" | "", Additional::Any) if !keeps_unknown => {
                 let value = self.closed_type();
-                let member = Member { value, nullable: true, default: None };
+                let member = Member { value, nullable: true, default: None, keeps_unknown: false };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
             }
             ("array", _) if source.items().is_some() => {
@@ -178,7 +185,7 @@ impl<'b> Tables<'b> {
         if !nullable && default.is_none() {
             return Ok(value);
         }
-        Ok(ValueType::Member(Box::new(Member { value, nullable, default })))
+        Ok(ValueType::Member(Box::new(Member { value, nullable, default, keeps_unknown: false })))
     }
 
     /// The type of a value of which nothing is declared.

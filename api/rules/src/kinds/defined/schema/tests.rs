@@ -9,7 +9,7 @@ use super::*;
 
 static BASE: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::builtin(&ORCH)));
 
-fn compiled(schema: &Value) -> Compiled {
+pub(super) fn compiled(schema: &Value) -> Compiled {
     let input = Input {
         brand: &ORCH,
         group: "example.com",
