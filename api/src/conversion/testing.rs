@@ -110,12 +110,13 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             plural: "widgets".to_owned(),
             singular: "widget".to_owned(),
             kind: "Widget".to_owned(),
+            list_kind: "WidgetList".to_owned(),
             short_names: Vec::new(),
             columns: table_columns(&[]).expect("none are declared"),
             ..(*maps.definition).clone()
         };
         definition.rules.conditional_update = true;
-        DeclaredVersion { definition, since: Revision(since), deprecation: None }
+        DeclaredVersion { definition, since: Revision(since), deprecation: None, published: None }
     };
     DeclaredKind {
         schema: registry.schema.clone().into(),

@@ -263,7 +263,8 @@ impl<S: Store> Pipeline<S> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
-        let fields = SelectableFields { declared, namespaced };
+        let is_defined = request.resource.is_declared();
+        let fields = SelectableFields { declared, namespaced, is_defined };
         let text = request.query.text("fieldSelector");
         let fields = match request.resource.direct() {
             Some(direct) => FieldSelector::parse_renamed(text, fields, direct.stored_field),

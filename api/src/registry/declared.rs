@@ -9,7 +9,7 @@ use orch_raft::{Revision, WrittenAs};
 use orch_rules::kinds::defined::DefinedKind;
 use orch_schema::{ResourceType, TypeId};
 
-use super::{Kind, Record, Tables};
+use super::{Kind, Published, Record, Tables};
 use crate::conversion::{Conversion, Converter, Staged};
 
 /// One version of a declared kind.
@@ -21,6 +21,8 @@ pub struct DeclaredVersion {
     pub since: Revision,
     /// The warning that requests for this version get.
     pub deprecation: Option<String>,
+    /// The schema that OpenAPI publishes; `None`: that of the types.
+    pub published: Option<Published>,
 }
 
 /// A declared kind: its versions, of which one is stored.
@@ -47,7 +49,7 @@ impl DeclaredKind {
     }
 
     fn kind(&self, version: &DeclaredVersion) -> Kind {
-        let DeclaredVersion { definition, since, deprecation } = version;
+        let DeclaredVersion { definition, since, deprecation, published } = version;
         let strategy = Arc::new(DefinedKind::new(definition, deprecation.clone()));
         let storage = format!("{}.{}", definition.plural, definition.group);
         let staged = Staged {
@@ -64,6 +66,7 @@ impl DeclaredKind {
             conversion: Some(Conversion::Staged(staged)),
             review: None,
             record: self.record.clone(),
+            published: published.clone(),
         }
     }
 }

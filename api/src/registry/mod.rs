@@ -17,6 +17,8 @@ pub mod discovery;
 mod group;
 mod handle;
 mod keyed;
+mod making;
+mod published;
 mod record;
 mod resource;
 mod tables;
@@ -33,6 +35,8 @@ use keyed::Keyed;
 pub use declared::{DeclaredKind, DeclaredVersion};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
+pub use making::{Maker, Making};
+pub use published::Published;
 pub use record::{End, Record};
 pub use resource::{Kind, Resource};
 pub use tables::Tables;
@@ -229,6 +233,20 @@ mod tests {
         assert!(registry.find("", "v1", "nopes").is_none() && registry.find_named("v2", "Pod").is_none());
         assert!(registry.stored("nopes").is_none() && registry.stored("events.events").is_none());
         assert!(!registry.serves("apps") && !registry.serves("apps/v9") && registry.serves("v1"));
+    }
+
+    #[test]
+    fn of_versions_without_a_conversion_the_first_stands_for_the_stored_objects() {
+        let registry = Registry::builtin(&ORCH);
+        let maps = registry.find("", "v1", "configmaps").unwrap().definition.clone();
+        let version = |version: &str| {
+            let definition = orch_schema::ResourceType { version: version.to_owned(), ..(*maps).clone() };
+            Kind::built_in(&registry.schema, registry.brand, &definition).unwrap()
+        };
+        let next = registry.without("configmaps").with(vec![version("v1"), version("v2")]).unwrap();
+        let standing = next.stored_resources().filter(|of| *of.storage == *"configmaps");
+        assert_eq!(standing.map(|of| of.version.as_str()).collect::<Vec<_>>(), ["v1"]);
+        assert_eq!(next.stored("configmaps").unwrap().version, "v1");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
+use super::published::Published;
 use super::record::{End, Record};
 use super::tables::Tables;
 use crate::authz::review::Review;
@@ -45,6 +46,8 @@ pub struct Resource {
     pub review: Option<Review>,
     /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
     pub record: Option<Record>,
+    /// The schema that OpenAPI publishes of a declared kind; `None`: that of the types.
+    pub published: Option<Published>,
     /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
     pub end: Option<End>,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
@@ -82,6 +85,8 @@ pub struct Kind {
     pub review: Option<Review>,
     /// See [`Resource::record`].
     pub record: Option<Record>,
+    /// See [`Resource::published`].
+    pub published: Option<Published>,
 }
 
 impl Resource {
@@ -141,6 +146,11 @@ impl Resource {
             Some(Conversion::Staged(staged)) => Some(staged),
             Some(Conversion::Direct(_)) | None => None,
         }
+    }
+
+    /// Whether a definition declares the kind: its bodies are text, and it has no strategic merge patches.
+    pub fn is_declared(&self) -> bool {
+        self.staged().is_some()
     }
 
     /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
@@ -219,17 +229,18 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
 
 /// See [`Resource::stands_for_stored`], for the resource at `at`.
 fn stands_for_stored(resources: &[Resource], at: usize) -> bool {
-    let is_stored = |of: &Resource| of.staged().is_some_and(Staged::is_stored);
-    match &resources[at].conversion {
-        None => true,
-        Some(Conversion::Direct(_)) => false,
-        Some(Conversion::Staged(staged)) if staged.is_stored() => true,
-        Some(Conversion::Staged(_)) => {
-            let of_kind = |other: &&Resource| other.storage == resources[at].storage;
-            let is_first = !resources[..at].iter().any(|other| of_kind(&other));
-            is_first && !resources.iter().filter(of_kind).any(is_stored)
-        }
+    let own = &resources[at];
+    if own.direct().is_some() {
+        return false;
     }
+    let of_kind = |other: &&Resource| other.storage == own.storage && other.direct().is_none();
+    // Without a conversion a version has the stored form.
+    let is_stored = |of: &Resource| of.staged().is_none_or(Staged::is_stored);
+    let mut before = resources[..at].iter().filter(of_kind);
+    if is_stored(own) {
+        return !before.any(is_stored);
+    }
+    before.next().is_none() && !resources.iter().filter(of_kind).any(is_stored)
 }
 
 /// The other versions of the objects of the resource at `at`.
@@ -288,12 +299,13 @@ impl Kind {
             conversion,
             review,
             record: None,
+            published: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, published } = kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();
@@ -321,6 +333,7 @@ fn resource(kind: Kind) -> Resource {
         conversion,
         end: record.is_some().then(End::default),
         record,
+        published,
     }
 }
 
@@ -336,7 +349,8 @@ fn document(
     let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
     let (columns, type_id) = (strategy.columns(), part.type_id);
-    let definition = ResourceType { group, version, kind, columns, type_id, ..parent.clone() };
+    let list_kind = format!("{kind}List");
+    let definition = ResourceType { group, version, kind, list_kind, columns, type_id, ..parent.clone() };
     let resource = Resource {
         head: head_of(&definition),
         path_group: parent.group.clone(),
@@ -349,6 +363,7 @@ fn document(
         conversion: None,
         review: None,
         record: record.cloned(),
+        published: None,
         end: None,
         documents: Vec::new(),
         object_resets: Vec::new(),

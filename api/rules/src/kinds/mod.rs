@@ -13,6 +13,7 @@ pub mod certificate_signing_request;
 pub mod component_status;
 pub mod config_map;
 pub mod defined;
+pub mod definition;
 pub mod device;
 pub mod disruption_budget;
 pub mod endpoint_slice;
@@ -71,6 +72,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "csidrivers.storage" => Arc::new(storage::CsiDriver),
         "csinodes.storage" => Arc::new(storage::CsiNode),
         "csistoragecapacities.storage" => Arc::new(storage::CsiStorageCapacity),
+        "customresourcedefinitions.apiextensions" => Arc::new(definition::CustomResourceDefinition),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
         "deviceclasses.resource" => Arc::new(device::DeviceClass),
@@ -136,14 +138,13 @@ mod tests {
     use super::*;
 
     /// Resources whose messages are there already, and which are not served.
-    const UNSERVED: [&str; 8] = [
+    const UNSERVED: [&str; 7] = [
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations",
         "validatingadmissionpolicies",
         "validatingadmissionpolicybindings",
         "validatingwebhookconfigurations",
-        "customresourcedefinitions",
         "apiservices",
     ];
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header};
 use orch_raft::Store;
+use orch_rules::Action;
 
 use super::super::body::Upload;
 use super::super::headers::{accept, header_text};
@@ -18,7 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::metrics::Measured;
-use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_without_table};
+use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_text, negotiate_without_table};
 use crate::request::{Query, without_trailing_slash};
 
 /// Paths that need no credentials.
@@ -103,7 +104,13 @@ impl Arrived {
         &self,
         endpoint: Endpoint<'_>,
     ) -> Result<Representation, ApiError> {
-        self.representation(if endpoint.is_readable() { negotiate } else { negotiate_without_table })
+        let choose = match endpoint.action {
+            Action::Scale => negotiate,
+            _ if endpoint.resource.is_declared() => negotiate_text,
+            _ if endpoint.is_readable() => negotiate,
+            _ => negotiate_without_table,
+        };
+        self.representation(choose)
     }
 
     /// The representation that `negotiate` finds for this head.

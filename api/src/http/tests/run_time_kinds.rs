@@ -53,6 +53,7 @@ fn schema(base: &Arc<Schema>, more: bool) -> (Arc<Schema>, ResourceType) {
         plural: "widgets".to_owned(),
         singular: "widget".to_owned(),
         kind: "Widget".to_owned(),
+        list_kind: "WidgetList".to_owned(),
         namespaced: true,
         verbs: verbs.map(str::to_owned).to_vec(),
         short_names: vec!["wd".to_owned()],
@@ -70,7 +71,16 @@ fn schema(base: &Arc<Schema>, more: bool) -> (Arc<Schema>, ResourceType) {
 fn kinds(base: &Arc<Schema>, record: Option<Record>, more: bool) -> Vec<Kind> {
     let (schema, definition) = schema(base, more);
     let (schema, storage, strategy) = (schema.into(), STORAGE.into(), Arc::new(Plain));
-    vec![Kind { definition, schema, storage, strategy, conversion: None, review: None, record }]
+    vec![Kind {
+        definition,
+        schema,
+        storage,
+        strategy,
+        conversion: None,
+        review: None,
+        record,
+        published: None,
+    }]
 }
 
 /// A server that shares its pipeline with the test.

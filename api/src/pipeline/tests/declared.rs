@@ -36,6 +36,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         plural: "fleets".to_owned(),
         singular: "fleet".to_owned(),
         kind: "Fleet".to_owned(),
+        list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
         columns: table_columns(&columns).unwrap(),
@@ -61,7 +62,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         stored_type: definition.type_id,
         converter: Arc::new(Renaming::ready()),
         record: None,
-        versions: vec![DeclaredVersion { definition, since, deprecation }],
+        versions: vec![DeclaredVersion { definition, since, deprecation, published: None }],
     }
 }
 
@@ -154,7 +155,7 @@ async fn a_table_shows_the_columns_of_the_definition() {
         json!([{"type": "Progressing", "status": "True"}, {"type": "Available", "status": "False"}]);
     server.merge(&format!("{FLEETS}/a/status"), json!({"status": {"conditions": conditions}})).await.object();
     server.advance(65);
-    let registry = &server.pipeline.registry;
+    let registry = &server.pipeline.registry();
     let resource = registry.find("stable.example.com", "v1", "fleets").unwrap();
     let representation = Representation { view: View::Table, ..crate::negotiate::JSON };
     let renderer = Renderer::new(registry, resource, representation, IncludeObject::None);
