@@ -106,10 +106,9 @@ fn fill(value: &mut Value, schema: Option<&Value>) {
                 }
             }
             for (name, value) in map.iter_mut() {
-                if property(schema, name).is_none() {
-                    if let Some(schema) = additional(schema).flatten() {
-                        replace_null(value, Some(schema));
-                    }
+                let values = additional(schema).flatten().filter(|_| property(schema, name).is_none());
+                if values.is_some() {
+                    replace_null(value, values);
                 }
                 fill(value, below(schema, name));
             }

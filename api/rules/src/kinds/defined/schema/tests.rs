@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use orch_proto::brand::ORCH;
+use orch_schema::budget::Budget;
 use orch_schema::{apply_defaults, encode_json, json};
 
 use super::*;
@@ -387,6 +388,17 @@ fn defaults_that_explode_are_counted_before_they_are_made() {
         |body: &[u8]| decode_json(&compiled.schema, compiled.root, body, Limits::default()).map(drop);
     assert_eq!(decoded(br#"{"metadata": {}}"#), Ok(()), "nothing is made in an absent object");
     assert_eq!(decoded(br#"{"spec": {}}"#), Err(orch_schema::DecodeError::OverBudget));
+}
+
+#[test]
+fn a_pattern_is_charged_for_a_long_text_before_it_is_matched() {
+    let schema = schema_of(json!({"v": {"type": "string", "pattern": "^(a|b|[^c]){1,64}$"}}));
+    let constraints = compiled(&schema).constraints;
+    assert!(!constraints.validate(&json!({"v": "c"}), None).is_empty());
+    let object = json!({"v": "a".repeat(1 << 20)});
+    let poor = Arc::new(Budget::of(100_000));
+    poor.enter(|| constraints.validate(&object, None));
+    assert!(poor.check().is_err(), "the request ends");
 }
 
 #[test]
