@@ -48,13 +48,15 @@ impl NodeDocuments {
 /// # Errors
 /// `Internal`: making them has panicked, or the node stops.
 pub(super) async fn make_tables(resource: &Arc<Resource>) -> Result<(), ApiError> {
-    let Some(making) = resource.schema.to_make() else { return Ok(()) };
-    let own = resource.schema.clone();
-    make_once(making, move || drop(own.schema().clone())).await;
-    match resource.schema.are_made() {
-        true => Ok(()),
-        false => Err(ApiError::Internal(format!("tables of {resource:?} cannot be made"))),
+    for tables in [&resource.schema, resource.stored_schema()] {
+        let Some(making) = tables.to_make() else { continue };
+        let own = tables.clone();
+        make_once(making, move || drop(own.schema().clone())).await;
+        if !tables.are_made() {
+            return Err(ApiError::Internal(format!("tables of {resource:?} cannot be made")));
+        }
     }
+    Ok(())
 }
 
 /// Has `work` done on a thread for blocking work by the first that asks, and waits until that is over. All others wait

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use orch_proto::Brand;
 use parking_lot::Mutex;
 
+use super::Stage;
 use super::discovery::{Plain, Summary, order};
 use super::keyed::Keyed;
 use super::making::Making;
@@ -125,7 +126,8 @@ impl Groups {
     /// The groups of `resources`. Those in which `before` has the same resources are the same.
     pub(super) fn of(resources: &[Arc<Resource>], brand: &Brand, before: &Groups) -> Self {
         let mut by_name: BTreeMap<&str, BTreeMap<&str, Vec<&Arc<Resource>>>> = BTreeMap::new();
-        for resource in resources {
+        // Of a definition that is not in force yet, discovery tells nothing.
+        for resource in resources.iter().filter(|resource| resource.stage != Stage::Accepted) {
             let versions = by_name.entry(&resource.group).or_default();
             versions.entry(&resource.version).or_default().push(resource);
         }

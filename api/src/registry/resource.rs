@@ -14,7 +14,7 @@ use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use super::published::Published;
-use super::record::{End, Record};
+use super::record::{End, Record, Stage};
 use super::tables::Tables;
 use crate::authz::review::Review;
 use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
@@ -48,8 +48,10 @@ pub struct Resource {
     pub record: Option<Record>,
     /// The schema that OpenAPI publishes of a declared kind; `None`: that of the types.
     pub published: Option<Published>,
-    /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
+    /// When the resource is taken away or served in another form; `None` for built-in ones, which are not.
     pub end: Option<End>,
+    /// How far its definition has come; built-in ones are in force.
+    pub stage: Stage,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -85,6 +87,10 @@ pub struct Kind {
     pub review: Option<Review>,
     /// See [`Resource::record`].
     pub record: Option<Record>,
+    /// See [`Resource::end`].
+    pub end: Option<End>,
+    /// See [`Resource::stage`].
+    pub stage: Stage,
     /// See [`Resource::published`].
     pub published: Option<Published>,
 }
@@ -187,6 +193,11 @@ impl Resource {
             Some(Conversion::Direct(direct)) => direct.stored_type,
             Some(Conversion::Staged(staged)) => staged.stored_type,
         }
+    }
+
+    /// The schema that holds [`Resource::stored_type`].
+    pub fn stored_schema(&self) -> &Tables {
+        self.staged().map_or(&self.schema, |staged| &staged.stored_schema)
     }
 
     /// The type of the bytes that come to the renderer.
@@ -299,13 +310,16 @@ impl Kind {
             conversion,
             review,
             record: None,
+            end: None,
+            stage: Stage::Established,
             published: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record, published } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } =
+        kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();
@@ -331,7 +345,8 @@ fn resource(kind: Kind) -> Resource {
         others: Vec::new(),
         stands_for_stored: false,
         conversion,
-        end: record.is_some().then(End::default),
+        end,
+        stage,
         record,
         published,
     }
@@ -365,6 +380,7 @@ fn document(
         record: record.cloned(),
         published: None,
         end: None,
+        stage: Stage::Established,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),

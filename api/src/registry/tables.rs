@@ -6,6 +6,7 @@
 //!
 //! Invariant: tables are made once. Who needs them meanwhile waits for these and for no others; nobody else waits.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -71,6 +72,12 @@ impl Tables {
                 make()
             }),
         }
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").field("are_made", &self.are_made()).finish()
     }
 }
 

@@ -16,7 +16,7 @@ use orch_schema::value::Value;
 use order::parts;
 use sha2::{Digest, Sha256};
 
-use super::{Group, GroupVersion, Making, Registry, Resource};
+use super::{Group, GroupVersion, Making, Registry, Resource, Stage};
 use crate::request::Verb;
 
 pub use aggregated::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, VERSIONS};
@@ -205,7 +205,7 @@ impl Registry {
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": resource.verbs,
+            "verbs": verbs(resource),
         });
         if !resource.short_names.is_empty() {
             whole["shortNames"] = json!(resource.short_names);
@@ -233,6 +233,17 @@ impl Registry {
         }
         entries
     }
+}
+
+/// The verbs that discovery tells of. Objects of a definition that is being deleted are still changed, so that finalizers can be
+/// removed, but clients are not told so.
+fn verbs(resource: &Resource) -> Vec<&str> {
+    let verbs = resource.verbs.iter().map(String::as_str);
+    let is_told = |verb: &&str| match resource.stage {
+        Stage::Terminating => !matches!(*verb, "create" | "update" | "patch"),
+        Stage::Accepted | Stage::Established => true,
+    };
+    verbs.filter(is_told).collect()
 }
 
 /// A group and its versions; the first is the preferred one.
